@@ -1,0 +1,324 @@
+"""`Env`: the only place in Logdex that touches the operating system.
+
+Everything that reads or writes goes through one, so that tests can count bytes, inject faults and prove that a store was
+not changed. Refusals of the system become `StorageError` with the path in them.
+"""
+
+from __future__ import annotations
+
+import errno as errno_codes
+import mmap
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.errors import EnvironmentProblem, StorageError
+
+ByteArray = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class IoCounters:
+    """What went through an `Env`, in bytes; `mapped_bytes` counts the length of each mapping, read or not."""
+
+    read_bytes: int = 0
+    mapped_bytes: int = 0
+    written_bytes: int = 0
+
+
+@contextmanager
+def _located(path: str) -> Iterator[None]:
+    """Turns the system's refusals into `StorageError`."""
+    try:
+        yield
+    except OSError as error:
+        hint = None
+        if error.errno in (errno_codes.EACCES, errno_codes.EPERM):
+            hint = "check the owner and the mode of the file"
+        elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
+            hint = "free some space or choose another --output"
+        reason = error.strerror or str(error)
+        raise StorageError(reason.lower(), path=path, errno=error.errno, hint=hint) from error
+    except ValueError as error:  # a NUL in a path, an empty mapping
+        raise StorageError(str(error), path=path, errno=errno_codes.EINVAL) from error
+
+
+class ReadFile:
+    """A file open for positioned reads; safe to share between threads (each read is one `pread`)."""
+
+    def __init__(self, env: Env, path: str) -> None:
+        self.path = path
+        self._env = env
+        with _located(path):
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                status = os.fstat(self._fd)
+                if not stat.S_ISREG(status.st_mode):
+                    raise OSError(errno_codes.EINVAL, "not a regular file")
+            except BaseException:
+                os.close(self._fd)
+                raise
+        self.size_bytes = status.st_size
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` bytes from `position`; shorter only where the file ends."""
+        parts = []
+        with _located(self.path):
+            while size_bytes > 0:
+                part = os.pread(self._fd, size_bytes, position)
+                if not part:
+                    break
+                parts.append(part)
+                position += len(part)
+                size_bytes -= len(part)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._env.counters.read_bytes += len(data)
+        return data
+
+    def map(self) -> MappedBytes:
+        """The whole file as a read-only array of bytes, mapped; empty for an empty file."""
+        with _located(self.path):
+            size = os.fstat(self._fd).st_size
+            mapped = mmap.mmap(self._fd, size, prot=mmap.PROT_READ) if size else None
+        self._env.counters.mapped_bytes += size
+        return MappedBytes(self.path, mapped)
+
+    def close(self) -> None:
+        """Closes the file; mappings made of it stay valid."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> ReadFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class MappedBytes:
+    """A mapped file: `array` is its bytes (uint8). Close it when no kernel runs on it any more."""
+
+    def __init__(self, path: str, mapped: mmap.mmap | None) -> None:
+        self.path = path
+        self._mapped = mapped
+        self.array: ByteArray = np.frombuffer(mapped if mapped is not None else b"", dtype=np.uint8)
+
+    def close(self) -> None:
+        """Unmaps; a mapping that other arrays still look into stays until they are gone."""
+        self.array = np.empty(0, np.uint8)
+        if self._mapped is not None:
+            try:
+                self._mapped.close()
+            except BufferError:
+                pass  # an array of a caller still looks into it: unmapped when that array goes
+            self._mapped = None
+
+    def flush(self) -> None:
+        """Writes changed pages through to the disk (a mapping for writing)."""
+        if self._mapped is not None:
+            with _located(self.path):
+                self._mapped.flush()
+
+    def __enter__(self) -> MappedBytes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class WriteFile:
+    """A file open for positioned writes. One writer."""
+
+    def __init__(self, env: Env, path: str, *, exclusive: bool) -> None:
+        self.path = path
+        self._env = env
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else 0)
+        with _located(path):
+            self._fd = os.open(path, flags, 0o644)
+
+    def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
+        """Writes all of `data` at `position`."""
+        view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        with _located(self.path):
+            while len(view):
+                done = os.pwrite(self._fd, view, position)
+                self._env.counters.written_bytes += done
+                view = view[done:]
+                position += done
+
+    def truncate(self, size_bytes: int) -> None:
+        """Sets the file's size; what is added reads as zero and takes no space."""
+        with _located(self.path):
+            os.ftruncate(self._fd, size_bytes)
+
+    def reserve(self, position: int, size_bytes: int) -> None:
+        """Claims disk space, so that a store to a mapping cannot fail later (no-op where the system has no such call)."""
+        if hasattr(os, "posix_fallocate") and size_bytes > 0:
+            with _located(self.path):
+                try:
+                    os.posix_fallocate(self._fd, position, size_bytes)
+                except OSError as error:
+                    if error.errno not in (errno_codes.EOPNOTSUPP, errno_codes.EINVAL):
+                        raise
+
+    def map(self, size_bytes: int) -> MappedBytes:
+        """The first `size_bytes` bytes as an array that can be written."""
+        with _located(self.path):
+            mapped = mmap.mmap(self._fd, size_bytes)
+        return MappedBytes(self.path, mapped)
+
+    def sync(self) -> None:
+        """fsync."""
+        with _located(self.path):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Closes the file without syncing it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> WriteFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Env:
+    """The operating system as Logdex sees it. Safe to share between threads; `counters` are then approximate."""
+
+    def __init__(self) -> None:
+        self.counters = IoCounters()
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+    def list_dir(self, path: str) -> list[str]:
+        """Names in a directory, sorted; names that are not UTF-8 carry surrogate escapes."""
+        with _located(path):
+            return sorted(os.listdir(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Whether `path` is a directory (or a link to one)."""
+        with _located(path):
+            return os.path.isdir(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether `path` is a regular file (or a link to one)."""
+        with _located(path):
+            return os.path.isfile(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether anything is at `path`."""
+        with _located(path):
+            return os.path.lexists(path)
+
+    def size_bytes(self, path: str) -> int:
+        """Length of a file."""
+        with _located(path):
+            return os.stat(path).st_size
+
+    def modified_ns(self, path: str) -> int:
+        """Modification time, nanoseconds since the epoch."""
+        with _located(path):
+            return os.stat(path).st_mtime_ns
+
+    def real_path(self, path: str) -> str:
+        """`path` made absolute, links followed."""
+        with _located(path):
+            return os.path.realpath(path)
+
+    def free_bytes(self, path: str) -> int:
+        """Free space on the file system of `path` or of its nearest existing parent."""
+        while not os.path.exists(path):
+            parent = os.path.dirname(os.path.abspath(path))
+            if parent == path:
+                break
+            path = parent
+        with _located(path):
+            status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def require_free(self, path: str, size_bytes: int) -> None:
+        """Raises `EnvironmentProblem` unless `size_bytes` bytes are free where `path` will be."""
+        free = self.free_bytes(path)
+        if free < size_bytes:
+            raise EnvironmentProblem(
+                f"{path}: needs {size_bytes} bytes, {free} are free", hint="choose another --output or free some space"
+            )
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def open_read(self, path: str) -> ReadFile:
+        """Opens a regular file for reading."""
+        return ReadFile(self, path)
+
+    def read_file(self, path: str, size_bytes_max: int) -> bytes:
+        """A whole small file; `StorageError` if it is larger than `size_bytes_max`."""
+        with self.open_read(path) as file:
+            if file.size_bytes > size_bytes_max:
+                raise StorageError(f"{file.size_bytes} bytes, at most {size_bytes_max} are read here", path=path)
+            return file.read_at(0, file.size_bytes)
+
+    def map_read(self, path: str) -> MappedBytes:
+        """A whole file, mapped for reading."""
+        with self.open_read(path) as file:
+            return file.map()
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+    def make_dirs(self, path: str) -> None:
+        """Creates a directory and its parents; fine if it is there."""
+        with _located(path):
+            os.makedirs(path, exist_ok=True)
+
+    def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
+        """Opens a file for writing, created where missing; `exclusive`: it must be missing."""
+        return WriteFile(self, path, exclusive=exclusive)
+
+    def rename(self, source: str, target: str) -> None:
+        """Renames atomically within a file system."""
+        with _located(source):
+            os.replace(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with all that is in it; fine if it is not there."""
+        with _located(path):
+            if os.path.lexists(path):
+                shutil.rmtree(path)
+
+    def remove(self, path: str) -> None:
+        """Removes one file; fine if it is not there."""
+        with _located(path):
+            Path(path).unlink(missing_ok=True)
+
+    def sync_dir(self, path: str) -> None:
+        """fsync of a directory, so that names in it are on disk."""
+        with _located(path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def lock_file(self, path: str) -> WriteFile | None:
+        """Takes an exclusive lock on `path` (created), held until closed; None if another holds it."""
+        import fcntl
+
+        file = WriteFile(self, path, exclusive=False)
+        try:
+            fcntl.lockf(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return file
+
+
+DEFAULT_ENV = Env()
+"""The process's own; pass another to count or to harm."""

@@ -1,0 +1,136 @@
+"""The layout of every on-disk structure, stated once: names, types, positions, sizes.
+
+A `Layout` refuses to be built when its fields do not add up to the size that is stated beside it, so a slip shows at
+import. ``docs/formats`` repeats these tables for readers; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One fixed-size field: `format` is a `struct` code without byte order; `offset` is in bytes from the start."""
+
+    name: str
+    format: str
+    offset: int
+    size_bytes: int
+
+
+class Layout:
+    """Big-endian fields one after the other, `size_bytes` in all.
+
+    >>> Layout("pair", 12, ("a", "i"), ("b", "q")).offset_of("b")
+    4
+    """
+
+    def __init__(self, name: str, size_bytes: int, *fields: tuple[str, str]) -> None:
+        self.name = name
+        self.struct = struct.Struct(">" + "".join(code for _, code in fields))
+        if self.struct.size != size_bytes:
+            raise ValueError(f"layout {name}: fields take {self.struct.size} bytes, stated are {size_bytes}")
+        self.size_bytes = size_bytes
+        placed, at = [], 0
+        for field_name, code in fields:
+            size = struct.calcsize(">" + code)
+            placed.append(Field(field_name, code, at, size))
+            at += size
+        self.fields = tuple(placed)
+        self._by_name = {field.name: field for field in self.fields}
+
+    def offset_of(self, name: str) -> int:
+        """Byte offset of field `name` from the start of the structure."""
+        return self._by_name[name].offset
+
+    def pack(self, *values: int) -> bytes:
+        """The bytes of the structure; values in field order."""
+        return self.struct.pack(*values)
+
+
+MESSAGE_MAGIC_V1 = 0xDAA320A7
+MESSAGE_MAGIC_V2 = 0xDAA320AB
+BLANK_MAGIC = 0xCBD43194
+
+MESSAGE_HEAD = Layout(
+    "message-head",
+    48,
+    ("total_size", "i"),
+    ("magic", "I"),
+    ("body_crc", "I"),
+    ("queue_id", "i"),
+    ("flag", "i"),
+    ("queue_offset", "q"),
+    ("physical_offset", "q"),
+    ("sys_flag", "i"),
+    ("born_timestamp_ms", "q"),
+)
+"""What stands before the born host, which takes 8 bytes (IPv4 + port) or 20 (IPv6 + port)."""
+
+MESSAGE_TAIL = Layout(
+    "message-tail",
+    16,
+    ("reconsume_times", "i"),
+    ("prepared_transaction_offset", "q"),
+    ("body_length", "i"),
+)
+"""What stands between the store host and the body."""
+
+HOST_V4_SIZE_BYTES = 8
+HOST_V6_SIZE_BYTES = 20
+MESSAGE_FIXED_SIZE_BYTES_MIN = 91
+"""V1, both hosts IPv4, no body, no topic, no properties."""
+
+BLANK = Layout("blank", 8, ("remaining_size", "i"), ("magic", "I"))
+
+CONSUME_QUEUE_ENTRY = Layout(
+    "consume-queue-entry", 20, ("physical_offset", "q"), ("size", "i"), ("tags_code", "q")
+)
+PRE_BLANK_SIZE = 0x7FFFFFFF
+"""`size` of the entries that fill a queue's first file before its first message (physical offset 0, tags code 0)."""
+
+INDEX_HEADER = Layout(
+    "index-header",
+    40,
+    ("begin_timestamp_ms", "q"),
+    ("end_timestamp_ms", "q"),
+    ("begin_phy_offset", "q"),
+    ("end_phy_offset", "q"),
+    ("hash_slot_count", "i"),
+    ("index_count", "i"),
+)
+INDEX_SLOT = Layout("index-slot", 4, ("index", "i"))
+INDEX_ENTRY = Layout(
+    "index-entry", 20, ("key_hash", "i"), ("phy_offset", "q"), ("time_diff_s", "i"), ("previous_index", "i")
+)
+
+CHECKPOINT = Layout(
+    "checkpoint",
+    48,
+    ("physic_msg_timestamp_ms", "q"),
+    ("logics_msg_timestamp_ms", "q"),
+    ("index_msg_timestamp_ms", "q"),
+    ("master_flushed_offset", "q"),
+    ("confirm_phy_offset", "q"),
+    ("logics_physical_offset", "q"),
+)
+CHECKPOINT_FILE_SIZE_BYTES = 4096
+
+FILE_NAME_DIGITS = 20
+"""CommitLog and ConsumeQueue files are named by the byte offset of their first byte, 20 decimal digits."""
+
+SYS_FLAG_COMPRESSED = 0x1
+SYS_FLAG_MULTI_TAGS = 0x2
+SYS_FLAG_TRANSACTION_MASK = 0xC
+SYS_FLAG_PREPARED = 0x4
+SYS_FLAG_COMMIT = 0x8
+SYS_FLAG_ROLLBACK = 0xC
+SYS_FLAG_BORN_HOST_V6 = 0x10
+SYS_FLAG_STORE_HOST_V6 = 0x20
+SYS_FLAG_INNER_BATCH = 0x80
+SYS_FLAG_COMPRESSION_TYPE_MASK = 0x700
+SYS_FLAG_COMPRESSION_LZ4 = 0x100
+SYS_FLAG_COMPRESSION_ZSTD = 0x200
+SYS_FLAG_COMPRESSION_ZLIB = 0x300

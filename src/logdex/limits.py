@@ -1,0 +1,36 @@
+"""Bounds that every length from disk is checked against before use, each with its reason."""
+
+from __future__ import annotations
+
+MESSAGE_SIZE_BYTES_MAX = 1 << 30
+"""A message never spans CommitLog files, and mappedFileSizeCommitLog is at most 1 GiB in practice (int in the broker)."""
+
+COMMIT_LOG_FILE_SIZE_BYTES_MAX = (1 << 31) - 1
+"""mappedFileSizeCommitLog is a Java int."""
+
+BODY_SIZE_BYTES_MAX = 1 << 30
+"""Stored body; the broker's maxMessageSize is 4 MiB by default, an int at most."""
+
+BODY_DECOMPRESSED_SIZE_BYTES_MAX = 256 << 20
+"""A compressed body is refused beyond this, so that a decompression bomb ends in an error and not in swap."""
+
+TOPIC_V1_SIZE_BYTES_MAX = 127
+"""The V1 topic length is one signed byte."""
+
+TOPIC_V2_SIZE_BYTES_MAX = 32767
+"""The V2 topic length is a signed short."""
+
+PROPERTIES_SIZE_BYTES_MAX = 32767
+"""The properties length is a signed short."""
+
+HASH_SLOT_NUM_MAX = 1 << 29
+"""maxHashSlotNum * 4 must stay within the mapped file's int size."""
+
+INDEX_NUM_MAX = 107_374_180
+"""maxIndexNum * 20 must stay within the mapped file's int size."""
+
+CONFIG_FILE_SIZE_BYTES_MAX = 256 << 20
+"""config/*.json is read whole; a broker with a million consumer groups stays well below."""
+
+QUERY_MAX_NUM = 64
+"""DefaultMessageStore.queryMessage hands out at most maxMsgsNumBatch (64) messages."""

@@ -1,0 +1,1 @@
+"""Scalar truth: the small functions that every kernel is held against."""

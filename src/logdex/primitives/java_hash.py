@@ -1,0 +1,52 @@
+"""Java's `String.hashCode`, over the UTF-16 units of text as the broker decodes it from bytes."""
+
+from __future__ import annotations
+
+_REPLACEMENT = "\ufffd"
+
+
+def decode_utf8(data: bytes) -> str:
+    """`new String(data, UTF_8)`: as Java decodes, also where the bytes are not UTF-8.
+
+    Python and Java agree on valid bytes. On others Java puts one U+FFFD for a whole encoded surrogate (3 bytes), where
+    Python puts three; for all else both replace each maximal ill-formed part.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _decode_malformed(data)
+
+
+def _decode_malformed(data: bytes) -> str:
+    out, at = [], 0
+    while at < len(data):
+        try:
+            out.append(data[at:].decode("utf-8"))
+            break
+        except UnicodeDecodeError as error:
+            good, bad = at + error.start, data[at + error.start : at + error.start + 3]
+            out.append(data[at:good].decode("utf-8"))
+            out.append(_REPLACEMENT)
+            surrogate = len(bad) == 3 and bad[0] == 0xED and bad[1] & 0xE0 == 0xA0 and bad[2] & 0xC0 == 0x80
+            at = good + 3 if surrogate else at + error.end
+    return "".join(out)
+
+
+def java_hash_text(text: str, seed: int = 0) -> int:
+    """Signed 32-bit `String.hashCode` of `text`; `seed` is the hash of a prefix, so hash(a + b) = hash(b, seed=hash(a))."""
+    value = seed & 0xFFFFFFFF
+    units = text.encode("utf-16-le", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (value * 31 + (units[at] | units[at + 1] << 8)) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def java_hash(data: bytes, seed: int = 0) -> int:
+    """Signed 32-bit `String.hashCode` of the text that the broker reads from `data`."""
+    return java_hash_text(decode_utf8(data), seed)
+
+
+def index_key_hash(data: bytes, seed: int = 0) -> int:
+    """`IndexFile.indexKeyHashMethod`: abs of the hash, 0 for the one value that has no abs. Range 0 .. 2^31 - 1."""
+    value = abs(java_hash(data, seed))
+    return 0 if value == 1 << 31 else value
