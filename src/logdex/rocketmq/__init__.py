@@ -1,0 +1,1 @@
+"""RocketMQ's store: CommitLog, ConsumeQueue, IndexFile and what is derived from them."""

@@ -1,0 +1,98 @@
+"""What differs between RocketMQ versions: a `Dialect` says which engine's bytes to derive, a `StoreConfig` which sizes.
+
+No file of a store states either. Source: ``docs/formats/index-file.md``; IndexFile, IndexService, MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from logdex import limits
+from logdex.errors import UsageError
+from logdex.layout import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+
+DEFAULT_VERSION = "5.5.0"
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""messageDelayLevel as the broker has it by default: level 1 is the first."""
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds of each delay level of a messageDelayLevel setting, level 1 first."""
+    levels = []
+    for part in text.split():
+        if not re.fullmatch(r"\d+[smhd]", part):
+            raise UsageError(f"messageDelayLevel: {part!r} is not a number with s, m, h or d")
+        levels.append(int(part[:-1]) * _UNIT_MS[part[-1]])
+    return tuple(levels)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The rules of one engine version."""
+
+    version: str
+    slot_count_every_put: bool
+    """hashSlotCount counts every put (up to 4.7.0) instead of slots in use."""
+    tags_in_index: bool
+    """The IndexFile holds `topic#T#tags` too (from 5.4.0 on)."""
+    prepared_in_index: bool
+    """PREPARED messages get index entries (not before 4.0)."""
+    empty_index_count: int
+    """index_count on disk of an IndexFile without entries after a clean shutdown: 1 from 5.0 on, 0 before."""
+
+    @staticmethod
+    def of(version: str) -> Dialect:
+        """The dialect of a version like ``5.5.0``; `UsageError` for text that is none."""
+        parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.upper().replace("_", ".").lower())
+        if not parts:
+            raise UsageError(f"rocketmq version {version!r} is not like {DEFAULT_VERSION}")
+        number = tuple(int(part or 0) for part in parts.groups())
+        return Dialect(
+            version=version,
+            slot_count_every_put=number <= (4, 7, 0),
+            tags_in_index=number >= (5, 4, 0),
+            prepared_in_index=number >= (4, 0, 0),
+            empty_index_count=1 if number >= (5, 0, 0) else 0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """Sizes under the broker's own names; defaults are the broker's (MessageStoreConfig). Sizes in bytes.
+
+    `max_index_num` counts index places with the unused entry 0, so a file holds one entry less.
+    """
+
+    mapped_file_size_commit_log: int = 1 << 30
+    mapped_file_size_consume_queue: int = 300_000 * CONSUME_QUEUE_ENTRY.size_bytes
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    dialect: Dialect = Dialect.of(DEFAULT_VERSION)
+    delay_levels_ms: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+
+    def __post_init__(self) -> None:
+        bounds = (
+            ("mapped_file_size_commit_log", 8, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
+            ("mapped_file_size_consume_queue", CONSUME_QUEUE_ENTRY.size_bytes, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
+            ("max_hash_slot_num", 1, limits.HASH_SLOT_NUM_MAX),
+            ("max_index_num", 2, limits.INDEX_NUM_MAX),
+        )
+        for name, low, high in bounds:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{name} must be from {low} to {high}, got {value}")
+
+    @property
+    def consume_queue_file_size_bytes(self) -> int:
+        """The queue file size as the broker rounds it: up to a whole number of 20-byte entries."""
+        unit = CONSUME_QUEUE_ENTRY.size_bytes
+        return -(-self.mapped_file_size_consume_queue // unit) * unit
+
+    @property
+    def index_file_size_bytes(self) -> int:
+        """Length of an IndexFile: header, slots, entries."""
+        slots = self.max_hash_slot_num * INDEX_SLOT.size_bytes
+        return INDEX_HEADER.size_bytes + slots + self.max_index_num * INDEX_ENTRY.size_bytes

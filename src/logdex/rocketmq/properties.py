@@ -1,0 +1,41 @@
+"""A message's properties: `name U+0001 value U+0002` pairs, kept as raw bytes and parsed as the broker's own parser does.
+
+Source: ``docs/formats/message.md``; MessageDecoder.string2messageProperties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+NAME_VALUE_SEPARATOR = b"\x01"
+PROPERTY_SEPARATOR = b"\x02"
+KEY_SEPARATOR = b" "
+
+KEYS = b"KEYS"
+TAGS = b"TAGS"
+UNIQ_KEY = b"UNIQ_KEY"
+DELAY = b"DELAY"
+CRC32 = b"__CRC32#"
+
+
+def parse_properties(raw: bytes) -> dict[bytes, bytes]:
+    """Pairs in stored order; the last of equal names wins; pairs without a name or a value are dropped, as the broker does.
+
+    A value may hold U+0001. The separator after the last pair may be missing (4.9.1 to 5.1.4 leave it out).
+    """
+    pairs = {}
+    for pair in raw.split(PROPERTY_SEPARATOR):
+        name, separator, value = pair.partition(NAME_VALUE_SEPARATOR)
+        if name and separator and value:
+            pairs[name] = value
+    return pairs
+
+
+def format_properties(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Stored form of pairs, each ended by the separator."""
+    return b"".join(name + NAME_VALUE_SEPARATOR + value + PROPERTY_SEPARATOR for name, value in pairs)
+
+
+def split_keys(value: bytes) -> list[bytes]:
+    """The keys of a KEYS value: split at blanks, empty parts dropped, repeats kept."""
+    return [key for key in value.split(KEY_SEPARATOR) if key]
