@@ -1,0 +1,189 @@
+"""Scanning a CommitLog into columns: windows of messages, and where and why the log ends.
+
+Live dispatch, rebuild, verify, look-ups in what the index has lost, all go through this one. The log ends, as for the
+engine, at the first message that is not whole or whose body CRC is wrong; `LogEnd` says which of the three it was:
+zeros (never written), torn (cut off), corrupt.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from logdex.errors import CorruptError
+from logdex.io.env import ByteArray, DEFAULT_ENV, Env
+from logdex.kernels import scan as kernel
+from logdex.kernels.crc import crc_function_address, crc_table
+from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.message import decode_message
+from logdex.rocketmq.topic_table import TopicTable
+
+WINDOW_MESSAGES = 16_384
+"""Columns of a window (about 90 bytes a message) then stay in the core's cache while they are used."""
+
+
+class EndKind(enum.Enum):
+    """Why a log ends where it does."""
+
+    END_OF_FILES = "end of files"
+    ZEROS = "zeros"
+    TORN = "torn"
+    CORRUPT = "corrupt"
+    MISSING_FILE = "missing file"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where the valid log ends: `offset` is the physical offset, `path` and `position` the file and the byte in it."""
+
+    kind: EndKind
+    offset: int
+    path: str
+    position: int
+    reason: str
+    error: CorruptError | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing but unwritten bytes follow, as far as the end itself tells."""
+        return self.kind in (EndKind.END_OF_FILES, EndKind.ZEROS)
+
+
+@dataclass(slots=True)
+class Window:
+    """`count` messages in `columns` (the first `count` places; `key_count` places of `key_hash`), valid until the next
+    window is asked for. `file` holds all of them; `data` is its mapped bytes."""
+
+    columns: kernel.Columns
+    count: int
+    key_count: int
+    file: CommitLogFile
+    data: ByteArray
+
+
+def make_columns(messages: int) -> kernel.Columns:
+    """Room for a window of `messages` messages."""
+    counts = {"key_hash": 4 * messages + kernel.KEYS_PER_MESSAGE_MAX}
+    narrow = 6  # the first six columns are int64
+    return kernel.Columns(*(
+        np.zeros(counts.get(name, messages), np.int64 if place < narrow else np.int32)
+        for place, name in enumerate(kernel.Columns._fields)
+    ))
+
+
+class Scanner:
+    """Scans files with one set of columns and one table of topics. One thread at a time."""
+
+    def __init__(
+        self, config: StoreConfig, *, check_crc: bool = True, window_messages: int = WINDOW_MESSAGES, env: Env = DEFAULT_ENV
+    ) -> None:
+        self.table = TopicTable()
+        self.messages = 0
+        self._env = env
+        self._columns = make_columns(window_messages)
+        self._addresses = kernel.ColumnAddresses(
+            *(column.ctypes.data for column in self._columns), window_messages, self._columns.key_hash.size
+        )
+        self._state = np.zeros(kernel.STATE_SIZE, np.int64)
+        self._levels = np.array(config.delay_levels_ms, np.int64)
+        dialect = config.dialect
+        self._rules = kernel.Rules(
+            check_crc=int(check_crc),
+            tags_in_index=int(dialect.tags_in_index),
+            prepared_in_index=int(dialect.prepared_in_index),
+            crc_function=crc_function_address(),
+            crc_table=crc_table().ctypes.data,
+            delay_levels_ms=self._levels.ctypes.data,
+            delay_level_count=self._levels.size,
+        )
+
+    def scan_file(self, file: CommitLogFile, start: int = 0, stop: int | None = None) -> Iterator[Window]:
+        """Windows of the messages that begin in bytes [start, stop) of a file. What it returns is its `LogEnd`, or None
+        where the log goes on: behind the filler, or at `stop`."""
+        with self._env.map_read(file.path) as mapped:
+            data = mapped.array
+            state, reason = self._state, kernel.WINDOW_FULL
+            state[kernel.POSITION] = start
+            while reason == kernel.WINDOW_FULL:
+                state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
+                reason = self._fill(data, file.start_offset, data.size if stop is None else stop)
+                if state[kernel.COUNT]:
+                    count = int(state[kernel.COUNT])
+                    self.messages += count
+                    yield Window(self._columns, count, int(state[kernel.KEY_COUNT]), file, data)
+            position = int(state[kernel.POSITION])
+            if reason in (kernel.FILE_END, kernel.LIMIT):
+                return None
+            return _log_end(file, data, position, reason)
+
+    def scan(self, log: CommitLog, start_offset: int | None = None) -> Iterator[Window]:
+        """Windows of all messages of a log from `start_offset` (a message's; default: the first) on. Returns a `LogEnd`."""
+        previous = None
+        for file in log.files:
+            if start_offset is not None and file.start_offset + file.size_bytes <= start_offset:
+                continue
+            if previous is not None and file.start_offset != previous.start_offset + log.file_size_bytes:
+                return missing_file_end(log, previous)
+            start = max(0, (start_offset or 0) - file.start_offset)
+            end = yield from self.scan_file(file, start)
+            if end is not None:
+                return end
+            previous = file
+        return end_of_files(log)
+
+    def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
+        """Runs the kernel until the window is full or the file's part ends; meets new topics and queues."""
+        state = self._state
+        base = data.ctypes.data
+        while True:
+            kernel.scan_window(
+                base, first_offset, data.size, stop, state.ctypes.data, self._addresses, self.table.lookup_tables(), self._rules
+            )
+            reason = int(state[kernel.REASON])
+            if reason == kernel.NEW_TOPIC:
+                at = int(state[kernel.TOPIC_ADDRESS]) - base
+                self.table.add_topic(data[at : at + int(state[kernel.TOPIC_LENGTH])].tobytes())
+            elif reason == kernel.NEW_QUEUE:
+                self.table.add_queue(int(state[kernel.TOPIC_ID]), int(state[kernel.QUEUE_ID]))
+            else:
+                return reason
+
+
+def end_of_files(log: CommitLog) -> LogEnd:
+    """The end of a log whose last file is full."""
+    last = log.files[-1]
+    return LogEnd(
+        EndKind.END_OF_FILES, last.start_offset + log.file_size_bytes, last.path, last.size_bytes, "the last file is full"
+    )
+
+
+def missing_file_end(log: CommitLog, previous: CommitLogFile) -> LogEnd:
+    """The end of a log at a file that is not there."""
+    offset = previous.start_offset + log.file_size_bytes
+    return LogEnd(
+        EndKind.MISSING_FILE, offset, previous.path, previous.size_bytes,
+        f"the file {offset:020d} is missing, the log goes on behind it",
+    )
+
+
+def _log_end(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
+    offset = file.start_offset + position
+    if reason == kernel.ZEROS:
+        return LogEnd(EndKind.ZEROS, offset, file.path, position, "nothing was written from here on")
+    if reason == kernel.BAD_DELAY:
+        error = CorruptError(
+            "the DELAY property is no number: the engine stops here", path=file.path, position=position, field="DELAY"
+        )
+    else:
+        try:
+            decode_message(memoryview(data), position, path=file.path)  # type: ignore[arg-type]
+        except CorruptError as located:
+            error = located
+        else:
+            error = CorruptError("the message changed while it was read", path=file.path, position=position)
+    kind = EndKind.TORN if reason == kernel.TORN else EndKind.CORRUPT
+    return LogEnd(kind, offset, file.path, position, error.message, error)
