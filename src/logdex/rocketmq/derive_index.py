@@ -1,0 +1,317 @@
+"""The bytes of IndexFiles as a function of the messages: the one definition that rebuild, Spark tasks and verify use.
+
+Source: ``docs/formats/index-file.md``; IndexService.buildIndex, IndexFile.putKey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.index_header import IndexHeader
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+RESERVE_SIZE_BYTES = 16 << 20
+"""Disk space is claimed this far ahead of the entries, so that a full disk is an error and no store to the map fails."""
+
+_INT_MAX = (1 << 31) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NAME_MS_MAX = 253_402_214_400_000
+"""9999-12-31: later (senseless) times are named so, which leaves a day for raising names."""
+
+
+class IndexWindow(NamedTuple):
+    """Consecutive messages of the log with the hashes of their keys, as arrays.
+
+    Message i (n of them, **all** of the log, in order) has the keys `key_hash[key_end[i - 1] : key_end[i]]` (m in all),
+    UNIQ_KEY, KEYS, TAGS in the dialect's order; ROLLBACK messages have none.
+    """
+
+    physical_offset: Int64s
+    store_timestamp_ms: Int64s
+    key_end: Int32s
+    key_hash: Int32s
+
+
+def index_file_name(first_store_timestamp_ms: int, previous_name: str | None = None) -> str:
+    """Name of an IndexFile: UTC ``yyyyMMddHHmmssSSS`` of its first entry, raised to sort after `previous_name`."""
+    name = _format_name(min(max(first_store_timestamp_ms, 0), _NAME_MS_MAX))
+    if previous_name is not None and name <= previous_name:
+        seconds = datetime.strptime(previous_name[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc) - _EPOCH
+        name = _format_name(seconds // timedelta(milliseconds=1) + int(previous_name[14:]) + 1)
+    return name
+
+
+def _format_name(timestamp_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return f"{moment:%Y%m%d%H%M%S}{timestamp_ms % 1000:03d}".zfill(17)
+
+
+def index_file_names(first_store_timestamps_ms: Iterable[int]) -> list[str]:
+    """Names of a store's IndexFiles in the order of rolling, from the store times of their first entries."""
+    names: list[str] = []
+    for timestamp_ms in first_store_timestamps_ms:
+        names.append(index_file_name(timestamp_ms, names[-1] if names else None))
+    return names
+
+
+class IndexTarget:
+    """One IndexFile being written: a sparse file of full size, mapped; `array` is its bytes. One writer.
+
+    Raises `StorageError` where the disk is full, never a signal: space is claimed before the map is written to.
+    """
+
+    def __init__(
+        self, path: str, config: StoreConfig, *, env: Env = DEFAULT_ENV, sync: bool = False, exclusive: bool = True
+    ) -> None:
+        self.path = path
+        self._config = config
+        self._sync = sync
+        self._file = env.open_write(path, exclusive=exclusive)
+        try:
+            self._entries_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * config.max_hash_slot_num
+            self._file.truncate(config.index_file_size_bytes)
+            self._file.reserve(0, self._entries_at)
+            self._reserved = self._entries_at
+            self._mapped = self._file.map(config.index_file_size_bytes)
+        except BaseException:
+            self._file.close()
+            raise
+        self.array = self._mapped.array
+
+    def reserve(self, index_count: int) -> int:
+        """Claims space for entries from `index_count` on; gives the count up to which there is room (exclusive)."""
+        entry = INDEX_ENTRY.size_bytes
+        full = self._config.index_file_size_bytes
+        if self._reserved < min(self._entries_at + entry * (index_count + 1), full):
+            until = min(self._entries_at + entry * index_count + max(RESERVE_SIZE_BYTES, entry), full)
+            self._file.reserve(self._reserved, until - self._reserved)
+            self._reserved = until
+        return (self._reserved - self._entries_at) // entry
+
+    def write_header(self, header: IndexHeader) -> None:
+        """Puts the header in place; a file without entries gets the dialect's count."""
+        data = header.pack(self._config.dialect.empty_index_count)
+        self.array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
+
+    def close(self) -> None:
+        """Unmaps and closes, after an fsync where the target was opened with `sync`."""
+        self.array = np.empty(0, np.uint8)
+        self._mapped.close()
+        try:
+            if self._sync:
+                self._file.sync()
+        finally:
+            self._file.close()
+
+
+class IndexState:
+    """An IndexFile's header while it grows, and the place in the window: what `index_put` moves on."""
+
+    def __init__(self, header: IndexHeader) -> None:
+        self.values = np.array([*header, 0, 0], np.int64)
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it stands."""
+        return IndexHeader(*(int(value) for value in self.values[:6]))
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Next message and next key of the window."""
+        return int(self.values[6]), int(self.values[7])
+
+    @place.setter
+    def place(self, place: tuple[int, int]) -> None:
+        self.values[6], self.values[7] = place
+
+
+def index_put_plain(
+    array: npt.NDArray[np.uint8],
+    config: StoreConfig,
+    window: IndexWindow,
+    state: IndexState,
+    limit: int,
+    *,
+    skip_known: bool = True,
+) -> None:
+    """The plain twin of the `index_put` kernel: puts until the window ends or the count reaches `limit`."""
+    data = memoryview(array)
+    entries_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * config.max_hash_slot_num
+    header, (message, key) = state.header, state.place
+    while message < len(window.physical_offset) and header.index_count < limit:
+        offset, stored_ms = int(window.physical_offset[message]), int(window.store_timestamp_ms[message])
+        last = int(window.key_end[message])
+        if skip_known and offset < header.end_phy_offset:
+            key = last
+        while key < last and header.index_count < limit:
+            value = int(window.key_hash[key])
+            slot_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * (value % config.max_hash_slot_num)
+            (previous,) = INDEX_SLOT.struct.unpack_from(data, slot_at)
+            if previous <= 0 or previous > header.index_count:
+                previous = 0
+            entry_at = entries_at + INDEX_ENTRY.size_bytes * header.index_count
+            INDEX_ENTRY.struct.pack_into(
+                data, entry_at, value, offset, time_diff_s(stored_ms, header.begin_timestamp_ms), previous
+            )
+            INDEX_SLOT.struct.pack_into(data, slot_at, header.index_count)
+            first = header.index_count <= 1
+            header = IndexHeader(
+                stored_ms if first else header.begin_timestamp_ms,
+                stored_ms,
+                offset if first else header.begin_phy_offset,
+                offset,
+                header.hash_slot_count + (config.dialect.slot_count_every_put or previous == 0),
+                header.index_count + 1,
+            )
+            key += 1
+        if key >= last:
+            message += 1
+    state.values[:] = (*header, message, key)
+
+
+def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
+    """Seconds from a file's begin as an entry holds them: 0 .. 2^31 - 1, the difference wrapping as a Java long does."""
+    if begin_timestamp_ms <= 0:
+        return 0
+    difference = (store_timestamp_ms - begin_timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)
+    return min(max(difference // 1000, 0), _INT_MAX)
+
+
+def put_window(
+    target: IndexTarget, config: StoreConfig, window: IndexWindow, state: IndexState, *, skip_known: bool = True,
+    plain: bool = False,
+) -> None:
+    """Puts from `state.place` on until the window ends or the file is full; `plain` takes the twin, not the kernel."""
+    while True:
+        limit = target.reserve(int(state.values[5]))
+        if plain:
+            index_put_plain(target.array, config, window, state, limit, skip_known=skip_known)
+        else:
+            from logdex.kernels.index_put import index_put
+
+            index_put(
+                target.array.ctypes.data, config.max_hash_slot_num, limit, config.dialect.slot_count_every_put,
+                skip_known, *window, state.values,
+            )
+        if state.place[0] >= len(window.physical_offset) or state.values[5] >= config.max_index_num:
+            return
+
+
+class IndexFilesDeriver:
+    """Turns windows of messages into IndexFiles, rolling them as the engine does. One thread.
+
+    `target` gives the file to write for a first entry's store time (ms); a file that gets no entry is named by the message
+    that made the engine roll. `previous` is (end timestamp, end physical offset) of the file before the first one.
+    With `max_files` it stops where one more file would be needed. Use it as a context manager, or call `finish`.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        target: Callable[[int], IndexTarget],
+        *,
+        previous: tuple[int, int] | None = None,
+        max_files: int | None = None,
+        plain: bool = False,
+    ) -> None:
+        self.headers: list[IndexHeader] = []
+        """Headers of the files that are done, in order."""
+        self._config = config
+        self._make_target = target
+        self._previous = previous
+        self._files_left = max_files
+        self._plain = plain
+        self._state: IndexState | None = None  # of the last file; None before the first message
+        self._target: IndexTarget | None = None  # None while that file has no entry: its name is not known yet
+        self._rolled_by_ms = 0
+
+    def put(self, window: IndexWindow, first_message: int = 0, first_key: int = 0) -> tuple[int, int]:
+        """Takes the window's messages from (`first_message`, `first_key`) on; gives the place where it stopped.
+
+        That is (n, m), or where a file beyond `max_files` would begin.
+        """
+        place = (first_message, first_key)
+        size = len(window.physical_offset)
+        while place[0] < size:
+            if (self._state is None or self._is_full) and not self._roll(int(window.store_timestamp_ms[place[0]])):
+                return place
+            state = self._state
+            assert state is not None
+            state.place = place
+            if self._target is None and not self._open_at_first_entry(window, state):
+                return size, len(window.key_hash)
+            assert self._target is not None
+            put_window(self._target, self._config, window, state, plain=self._plain)
+            place = state.place
+        if self._target is not None and self._state is not None:
+            self._target.write_header(self._state.header)
+        return place
+
+    @property
+    def _is_full(self) -> bool:
+        return self._state is not None and int(self._state.values[5]) >= self._config.max_index_num
+
+    def _roll(self, rolled_by_ms: int) -> bool:
+        """Begins a file in memory, after ending the one before; False where no more may be begun."""
+        if self._files_left == 0:
+            return False
+        if self._files_left is not None:
+            self._files_left -= 1
+        self._end_file()
+        end_ms, end_phy = self._previous or (0, 0)
+        self._state = IndexState(IndexHeader(max(end_ms, 0), max(end_ms, 0), max(end_phy, 0), max(end_phy, 0)))
+        self._rolled_by_ms = rolled_by_ms
+        return True
+
+    def _open_at_first_entry(self, window: IndexWindow, state: IndexState) -> bool:
+        """Opens the target at the next message that has an entry; False where the window has none."""
+        message, key = state.place
+        end_phy = int(state.values[3])
+        while True:
+            message += int(np.searchsorted(window.key_end[message:], key, side="right"))
+            if message >= len(window.physical_offset):
+                return False
+            if window.physical_offset[message] >= end_phy:
+                break
+            key = int(window.key_end[message])
+        state.place = message, key
+        self._target = self._make_target(int(window.store_timestamp_ms[message]))
+        return True
+
+    def _end_file(self) -> None:
+        """Ends the last file, if there is one: header, close; an entryless one is made here."""
+        if self._state is None:
+            return
+        target = self._target if self._target is not None else self._make_target(self._rolled_by_ms)
+        header, self._target, self._state = self._state.header, None, None
+        self._previous = header.end_timestamp_ms, header.end_phy_offset
+        self.headers.append(header)
+        target.write_header(header)
+        target.close()
+
+    def finish(self) -> tuple[int, int] | None:
+        """Ends the last file; gives its (end timestamp, end physical offset), None where there was no message."""
+        self._end_file()
+        return self._previous
+
+    def __enter__(self) -> IndexFilesDeriver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+        elif self._target is not None:
+            self._target.close()
