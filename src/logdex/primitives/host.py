@@ -27,7 +27,7 @@ class Host:
         return self.address + self.port.to_bytes(4, "big", signed=True)
 
     @staticmethod
-    def unpack(data: bytes) -> Host:
+    def unpack(data: bytes | memoryview) -> Host:
         """From 8 or 20 stored bytes."""
         return Host(bytes(data[:-4]), int.from_bytes(data[-4:], "big", signed=True))
 

@@ -21,9 +21,9 @@ from logdex.layout import (
     MESSAGE_MAGIC_V2,
     MESSAGE_TAIL,
     SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_STORE_HOST_V6,
-    SYS_FLAG_PREPARED,
     SYS_FLAG_TRANSACTION_MASK,
 )
 from logdex.primitives.crc import body_crc
@@ -33,7 +33,7 @@ from logdex.rocketmq import properties as props
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMessage:
-    """A message as stored. `body` and `properties_raw` are the stored bytes (the body may be compressed, see `sys_flag`);
+    """A message as stored. `body` and `properties_raw` are the stored bytes (the body may be compressed: `body.py`);
     `physical_offset` is the stored one. Immutable, so safe to share between threads."""
 
     size_bytes: int
@@ -117,7 +117,12 @@ class _Cursor:
 
 
 def decode_message(
-    data: bytes | memoryview, offset: int = 0, *, path: str = "<bytes>", position: int | None = None, check_crc: bool = True
+    data: bytes | memoryview,
+    offset: int = 0,
+    *,
+    path: str = "<bytes>",
+    position: int | None = None,
+    check_crc: bool = True,
 ) -> tuple[StoredMessage, int]:
     """The message at `offset` of `data` and its size in bytes.
 
@@ -126,7 +131,7 @@ def decode_message(
     """
     position = offset if position is None else position
     view = memoryview(data)[offset:]
-    size = _checked_size(view, path, position)
+    size = checked_size(view, len(view), path, position)
     cursor = _Cursor(view, size, path, position)
     head = MESSAGE_HEAD.struct.unpack(cursor.take(MESSAGE_HEAD.size_bytes, "head"))
     _, magic, stored_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms = head
@@ -138,50 +143,84 @@ def decode_message(
     reconsume_times, prepared_offset, body_length = tail
     body_at = cursor.at
     body = bytes(cursor.take(max(body_length, 0), "body"))
-    topic_length = struct.unpack(*((">h", cursor.take(2, "topic")) if magic == MESSAGE_MAGIC_V2 else (">b", cursor.take(1, "topic"))))[0]
+    length_size = 2 if magic == MESSAGE_MAGIC_V2 else 1
+    topic_length = int.from_bytes(cursor.take(length_size, "topic"), "big", signed=True)
     topic = bytes(cursor.take(topic_length, "topic"))
     (properties_length,) = struct.unpack(">h", cursor.take(2, "properties"))
     raw = bytes(cursor.take(max(properties_length, 0), "properties"))
     if cursor.at != size:
         raise CorruptError(
             "the parts do not add up to the message's size",
-            path=path, position=position, field="total_size", expected=cursor.at, found=size,
+            path=path,
+            position=position,
+            field="total_size",
+            expected=cursor.at,
+            found=size,
         )
     if check_crc and body and body_crc(body) != stored_crc:
         raise CrcMismatchError(
             "the body's CRC is wrong",
-            path=path, position=position + body_at, field="body", expected=f"{stored_crc:#010x}", found=f"{body_crc(body):#010x}",
+            path=path,
+            position=position + body_at,
+            field="body",
+            expected=f"{stored_crc:#010x}",
+            found=f"{body_crc(body):#010x}",
         )
     return StoredMessage(
-        size_bytes=size, magic=magic, body_crc=stored_crc, queue_id=queue_id, flag=flag, queue_offset=queue_offset,
-        physical_offset=physical_offset, sys_flag=sys_flag, born_timestamp_ms=born_ms, born_host=born,
-        store_timestamp_ms=store_ms, store_host=stored_at, reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_offset, body=body, topic=topic, properties_raw=raw,
+        size_bytes=size,
+        magic=magic,
+        body_crc=stored_crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_ms,
+        born_host=born,
+        store_timestamp_ms=store_ms,
+        store_host=stored_at,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+        body=body,
+        topic=topic,
+        properties_raw=raw,
     ), size
 
 
-def _checked_size(view: memoryview, path: str, position: int) -> int:
-    """total_size after the checks that need nothing but the first 8 bytes and the end of the buffer."""
-    if len(view) < 8:
+def checked_size(head: bytes | memoryview, available_bytes: int, path: str, position: int) -> int:
+    """total_size of the message whose first 8 bytes (or more) are `head`, where `available_bytes` bytes are left from
+    its start on. Raises `TruncatedError` where they end inside the message, `CorruptError` where none starts."""
+    if len(head) < 8:
         raise TruncatedError(
-            "no message here", path=path, position=position, field="total_size", expected="8 bytes", found=len(view)
+            "no message here", path=path, position=position, field="total_size", expected="8 bytes", found=len(head)
         )
-    size, magic = struct.unpack_from(">iI", view)
+    size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
     if magic not in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
         raise CorruptError(
             "a blank filler, no message" if magic == BLANK_MAGIC else "no message starts here",
-            path=path, position=position + 4, field="magic",
-            expected=f"{MESSAGE_MAGIC_V1:08x} or {MESSAGE_MAGIC_V2:08x}", found=f"{magic:08x}",
+            path=path,
+            position=position + 4,
+            field="magic",
+            expected=f"{MESSAGE_MAGIC_V1:08x} or {MESSAGE_MAGIC_V2:08x}",
+            found=f"{magic:08x}",
         )
     if not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= limits.MESSAGE_SIZE_BYTES_MAX:
         raise CorruptError(
-            "no possible message size", path=path, position=position, field="total_size",
-            expected=f"{MESSAGE_FIXED_SIZE_BYTES_MIN} to {limits.MESSAGE_SIZE_BYTES_MAX}", found=size,
+            "no possible message size",
+            path=path,
+            position=position,
+            field="total_size",
+            expected=f"{MESSAGE_FIXED_SIZE_BYTES_MIN} to {limits.MESSAGE_SIZE_BYTES_MAX}",
+            found=size,
         )
-    if size > len(view):
+    if size > available_bytes:
         raise TruncatedError(
-            "the bytes end inside the message", path=path, position=position, field="total_size",
-            expected=f"{size} bytes", found=len(view),
+            "the bytes end inside the message",
+            path=path,
+            position=position,
+            field="total_size",
+            expected=f"{size} bytes",
+            found=available_bytes,
         )
     return size
 
@@ -189,13 +228,28 @@ def _checked_size(view: memoryview, path: str, position: int) -> int:
 def encode_message(message: StoredMessage) -> bytes:
     """The stored bytes of `message`, sizes and CRC as the message states them (`size_bytes` is recomputed)."""
     topic_length = len(message.topic).to_bytes(2 if message.magic == MESSAGE_MAGIC_V2 else 1, "big")
-    rest = b"".join((
-        message.born_host.pack(), struct.pack(">q", message.store_timestamp_ms), message.store_host.pack(),
-        MESSAGE_TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
-        message.body, topic_length, message.topic, struct.pack(">H", len(message.properties_raw)), message.properties_raw,
-    ))
+    rest = b"".join(
+        (
+            message.born_host.pack(),
+            struct.pack(">q", message.store_timestamp_ms),
+            message.store_host.pack(),
+            MESSAGE_TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
+            message.body,
+            topic_length,
+            message.topic,
+            struct.pack(">H", len(message.properties_raw)),
+            message.properties_raw,
+        )
+    )
     head = MESSAGE_HEAD.pack(
-        MESSAGE_HEAD.size_bytes + len(rest), message.magic, message.body_crc, message.queue_id, message.flag,
-        message.queue_offset, message.physical_offset, message.sys_flag, message.born_timestamp_ms,
+        MESSAGE_HEAD.size_bytes + len(rest),
+        message.magic,
+        message.body_crc,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.physical_offset,
+        message.sys_flag,
+        message.born_timestamp_ms,
     )
     return head + rest

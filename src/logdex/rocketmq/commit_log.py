@@ -1,0 +1,202 @@
+"""The CommitLog as files named by the physical offset of their first byte: finding, reading, following its growth.
+
+Source: ``docs/formats/commit-log.md``; MappedFileQueue, CommitLog.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+from logdex.errors import MissingFileError, NotAStoreError, TruncatedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.layout import FILE_NAME_DIGITS
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.message import StoredMessage, checked_size, decode_message
+
+OFFSET_MAX = (1 << 63) - 1
+_HEAD_SIZE_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLogFile:
+    """One file; `start_offset` is the physical offset of its first byte, `size_bytes` its length when it was listed."""
+
+    path: str
+    start_offset: int
+    size_bytes: int
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset behind its last byte."""
+        return self.start_offset + self.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    files: tuple[CommitLogFile, ...]
+    starts: tuple[int, ...]
+    foreign: tuple[str, ...]
+    file_size_bytes: int
+
+
+def list_offset_files(env: Env, directory: str) -> tuple[tuple[CommitLogFile, ...], tuple[str, ...]]:
+    """The files of `directory` that are named by an offset of 20 digits, in order, and the names of everything else."""
+    files, foreign = [], []
+    for name in env.list_dir(directory):
+        path = f"{directory}/{name}"
+        is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= OFFSET_MAX
+        if is_offset and env.is_file(path):
+            files.append(CommitLogFile(path, int(name), env.size_bytes(path)))
+        else:
+            foreign.append(name)
+    return tuple(files), tuple(foreign)
+
+
+def infer_file_size(files: tuple[CommitLogFile, ...]) -> int | None:
+    """The file size that a directory's own files show: their commonest length where all names are that far apart or a
+    multiple of it, else the smallest distance of two names; None without a file that has bytes."""
+    gaps = [after.start_offset - before.start_offset for before, after in pairwise(files)]
+    sizes = Counter(file.size_bytes for file in files if file.size_bytes)
+    for size, _ in sorted(sizes.items(), key=lambda item: (-item[1], -item[0])):
+        if all(gap % size == 0 for gap in gaps):
+            return size
+    return min(gaps, default=None)
+
+
+class CommitLog:
+    """The files of one CommitLog directory, listed at construction and by `refresh`. Read-only; safe to share between
+    threads. `file_size_bytes`: mappedFileSizeCommitLog, inferred from the files where it is None.
+
+    Raises `MissingFileError` where the directory is missing, `NotAStoreError` where it holds no CommitLog file.
+    """
+
+    def __init__(self, directory: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
+        self.directory = str(directory).rstrip("/") or "/"
+        self._env = env
+        self._given_file_size = file_size_bytes
+        self._open = OpenFiles(env)
+        self._listing = self._list()
+
+    def _list(self) -> _Listing:
+        if not self._env.is_dir(self.directory):
+            raise MissingFileError("no such directory", path=self.directory, hint="a store has its log in commitlog/")
+        files, foreign = list_offset_files(self._env, self.directory)
+        if not files:
+            raise NotAStoreError(
+                "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
+            )
+        size = self._given_file_size or infer_file_size(files) or StoreConfig().mapped_file_size_commit_log
+        return _Listing(files, tuple(file.start_offset for file in files), foreign, size)
+
+    def refresh(self) -> None:
+        """Lists the directory again, for a broker that goes on writing to it."""
+        self._listing = self._list()
+
+    @property
+    def files(self) -> tuple[CommitLogFile, ...]:
+        """The files in the order of their offsets."""
+        return self._listing.files
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Names in the directory that are no CommitLog files."""
+        return self._listing.foreign
+
+    @property
+    def file_size_bytes(self) -> int:
+        """mappedFileSizeCommitLog, as given or inferred."""
+        return self._listing.file_size_bytes
+
+    @property
+    def wrong_sizes(self) -> tuple[CommitLogFile, ...]:
+        """Files that are not `file_size_bytes` long; a broker refuses such a store (but for an empty last file)."""
+        return tuple(file for file in self.files if file.size_bytes != self.file_size_bytes)
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first byte."""
+        return self.files[0].start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the last byte of the last file; messages may end long before it."""
+        return self.files[-1].end_offset
+
+    def file_of(self, offset: int) -> CommitLogFile | None:
+        """The file that holds the byte at a physical offset, or None."""
+        listing = self._listing
+        place = bisect_right(listing.starts, offset) - 1
+        if place < 0 or offset >= listing.files[place].end_offset:
+            return None
+        return listing.files[place]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """(expected offset, next file's offset) wherever a file does not begin where the one before it must end."""
+        listing = self._listing
+        expected = ((before + listing.file_size_bytes, after) for before, after in pairwise(listing.starts))
+        return [(want, found) for want, found in expected if want != found]
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Exactly `size_bytes` bytes from a physical offset on, across files where need be.
+
+        `MissingFileError` where no file holds one of them.
+        """
+        parts = []
+        while size_bytes > 0:
+            file = self._file_or_raise(offset)
+            part = self._read_in(file, offset - file.start_offset, min(size_bytes, file.end_offset - offset))
+            parts.append(part)
+            offset += len(part)
+            size_bytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_message(self, offset: int, *, check_crc: bool = True) -> StoredMessage:
+        """The message at a physical offset; reads its bytes and no others, never past its file.
+
+        `MissingFileError` where no file holds the offset; `CorruptError` and its kin, located in the file, where no
+        whole message is there.
+        """
+        file = self._file_or_raise(offset)
+        position = offset - file.start_offset
+        left = file.size_bytes - position
+        head = self._read_in(file, position, min(_HEAD_SIZE_BYTES, left))
+        size = checked_size(head, left, file.path, position)
+        data = head + self._read_in(file, position + len(head), size - len(head))
+        return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
+
+    def _file_or_raise(self, offset: int) -> CommitLogFile:
+        file = self.file_of(offset)
+        if file is None:
+            raise MissingFileError(
+                f"no file holds the offset {offset}",
+                path=self.directory,
+                hint=f"the log goes from {self.min_offset} to {self.end_offset}",
+            )
+        return file
+
+    def _read_in(self, file: CommitLogFile, position: int, size_bytes: int) -> bytes:
+        with self._open.lend(file.path) as opened:
+            data = opened.read_at(position, size_bytes)
+        if len(data) != size_bytes:
+            raise TruncatedError(
+                "the file has become shorter",
+                path=file.path,
+                position=position + len(data),
+                expected=f"{size_bytes} bytes from {position}",
+                found=len(data),
+            )
+        return data
+
+    def close(self) -> None:
+        """Closes the files that reads have opened; a later read opens them again."""
+        self._open.close()
+
+    def __enter__(self) -> CommitLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
