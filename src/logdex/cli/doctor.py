@@ -1,0 +1,145 @@
+"""`logdex doctor`: what Logdex would run with on this machine, tried out with a one-row Spark job."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from typing import Annotated
+
+import typer
+
+import logdex
+from logdex.cli.app import app
+from logdex.errors import LogdexError
+from logdex.io.env import DEFAULT_ENV
+
+LIBRARIES = ("numba", "isal", "numpy", "pyarrow")
+"""What the engine itself cannot do without."""
+
+
+@dataclass
+class Findings:
+    """What was found: `facts` in the order of asking, `problems` as one line each with what to do."""
+
+    facts: dict[str, object] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+@app.command()
+def doctor(
+    master: Annotated[str, typer.Option(help="Spark master to try.")] = "local[1]",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2 cannot run."""
+    findings = Findings()
+    _look_at_python(findings)
+    if _look_at_spark(findings):
+        _run_one_row(findings, master)
+    if as_json:
+        typer.echo(json.dumps({**findings.facts, "ok": not findings.problems, "problems": findings.problems}))
+    else:
+        _print_table(findings)
+    if findings.problems:
+        raise typer.Exit(2)
+
+
+def _look_at_python(findings: Findings) -> None:
+    temp_dir = tempfile.gettempdir()
+    findings.facts |= {
+        "logdex": logdex.__version__,
+        "python": platform.python_version(),
+        "python_path": sys.executable,
+        **{name: _version_of(name) for name in LIBRARIES},
+        "temp_dir": temp_dir,
+        "temp_free_bytes": DEFAULT_ENV.free_bytes(temp_dir),
+    }
+    for name in LIBRARIES:
+        if findings.facts[name] is None:
+            findings.problems.append(f"{name} is not installed: pip install logdex")
+
+
+def _look_at_spark(findings: Findings) -> bool:
+    """Whether there is a Spark and a Java for it."""
+    from logdex.spark.java import find_java
+
+    findings.facts["spark"] = _version_of("pyspark")
+    if importlib.util.find_spec("pyspark") is None:
+        findings.problems.append("PySpark is not installed: pip install 'logdex[spark]'")
+    try:
+        java = find_java()
+    except LogdexError as error:
+        findings.facts["java"] = None
+        findings.problems.append(str(error))
+        return False
+    findings.facts |= {"java": java.version, "java_home": java.home, "java_source": java.source}
+    if java.passed_over:
+        findings.facts["java_passed_over"] = list(java.passed_over)
+    return findings.facts["spark"] is not None
+
+
+def _run_one_row(findings: Findings, master: str) -> None:
+    from logdex.spark.session import ask_worker, session
+
+    findings.facts["master"] = master
+    begin = time.monotonic()
+    try:
+        with session(master, app_name="logdex doctor") as spark:
+            worker = ask_worker(spark)
+    except LogdexError as error:
+        findings.facts["job"] = None
+        findings.problems.append(error.message)
+        return
+    findings.facts |= {
+        "worker_python": worker["version"],
+        "worker_python_path": worker["python"],
+        "worker_logdex": worker["logdex"],
+        "job": "ok",
+        "job_seconds": round(time.monotonic() - begin, 1),
+    }
+    if worker["logdex"] != logdex.__version__:
+        findings.problems.append(f"the workers have logdex {worker['logdex']}, this is {logdex.__version__}")
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return installed_version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _print_table(findings: Findings) -> None:
+    facts = findings.facts
+
+    def row(label: str, *parts: object) -> None:
+        typer.echo(f"{label:<10} {'  '.join(str(part) for part in parts if part is not None)}")
+
+    row("logdex", facts["logdex"])
+    row("Python", facts["python"], facts["python_path"])
+    row("engine", *(f"{name} {facts[name] or 'missing'}" for name in LIBRARIES))
+    row("temp", facts["temp_dir"], f"{int(str(facts['temp_free_bytes'])) / 1e9:.1f} GB free")
+    row("Spark", facts["spark"] or "missing")
+    row("Java", facts["java"] or "missing", facts.get("java_home"), facts.get("java_source"))
+    for reason in findings.facts.get("java_passed_over") or []:  # type: ignore[attr-defined]
+        row("", f"not used: {reason}")
+    if "worker_python" in facts:
+        row(
+            "workers",
+            f"Python {facts['worker_python']}",
+            facts["worker_python_path"],
+            f"logdex {facts['worker_logdex']}",
+        )
+    if "job" in facts:
+        row("job", facts["job"] or "failed", f"on {facts['master']}", _seconds(facts.get("job_seconds")))
+    for problem in findings.problems:
+        row("PROBLEM", problem)
+
+
+def _seconds(value: object) -> str | None:
+    return None if value is None else f"in {value} s"

@@ -1,0 +1,208 @@
+"""A Spark session as Logdex needs it: finds Java, workers run this Python, stays quiet, stops what it started.
+
+Bring your own session instead wherever you have one; nothing else in `logdex.spark` asks for this.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import logdex
+from logdex.errors import EnvironmentProblem, UsageError
+from logdex.spark.failures import spark_failures
+from logdex.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_TIMEOUT_S = 20
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Arrow batches travel between Java and the workers over a Unix socket: faster, and no stalls of loopback TCP
+    "spark.python.unix.domain.socket.enabled": "true",
+    # a crashed worker says where
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+"""Settings of every session from here; `conf` overrides them."""
+
+_CHATTY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+_ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+def is_local(master: str) -> bool:
+    """Whether all of `master`'s processes run on this machine, so that none needs to be reached from outside."""
+    return master.startswith(("local", "spark://127.", "spark://localhost:"))
+
+
+@contextmanager
+def session(
+    master: str = "local[*]", app_name: str = "logdex", conf: Mapping[str, str] | None = None, *, verbose: bool = False
+) -> Iterator[SparkSession]:
+    """A running session, stopped at the end together with its Java process.
+
+    On a local master the workers run this very Python and can import this very `logdex`; on a cluster, PYSPARK_PYTHON
+    says which Python they run, and `logdex` must be installed there. What Java prints is not shown unless `verbose`.
+    A session that this process already runs on the same master is given as it is, and left running.
+
+    Raises `EnvironmentProblem` when PySpark or Java is missing or Spark does not start, or a job fails inside Spark;
+    `UsageError` when another session runs on another master. Not for use from several threads at once.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise EnvironmentProblem("PySpark is not installed", hint="pip install 'logdex[spark]'")
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        if running.master != master:
+            raise UsageError(
+                f"this process already runs Spark on {running.master}, not on {master}",
+                hint="pass that session on, or stop it first",
+            )
+        with spark_failures():
+            yield SparkSession.builder.getOrCreate()
+        return
+
+    log_path = None if verbose else _new_log()
+    gateway = None
+    try:
+        with _quiet(not verbose), spark_failures(log_path):
+            with _environment(master):
+                gateway, context = _start(master, app_name, {**DEFAULTS, **(conf or {})}, log_path)
+            yield SparkSession(context)
+    finally:
+        _stop(gateway)
+        if log_path is not None:
+            log_path.unlink(missing_ok=True)
+
+
+def _start(master: str, app_name: str, conf: Mapping[str, str], log_path: Path | None) -> tuple[Any, Any]:
+    """Starts Java, then Spark in it; (gateway, SparkContext)."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    settings = SparkConf(loadDefaults=False).setMaster(master).setAppName(app_name)
+    settings.setAll(list({**(_ON_THIS_MACHINE if is_local(master) else {}), **conf}.items()))
+    # Launched here and not by SparkContext, for the one thing that it cannot be told: where Java's output goes.
+    if log_path is None:
+        gateway = launch_gateway(settings)
+    else:
+        with log_path.open("wb") as log:
+            gateway = launch_gateway(settings, {"stdout": log, "stderr": subprocess.STDOUT})
+    try:
+        return gateway, SparkContext(conf=settings, gateway=gateway)
+    except BaseException:
+        _stop(gateway)
+        raise
+
+
+def _stop(gateway: Any) -> None:
+    """Stops Spark and its Java; what goes wrong on the way is of no interest any more."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if gateway is None:
+        return
+    context = SparkContext._active_spark_context
+    try:
+        active = SparkSession._instantiatedSession
+        if active is not None:
+            active.stop()
+        elif context is not None:
+            context.stop()
+    except Exception:  # Java may be gone already
+        pass
+    try:
+        gateway.shutdown()
+    except Exception:  # likewise
+        pass
+    process = gateway.proc
+    if process is not None:
+        process.stdin.close()  # Java ends when this pipe does
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    # PySpark keeps one gateway for the life of the process; a later session starts its own.
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+
+
+@contextmanager
+def _environment(master: str) -> Iterator[None]:
+    """Sets the variables that Spark reads while it starts, and puts them back."""
+    wanted = {"JAVA_HOME": find_java().home, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if is_local(master):
+        wanted |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        source = str(Path(logdex.__file__).parent.parent)
+        if source not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+            wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
+    elif "PYSPARK_PYTHON" not in os.environ:
+        wanted["PYSPARK_PYTHON"] = sys.executable
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _quiet(wanted: bool) -> Iterator[None]:
+    """Keeps PySpark's and Py4J's own log lines off stderr: each repeats an error that is raised as well."""
+
+    def not_theirs(record: logging.LogRecord) -> bool:
+        return not wanted or not {"py4j", "pyspark"} & set(Path(record.pathname).parts)
+
+    from pyspark.logger import PySparkLogger
+
+    loggers = [logging.getLogger(), *map(PySparkLogger.getLogger, _CHATTY)]
+    for logger in loggers:
+        logger.addFilter(not_theirs)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(not_theirs)
+
+
+def _new_log() -> Path:
+    descriptor, name = tempfile.mkstemp(prefix="logdex-spark-", suffix=".log")
+    os.close(descriptor)
+    return Path(name)
+
+
+def worker_facts(batches: Iterator[Any]) -> Iterator[Any]:
+    """What a Python worker is, for `mapInArrow`: one row (python, version, logdex) for each batch."""
+    import pyarrow as pa
+
+    for _ in batches:
+        row = {"python": sys.executable, "version": sys.version.split()[0], "logdex": logdex.__version__}
+        yield pa.RecordBatch.from_pylist([row])
+
+
+def ask_worker(spark: SparkSession) -> dict[str, str]:
+    """Runs a one-row job through a Python worker: the `python`, `version` and `logdex` version that it uses."""
+    with spark_failures():
+        row = spark.range(1, numPartitions=1).mapInArrow(worker_facts, "python string, version string, logdex string")
+        return {name: str(value) for name, value in row.collect()[0].asDict().items()}

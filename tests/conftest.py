@@ -1,0 +1,99 @@
+"""Fixtures for all tests, and the reasons for skipping where something is missing.
+
+Golden stores: parametrise by `golden.NAMES` (`from tests import golden`), then take `golden_store(name)` for a copy
+that is only read (one a session) or `golden_copy(name)` for one of your own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import golden
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHARED = golden.SHARED
+GoldenStore = Callable[..., Path]
+
+
+def _missing_for_java() -> str | None:
+    lacking = [tool for tool in ("javac", "mvn") if shutil.which(tool) is None]
+    if not (SHARED / "peers" / "rocketmq").is_dir():
+        lacking.append("../shared/peers")
+    return f"needs {' and '.join(lacking)}" if lacking else None
+
+
+def _missing_for_spark() -> str | None:
+    return None if importlib.util.find_spec("pyspark") else "needs pyspark: pip install 'logdex[spark]'"
+
+
+def _missing_for_shared() -> str | None:
+    return None if SHARED.is_dir() else "needs ../shared beside the checkout"
+
+
+MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_shared": _missing_for_shared}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process."""
+    reasons = {name: missing() for name, missing in MARKERS.items()}
+    for item in items:
+        for name, reason in reasons.items():
+            if reason and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder ../shared; skips where it is absent."""
+    reason = _missing_for_shared()
+    if reason:
+        pytest.skip(reason)
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def peers_dir() -> Path:
+    """../shared/peers/rocketmq on a machine that can build and run it; skips elsewhere."""
+    reason = _missing_for_java()
+    if reason:
+        pytest.skip(reason)
+    return SHARED / "peers" / "rocketmq"
+
+
+@pytest.fixture(scope="session")
+def golden_store(tmp_path_factory: pytest.TempPathFactory) -> GoldenStore:
+    """`golden_store(name, recovered=False)`: the unpacked directory, one a session. Only read it."""
+    unpacked: dict[tuple[str, bool], Path] = {}
+
+    def get(name: str, *, recovered: bool = False) -> Path:
+        key = (name, recovered)
+        if key not in unpacked:
+            unpacked[key] = golden.unpack(name, tmp_path_factory.mktemp(f"golden-{name}"), recovered=recovered)
+        return unpacked[key]
+
+    return get
+
+
+@pytest.fixture
+def golden_copy(tmp_path: Path) -> GoldenStore:
+    """`golden_copy(name, recovered=False)`: a directory of the test's own, to harm or rebuild in place."""
+    return lambda name, *, recovered=False: golden.unpack(name, tmp_path / "golden" / name, recovered=recovered)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One `local[2]` session for all tests that are marked `spark`."""
+    from logdex.spark.session import session
+
+    with session("local[2]", app_name="logdex tests") as running:
+        yield running

@@ -1,0 +1,59 @@
+"""The golden stores: which there are, their manifests, and unpacking them.
+
+`NAME.json` tells what is in `NAME.tar.zst` (a directory `store/`) and, where the end was unclean, in
+`NAME.recovered.tar.zst` (`recovered/`). They lie in ../shared/golden/rocketmq and, a few, in tests/conformance/stores.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+FOLDERS = (ROOT / "tests" / "conformance" / "stores", SHARED / "golden" / "rocketmq")
+
+
+def _discover() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in FOLDERS:
+        for manifest_path in sorted(folder.glob("*.json")):
+            if manifest_path.with_suffix(".tar.zst").exists():
+                found.setdefault(manifest_path.stem, manifest_path)
+    return found
+
+
+CASES = _discover()
+"""Manifest path by case name; the repository's own copy comes before the shared one."""
+
+NAMES = sorted(CASES)
+"""All case names, for `pytest.mark.parametrize("name", NAMES)`."""
+
+
+@cache
+def manifest(name: str) -> dict[str, Any]:
+    """The parsed manifest of a case. Cached: do not change it."""
+    loaded: dict[str, Any] = json.loads(CASES[name].read_bytes())
+    return loaded
+
+
+def has_recovered(name: str) -> bool:
+    """Whether the case has a directory as the real engine recovered it."""
+    return CASES[name].with_suffix(".recovered.tar.zst").exists()
+
+
+def unpack(name: str, target: Path, *, recovered: bool = False) -> Path:
+    """Unpacks a case below `target`; the path of its `store` (or `recovered`) directory. Sparse files stay sparse."""
+    packed = CASES[name].with_suffix(".recovered.tar.zst" if recovered else ".tar.zst")
+    with (
+        pa.OSFile(str(packed)) as raw,
+        pa.CompressedInputStream(raw, "zstd") as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        archive.extractall(target, filter="data")
+    return target / ("recovered" if recovered else "store")
