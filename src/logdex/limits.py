@@ -34,3 +34,10 @@ CONFIG_FILE_SIZE_BYTES_MAX = 256 << 20
 
 QUERY_MAX_NUM = 64
 """DefaultMessageStore.queryMessage hands out at most maxMsgsNumBatch (64) messages."""
+
+QUEUE_OFFSET_MAX = (1 << 63) // 20 - 1
+"""A ConsumeQueue's byte offset (queue offset * 20) is a Java long."""
+
+QUEUE_GAP_MAX = 50_000_000
+"""Missing queue offsets are filled up to this many (1 GB of entries); further ahead, the stored offset itself is wrong:
+the CRC does not cover it, and one flipped bit must not fill a disk."""

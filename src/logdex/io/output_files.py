@@ -1,0 +1,67 @@
+"""Many files being written with few open: preallocated to full size, synced once at the end."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import OrderedDict
+
+from logdex.io.env import ByteArray, Env, WriteFile
+
+OPEN_MAX = 256
+"""Below the usual limit of 1,024 descriptors, with room for the rest of the process."""
+
+
+class OutputFiles:
+    """Files written at positions, opened when needed, the least recently written closed first. One thread."""
+
+    def __init__(self, env: Env, *, sync: bool, open_max: int = OPEN_MAX) -> None:
+        self._env = env
+        self._sync = sync
+        self._open_max = open_max
+        self._open: OrderedDict[str, WriteFile] = OrderedDict()
+        self._closed: dict[str, None] = {}
+        self._directories: set[str] = set()
+
+    def write_at(self, path: str, file_size_bytes: int, position: int, data: ByteArray) -> None:
+        """Writes `data` into the file, which is created with `file_size_bytes` zero bytes at its first write."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._reopen(path, file_size_bytes)
+        else:
+            self._open.move_to_end(path)
+        file.write_at(position, data)
+
+    def _reopen(self, path: str, file_size_bytes: int) -> WriteFile:
+        if len(self._open) >= self._open_max:
+            old_path, old = self._open.popitem(last=False)
+            old.close()
+            self._closed[old_path] = None
+        directory = posixpath.dirname(path)
+        if directory not in self._directories:
+            self._env.make_dirs(directory)
+            self._directories.add(directory)
+        file = self._open[path] = self._env.open_write(path)
+        if self._closed.pop(path, path) is not None:
+            file.truncate(file_size_bytes)
+        return file
+
+    def close(self) -> int:
+        """Syncs (where asked for) and closes all files; gives how many there are."""
+        count = len(self._open) + len(self._closed)
+        try:
+            if self._sync:
+                for file in self._open.values():
+                    file.sync()
+                for path in self._closed:
+                    with self._env.open_write(path) as file:
+                        file.sync()
+        finally:
+            self.abandon()
+        return count
+
+    def abandon(self) -> None:
+        """Closes all files as they are."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+        self._closed.clear()

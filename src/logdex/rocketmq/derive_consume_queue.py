@@ -1,0 +1,228 @@
+"""The bytes of ConsumeQueue files as a function of the messages: the one definition that rebuild, Spark and verify use.
+
+Source: ``docs/formats/consume-queue.md``; CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.putMessagePositionInfo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.io.env import Env
+from logdex.io.output_files import OutputFiles
+from logdex.layout import (
+    CONSUME_QUEUE_ENTRY,
+    FILE_NAME_DIGITS,
+    PRE_BLANK_SIZE,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from logdex.primitives.java_hash import decode_utf8
+from logdex.rocketmq.scan import Window
+
+_ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
+PRE_BLANK_ENTRY = CONSUME_QUEUE_ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+"""What fills a queue's places before its first message; the broker's recovery takes it for written."""
+
+_PRE_BLANK_BATCH = 4096
+_FOLDER_NAME_BYTES_MAX = 255
+
+
+class QueueRuns(NamedTuple):
+    """A window's entries grouped by queue: run r is of queue `queue[r]` (its number in the table of topics) and holds the
+    entries up to `end[r]`; `queue_offset` int64[n]; `entries` uint8[20 n], as they stand in the file."""
+
+    queue: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
+    queue_offset: npt.NDArray[np.int64]
+    entries: npt.NDArray[np.uint8]
+
+    def __iter__(self) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:  # type: ignore[override]
+        """(queue number, queue offsets, entries) run by run."""
+        start = 0
+        for queue, end in zip(self.queue.tolist(), self.end.tolist(), strict=True):
+            yield queue, self.queue_offset[start:end], self.entries[_ENTRY_SIZE * start : _ENTRY_SIZE * end]
+            start = end
+
+
+class ConsumeQueueDeriver:
+    """`derive_consume_queue` with its buffers kept between windows. One thread; a result is valid until the next call."""
+
+    def __init__(self) -> None:
+        self._places = np.zeros(0, np.int32)
+        self._size = 0
+
+    def derive(self, window: Window, queue_count: int) -> QueueRuns:
+        """The window's entries; `queue_count` is the number of queues known so far."""
+        from logdex.kernels.queue_runs import queue_runs
+
+        if self._size < window.count:
+            self._size = window.count
+            self._run_queue, self._run_end = np.zeros(self._size, np.int32), np.zeros(self._size, np.int32)
+            self._queue_offset = np.zeros(self._size, np.int64)
+            self._entries = np.zeros(self._size * _ENTRY_SIZE, np.uint8)
+        if self._places.size < queue_count:
+            self._places = np.zeros(2 * queue_count, np.int32)
+        runs = queue_runs(
+            window.count, window.columns, self._places, self._run_queue, self._run_end, self._queue_offset,
+            self._entries.ctypes.data,
+        )
+        entries = int(self._run_end[runs - 1]) if runs else 0
+        return QueueRuns(
+            self._run_queue[:runs], self._run_end[:runs], self._queue_offset[:entries], self._entries[: entries * _ENTRY_SIZE]
+        )
+
+
+def derive_consume_queue(window: Window, queue_count: int) -> QueueRuns:
+    """The ConsumeQueue entries of a window's messages, grouped by queue, in log order within each.
+
+    PREPARED and ROLLBACK messages get none.
+    """
+    return ConsumeQueueDeriver().derive(window, queue_count)
+
+
+def queue_runs_plain(window: Window) -> dict[int, list[tuple[int, bytes]]]:
+    """The plain twin: queue number → (queue offset, entry) in log order."""
+    runs: dict[int, list[tuple[int, bytes]]] = {}
+    c = window.columns
+    for i in range(window.count):
+        if int(c.sys_flag[i]) & SYS_FLAG_TRANSACTION_MASK in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
+            continue
+        entry = CONSUME_QUEUE_ENTRY.pack(int(c.position[i]), int(c.size[i]), int(c.tags_code[i]))
+        runs.setdefault(int(c.queue[i]), []).append((int(c.queue_offset[i]), entry))
+    return runs
+
+
+def queue_folder(topic: bytes, queue_id: int) -> str | None:
+    """``topic/queueId`` as the broker names the folder, None where no folder can have that name.
+
+    Bytes that are not UTF-8 become U+FFFD, as in the broker; a name that would leave the directory is refused.
+    """
+    name = decode_utf8(topic)
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _FOLDER_NAME_BYTES_MAX:
+        return None
+    return f"{name}/{queue_id}"
+
+
+@dataclass(slots=True)
+class QueueReport:
+    """What one queue's derivation met: `entries` written, `gaps` (places filled with pre-blank entries), `repeated` and
+    `implausible` (entries left out: an offset that was there already; one below 0 or absurdly far ahead)."""
+
+    entries: int = 0
+    gaps: int = 0
+    repeated: int = 0
+    implausible: int = 0
+    first_offset: int = -1
+    next_offset: int = -1
+
+
+@dataclass(slots=True)
+class ConsumeQueueWriter:
+    """Writes one queue's files: each of full size, zero behind the last entry, pre-blank before the first. One thread.
+
+    Entries come in log order. One whose queue offset was passed already is left out, as by the engine; a gap (messages
+    that are missing from the log) is filled with pre-blank entries, so that what follows keeps its place.
+    """
+
+    directory: str
+    file_size_bytes: int
+    output: OutputFiles
+    report: QueueReport = field(default_factory=QueueReport)
+
+    def put(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
+        """Takes entries (20 bytes each) with their queue offsets."""
+        report = self.report
+        if not len(queue_offset):
+            return
+        first = int(queue_offset[0])
+        if report.next_offset < 0:
+            self._begin(int(queue_offset.max()) if first < 0 else first)
+        in_order = first == report.next_offset and int(queue_offset[-1]) - first == len(queue_offset) - 1
+        if in_order and (len(queue_offset) == 1 or bool((np.diff(queue_offset) == 1).all())):
+            self._write(first, entries)
+            report.entries += len(queue_offset)
+            report.next_offset = first + len(queue_offset)
+        else:
+            self._put_unordered(queue_offset, entries)
+
+    def _put_unordered(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
+        report = self.report
+        for i, offset in enumerate(queue_offset.tolist()):
+            ahead = offset - report.next_offset
+            if offset < 0 or ahead > limits.QUEUE_GAP_MAX:
+                report.implausible += 1
+                continue
+            if ahead < 0:
+                report.repeated += 1
+                continue
+            if ahead:
+                self._fill(report.next_offset, offset)
+                report.gaps += ahead
+            self._write(offset, entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)])
+            report.entries += 1
+            report.next_offset = offset + 1
+
+    def _begin(self, first: int) -> None:
+        """Begins at the start of the file that holds `first`, pre-blank up to it."""
+        if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
+            return
+        per_file = self.file_size_bytes // _ENTRY_SIZE
+        self._fill(first - first % per_file, first)
+        self.report.first_offset = self.report.next_offset = first
+
+    def _fill(self, start: int, end: int) -> None:
+        while start < end:
+            count = min(end - start, _PRE_BLANK_BATCH)
+            self._write(start, np.frombuffer(PRE_BLANK_ENTRY * count, np.uint8))
+            start += count
+
+    def _write(self, queue_offset: int, entries: npt.NDArray[np.uint8]) -> None:
+        """Writes entries that follow each other, split at file boundaries."""
+        at = queue_offset * _ENTRY_SIZE
+        done = 0
+        while done < len(entries):
+            inside = at % self.file_size_bytes
+            part = entries[done : done + self.file_size_bytes - inside]
+            path = f"{self.directory}/{at - inside:0{FILE_NAME_DIGITS}d}"
+            self.output.write_at(path, self.file_size_bytes, inside, part)
+            at += len(part)
+            done += len(part)
+
+
+class ConsumeQueueSet:
+    """The writers of all queues under one ``consumequeue`` directory, with few files open at a time. One thread.
+
+    `skipped` counts entries of queues whose name cannot be a folder.
+    """
+
+    def __init__(self, directory: str, file_size_bytes: int, env: Env, *, sync: bool) -> None:
+        self.writers: dict[str, ConsumeQueueWriter] = {}
+        self.skipped: dict[tuple[bytes, int], int] = {}
+        self.output = OutputFiles(env, sync=sync)
+        self._directory = directory
+        self._file_size = file_size_bytes
+
+    def put(
+        self, topic: bytes, queue_id: int, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]
+    ) -> None:
+        """Takes consecutive entries of one queue."""
+        folder = queue_folder(topic, queue_id)
+        if folder is None:
+            self.skipped[topic, queue_id] = self.skipped.get((topic, queue_id), 0) + len(queue_offset)
+            return
+        writer = self.writers.get(folder)
+        if writer is None:
+            writer = ConsumeQueueWriter(f"{self._directory}/{folder}", self._file_size, self.output)
+            self.writers[folder] = writer
+        writer.put(queue_offset, entries)
+
+    def close(self) -> int:
+        """Closes (and syncs) all files; gives their number."""
+        return self.output.close()

@@ -1,0 +1,185 @@
+"""Rebuilding every ConsumeQueue file and IndexFile of a store from its CommitLog alone, in this process.
+
+The Spark job (`logdex.spark.rebuild`) runs the same derivations over parts of the log and ends with the same report.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.staging import Staging
+from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver, ConsumeQueueSet, QueueReport
+from logdex.rocketmq.derive_index import IndexFilesDeriver, IndexTarget, IndexWindow, index_file_name
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.scan import LogEnd, Scanner, Window
+
+CONSUME_QUEUE_DIR = "consumequeue"
+INDEX_DIR = "index"
+COMMIT_LOG_DIR = "commitlog"
+
+Progress = Callable[[int, int], None]
+"""Called now and then with (messages so far, bytes so far)."""
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What a rebuild did. `bytes` is the length of the valid log; `seconds` wall time; `kept` maps a directory that was
+    replaced to where it is kept; `lossy` says that something of the log is not in the output, and `losses` what."""
+
+    engine: str
+    tasks: int = 1
+    messages: int = 0
+    bytes: int = 0
+    files: int = 0
+    seconds: float = 0.0
+    queues: int = 0
+    queue_entries: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    pre_blank_gaps: int = 0
+    end: str = ""
+    end_offset: int = 0
+    losses: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether `losses` says anything."""
+        return bool(self.losses)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report object that ends ``logdex rebuild --json``."""
+        names = [name for name in self.__slots__]
+        return {name: getattr(self, name) for name in names} | {"lossy": self.lossy}
+
+    def note_end(self, end: LogEnd) -> None:
+        """Takes over where the log ends; an end that is not clean is a loss."""
+        self.end, self.end_offset = end.kind.value, end.offset
+        if not end.is_clean:
+            self.losses.append(f"{end.path}: the log ends at byte {end.position} (offset {end.offset}): {end.reason}")
+
+    def note_queue(self, folder: str, queue: QueueReport) -> None:
+        """Takes over one queue's counts."""
+        self.queues += 1
+        self.queue_entries += queue.entries
+        self.pre_blank_gaps += queue.gaps
+        if queue.repeated:
+            self.losses.append(f"{folder}: {queue.repeated} entries left out, their queue offset was there already")
+        if queue.implausible:
+            self.losses.append(f"{folder}: {queue.implausible} entries left out, their queue offset cannot be")
+
+    def note_skipped(self, topic: bytes, queue_id: int, entries: int) -> None:
+        """Takes over a queue that no folder can be named for."""
+        self.losses.append(f"topic {topic!r} queue {queue_id}: {entries} entries left out, no folder can have that name")
+
+
+def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
+    """Refuses an output in or around the store unless `in_place`."""
+    store, target = env.real_path(root), env.real_path(output)
+    inside = posixpath.commonpath([store, target]) == store
+    if in_place and store != target:
+        raise UsageError("--in-place writes into the store itself", hint="leave out --output")
+    if inside and not in_place:
+        raise UsageError(f"{output} lies in the store", hint="choose another --output, or say --in-place")
+
+
+def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
+    """A guess of the disk space that a rebuild takes, on the high side: for messages of 200 bytes with three keys."""
+    messages = log_bytes // 200 + 1
+    return messages * (20 + 3 * 20) + 4 * config.max_hash_slot_num
+
+
+class StoreWriter:
+    """The derived files of one store being written below `directory`; takes windows in log order. One thread."""
+
+    def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool) -> None:
+        self._directory = directory
+        self._config = config
+        self._env = env
+        self._sync = sync
+        self._deriver = ConsumeQueueDeriver()
+        self._last_name: str | None = None
+        self.queues = ConsumeQueueSet(
+            f"{directory}/{CONSUME_QUEUE_DIR}", config.consume_queue_file_size_bytes, env, sync=sync
+        )
+        self.index = IndexFilesDeriver(config, self._next_index_file)
+        env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
+        env.make_dirs(f"{directory}/{INDEX_DIR}")
+
+    def _next_index_file(self, first_store_timestamp_ms: int) -> IndexTarget:
+        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name)
+        path = f"{self._directory}/{INDEX_DIR}/{self._last_name}"
+        return IndexTarget(path, self._config, env=self._env, sync=self._sync)
+
+    def put(self, window: Window, scanner: Scanner) -> None:
+        """Derives one window's entries and writes them."""
+        names = scanner.table.queues
+        for number, offsets, entries in self._deriver.derive(window, len(names)):
+            self.queues.put(*names[number], offsets, entries)
+        self.index.put(index_window(window))
+
+    def finish(self, report: RebuildReport) -> None:
+        """Closes (and syncs) all files and fills in the report."""
+        files = self.queues.close()
+        self.index.finish()
+        headers = self.index.headers
+        report.index_files, report.files = len(headers), files + len(headers)
+        report.index_entries = sum(max(header.index_count - 1, 0) for header in headers)
+        for folder, writer in self.queues.writers.items():
+            report.note_queue(folder, writer.report)
+        for (topic, queue_id), entries in self.queues.skipped.items():
+            report.note_skipped(topic, queue_id, entries)
+
+
+def index_window(window: Window) -> IndexWindow:
+    """The part of a window that IndexFiles are made of."""
+    c, n = window.columns, window.count
+    return IndexWindow(c.position[:n], c.store_timestamp_ms[:n], c.key_end[:n], c.key_hash[: window.key_count])
+
+
+def rebuild(
+    root: str,
+    output: str,
+    config: StoreConfig,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    progress: Progress | None = None,
+    env: Env = DEFAULT_ENV,
+) -> RebuildReport:
+    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``ROOT/commitlog``; nothing in ROOT is written.
+
+    Staged and published at the end; safe to run again after a kill. `sync` False leaves out every fsync.
+    """
+    started = time.perf_counter()
+    check_output(root, output, in_place=in_place, env=env)
+    log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    env.require_free(output, output_size_bytes(sum(file.size_bytes for file in log.files), config))
+    report = RebuildReport("local")
+    scanner = Scanner(config, env=env)
+    with Staging(env, output, sync=sync) as staging:
+        writer = StoreWriter(staging.directory, config, env, sync=sync)
+        windows = scanner.scan(log)
+        try:
+            while True:
+                window = next(windows)
+                writer.put(window, scanner)
+                if progress is not None:
+                    last = window.count - 1
+                    done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
+                    progress(scanner.messages, done)
+        except StopIteration as stop:
+            end: LogEnd = stop.value
+        writer.finish(report)
+        report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
+    report.note_end(end)
+    report.messages, report.bytes = scanner.messages, end.offset - log.min_offset
+    report.seconds = time.perf_counter() - started
+    return report
