@@ -6,33 +6,23 @@ Source: ``docs/formats/commit-log.md``; MappedFileQueue, CommitLog.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
 from logdex.errors import MissingFileError, NotAStoreError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout import FILE_NAME_DIGITS
+from logdex.layout import HOST_V4_SIZE_BYTES, MESSAGE_HEAD
 from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.message import StoredMessage, checked_size, decode_message
+from logdex.rocketmq.message import StoredMessage, checked_size, decode_message, host_sizes
+from logdex.rocketmq.offset_files import OffsetFile, infer_file_size, list_offset_files
 
-OFFSET_MAX = (1 << 63) - 1
 _HEAD_SIZE_BYTES = 8
+_STORE_TIMESTAMP_END = MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + 8
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLogFile:
-    """One file; `start_offset` is the physical offset of its first byte, `size_bytes` its length when it was listed."""
-
-    path: str
-    start_offset: int
-    size_bytes: int
-
-    @property
-    def end_offset(self) -> int:
-        """The physical offset behind its last byte."""
-        return self.start_offset + self.size_bytes
+CommitLogFile = OffsetFile
+"""A CommitLog's file; `start_offset` is a physical offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +31,6 @@ class _Listing:
     starts: tuple[int, ...]
     foreign: tuple[str, ...]
     file_size_bytes: int
-
-
-def list_offset_files(env: Env, directory: str) -> tuple[tuple[CommitLogFile, ...], tuple[str, ...]]:
-    """The files of `directory` that are named by an offset of 20 digits, in order, and the names of everything else."""
-    files, foreign = [], []
-    for name in env.list_dir(directory):
-        path = f"{directory}/{name}"
-        is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= OFFSET_MAX
-        if is_offset and env.is_file(path):
-            files.append(CommitLogFile(path, int(name), env.size_bytes(path)))
-        else:
-            foreign.append(name)
-    return tuple(files), tuple(foreign)
-
-
-def infer_file_size(files: tuple[CommitLogFile, ...]) -> int | None:
-    """The file size that a directory's own files show: their commonest length where all names are that far apart or a
-    multiple of it, else the smallest distance of two names; None without a file that has bytes."""
-    gaps = [after.start_offset - before.start_offset for before, after in pairwise(files)]
-    sizes = Counter(file.size_bytes for file in files if file.size_bytes)
-    for size, _ in sorted(sizes.items(), key=lambda item: (-item[1], -item[0])):
-        if all(gap % size == 0 for gap in gaps):
-            return size
-    return min(gaps, default=None)
 
 
 class CommitLog:
@@ -167,6 +133,18 @@ class CommitLog:
         size = checked_size(head, left, file.path, position)
         data = head + self._read_in(file, position + len(head), size - len(head))
         return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
+
+    def pickup_store_timestamp_ms(self, offset: int, size_bytes: int) -> int:
+        """storeTimestamp of the message of `size_bytes` bytes at a physical offset, nothing checked, as
+        CommitLog.pickupStoreTimestamp reads it; -1 where no one file holds all those bytes."""
+        file = self.file_of(offset)
+        if file is None or size_bytes < _STORE_TIMESTAMP_END or offset + size_bytes > file.end_offset:
+            return -1
+        data = self._read_in(file, offset - file.start_offset, min(size_bytes, _STORE_TIMESTAMP_END + 12))
+        at = MESSAGE_HEAD.offset_of("sys_flag")
+        sys_flag = int.from_bytes(data[at : at + 4], "big")
+        at = MESSAGE_HEAD.size_bytes + host_sizes(sys_flag)[0]
+        return int.from_bytes(data[at : at + 8], "big", signed=True)
 
     def _file_or_raise(self, offset: int) -> CommitLogFile:
         file = self.file_of(offset)

@@ -42,6 +42,11 @@ class Dialect:
     """PREPARED messages get index entries (not before 4.0)."""
     empty_index_count: int
     """index_count on disk of an IndexFile without entries after a clean shutdown: 1 from 5.0 on, 0 before."""
+    time_has_boundaries: bool
+    """getOffsetInQueueByTime goes by store times and knows lower and upper (from 5.1.1 on); before, it goes by
+    modification times of files and takes the nearest entry."""
+    time_is_clipped: bool
+    """getOffsetInQueueByTime answers within the queue's minimum and maximum (from 5.0 on)."""
 
     @staticmethod
     def of(version: str) -> Dialect:
@@ -56,6 +61,8 @@ class Dialect:
             tags_in_index=number >= (5, 4, 0),
             prepared_in_index=number >= (4, 0, 0),
             empty_index_count=1 if number >= (5, 0, 0) else 0,
+            time_has_boundaries=number >= (5, 1, 1),
+            time_is_clipped=number >= (5, 0, 0),
         )
 
 

@@ -1,0 +1,53 @@
+"""Directories whose files are named by the offset of their first byte: CommitLog and ConsumeQueue alike.
+
+Source: ``docs/formats/commit-log.md``; MappedFileQueue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+from logdex.io.env import Env
+from logdex.layout import FILE_NAME_DIGITS
+
+OFFSET_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """One file; `start_offset` is its name, `size_bytes` its length when it was listed."""
+
+    path: str
+    start_offset: int
+    size_bytes: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind its last byte."""
+        return self.start_offset + self.size_bytes
+
+
+def list_offset_files(env: Env, directory: str) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
+    """The files of `directory` that are named by an offset of 20 digits, in order, and the names of everything else."""
+    files, foreign = [], []
+    for name in env.list_dir(directory):
+        path = f"{directory}/{name}"
+        is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= OFFSET_MAX
+        if is_offset and env.is_file(path):
+            files.append(OffsetFile(path, int(name), env.size_bytes(path)))
+        else:
+            foreign.append(name)
+    return tuple(files), tuple(foreign)
+
+
+def infer_file_size(files: tuple[OffsetFile, ...]) -> int | None:
+    """The file size that a directory's own files show: their commonest length where all names are that far apart or a
+    multiple of it, else the smallest distance of two names; None without a file that has bytes."""
+    gaps = [after.start_offset - before.start_offset for before, after in pairwise(files)]
+    sizes = Counter(file.size_bytes for file in files if file.size_bytes)
+    for size, _ in sorted(sizes.items(), key=lambda item: (-item[1], -item[0])):
+        if all(gap % size == 0 for gap in gaps):
+            return size
+    return min(gaps, default=None)
