@@ -112,7 +112,9 @@ def _probe(home: str) -> tuple[str, str, int]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _UnfitError(f"{program} does not run ({getattr(error, 'strerror', None) or 'no answer'})") from error
-    properties = dict(re.findall(r"^\s+(java\.[a-z.]+) = (.*?)\s*$", done.stdout + done.stderr, re.MULTILINE))
+    properties: dict[str, str] = dict(
+        re.findall(r"^\s+(java\.[a-z.]+) = (.*?)\s*$", done.stdout + done.stderr, re.MULTILINE)
+    )
     specification, found_home = properties.get("java.specification.version", ""), properties.get("java.home", "")
     if done.returncode != 0 or not specification or not found_home:
         said = (done.stderr.strip() or done.stdout.strip() or f"exit {done.returncode}").splitlines()[-1]

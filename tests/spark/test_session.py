@@ -1,0 +1,84 @@
+"""The session: what workers run, what it leaves behind, how it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import logdex
+from logdex.errors import EnvironmentProblem, UsageError
+from logdex.spark.session import ask_worker, session
+
+pytestmark = pytest.mark.spark
+
+
+def test_workers_run_this_python_and_this_logdex(spark: object) -> None:
+    assert ask_worker(spark) == {  # type: ignore[arg-type]
+        "python": sys.executable,
+        "version": sys.version.split()[0],
+        "logdex": logdex.__version__,
+    }
+
+
+def test_the_running_session_is_shared_on_the_same_master_only(spark: object) -> None:
+    before = dict(os.environ)
+    with session("local[2]") as same:
+        assert same is spark
+    assert same.range(3).count() == 3
+    with pytest.raises(UsageError, match=r"already runs Spark on local\[2\]"), session("local[1]"):
+        pass
+    assert dict(os.environ) == before
+
+
+def test_failed_jobs_are_one_line(spark: object) -> None:
+    with pytest.raises(EnvironmentProblem, match="nope") as caught, session("local[2]") as running:
+        running.sql("select nope")
+    assert "\n" not in caught.value.message
+
+
+WHOLE_LIFE = """
+import os, pathlib, sys
+from logdex.spark.session import session
+from logdex.errors import EnvironmentProblem
+before = dict(os.environ)
+with session("local[1]") as spark:
+    java = spark._sc._gateway.proc
+    assert spark.range(3).count() == 3
+assert java.poll() is not None, "Java lives on"
+assert dict(os.environ) == before
+with session("local[1]", app_name="again") as spark:  # a second one, with a Java of its own
+    assert spark._sc._gateway.proc.pid != java.pid
+    assert spark._sc.appName == "again"
+try:
+    with session("nonsense"):
+        pass
+except EnvironmentProblem as error:
+    print(error.message)
+print(sorted(os.listdir()), sorted(os.listdir(os.environ["TMPDIR"])))
+"""
+
+
+def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
+    here, temp = tmp_path / "here", tmp_path / "temp"
+    here.mkdir()
+    temp.mkdir()
+    environ = {**os.environ, "TMPDIR": str(temp), "SPARK_LOCAL_DIRS": str(temp)}
+    done = subprocess.run(
+        [sys.executable, "-c", WHOLE_LIFE],
+        cwd=here,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Spark failed: ")
+    assert "Master must" in lines[0]
+    assert lines[1:] == ["[] []"]
+    assert done.returncode == 0
