@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from logdex.errors import CorruptError
-from logdex.layout import BLANK_MAGIC, SYS_FLAG_ROLLBACK
-from logdex.primitives.java_hash import index_key_hash
+from logdex.layout import BLANK_MAGIC
 from logdex.rocketmq.derive_index import IndexFilesDeriver, IndexTarget, IndexWindow
 from logdex.rocketmq.dialect import Dialect, StoreConfig
+from logdex.rocketmq.index_keys import message_key_hashes
+from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import StoredMessage, decode_message
 from tests import golden
 
@@ -49,19 +50,10 @@ def walk(store: Path) -> Iterator[StoredMessage]:
             at += size
 
 
-def key_hashes(message: StoredMessage, config: StoreConfig) -> list[int]:
-    if message.transaction_type == SYS_FLAG_ROLLBACK:
-        return []
-    keys = [*([message.unique_key] if message.unique_key else []), *message.keys]
-    if config.dialect.tags_in_index and message.tags:
-        keys.append(b"T#" + message.tags)
-    return [index_key_hash(message.topic + b"#" + key) for key in keys]
-
-
 @functools.cache
 def columns(name: str, store: Path) -> IndexWindow:
     config, messages = config_of(name), list(walk(store))
-    hashes = [key_hashes(message, config) for message in messages]
+    hashes = [message_key_hashes(message, config.dialect) for message in messages]
     return IndexWindow(
         np.array([message.physical_offset for message in messages], np.int64),
         np.array([message.store_timestamp_ms for message in messages], np.int64),
@@ -110,3 +102,37 @@ def test_derived_files_equal_the_brokers(name: str, plain: bool, golden_store: A
             deriver.put(part)
     assert [digest(path) for path in paths] == expected_digests(name, store)
     assert len(deriver.headers) == len(paths)
+
+
+@pytest.mark.parametrize("name", [name for name in DERIVED_ANEW if name != "default-geometry"])
+def test_build_index_equals_the_brokers(name: str, golden_store: Any, tmp_path: Path) -> None:
+    store = golden_store(name, recovered=golden.manifest(name)["unclean"])
+    with IndexService(str(tmp_path), config_of(name), writable=True) as service:
+        for message in walk(store):
+            service.build_index(message)
+    assert [digest(path) for path in sorted(tmp_path.iterdir())] == expected_digests(name, store)
+
+
+def answer_of_engine(service: IndexService, query: dict[str, Any]) -> tuple[list[int], int, int]:
+    """What queryMessage makes of queryOffset where every message is there: sorted offsets, nothing where none is found."""
+    found = service.query_offset(
+        query["topic"], query["key"], query["max"], query["begin"], query["end"], query["indexType"]
+    )
+    return (sorted(found.phy_offsets), *found[1:]) if found.phy_offsets else ([], 0, 0)
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_every_query_is_answered_as_by_the_engine(name: str, golden_store: Any) -> None:
+    store = golden_store(name, recovered=golden.manifest(name)["unclean"])
+    queries = golden.manifest(name)["queries"]
+    with IndexService(str(store / "index"), config_of(name)) as service:
+        for query in queries:
+            expected = (
+                query["physicalOffsets"], query["indexLastUpdateTimestamp"], query["indexLastUpdatePhyoffset"]
+            )
+            assert answer_of_engine(service, query) == expected, query
+            many = service.query_offsets_many(
+                query["topic"], [query["key"]], query["max"], query["begin"], query["end"], query["indexType"]
+            )
+            assert sorted(many.phy_offsets.tolist()) == expected[0], query
+    assert queries

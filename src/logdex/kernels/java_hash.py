@@ -34,9 +34,9 @@ def _fold(word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _well_formed(address: int, left: int) -> tuple[int, int]:
-    """(bytes that a UTF-8 sequence may keep, bytes that it needs) at `address`; equal: it is whole. `left` bytes are there.
+    """Of the UTF-8 sequence at `address`: (bytes that are in order, bytes that it needs). `left` bytes are there.
 
-    The first is the length of the maximal ill-formed part where they differ; (1, 0) is a byte that starts nothing.
+    Where they differ, the first is the length of the maximal ill-formed part; (1, 0) is a byte that starts nothing.
     """
     first = load_u8(address)
     if first < 0x80:
@@ -146,7 +146,7 @@ def index_key_hash(address: int, size: int, seed: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def index_key_hashes(address: int, ends: npt.NDArray[np.int64], seed: int, out: npt.NDArray[np.int32]) -> None:
-    """Hashes keys that lie one after the other from `address`; key i ends at `ends[i]` bytes from there. Fills `out`."""
+    """Fills `out` with the index hashes of keys that lie end to end; key i ends at `address + ends[i]`."""
     start = np.int64(0)
     for k in range(len(ends)):
         end = ends[k]

@@ -10,8 +10,8 @@ Two things that bite in every kernel module:
 
 - Numba makes int64 combined with uint64 a float64. Keep words in uint64 with all constants wrapped in `np.uint64`, or
   in int64 throughout; the return types here are stated for that.
-- `cache=True` looks only at the kernel's own file: after a change in this module, or in `layout`, cached kernels of other
-  modules are stale. Delete ``__pycache__`` (``*.nbi``, ``*.nbc``) then.
+- `cache=True` looks only at the kernel's own file: after a change in this module, or in `layout`, cached kernels of
+  other modules are stale. Delete ``__pycache__`` (``*.nbi``, ``*.nbc``) then.
 """
 
 from __future__ import annotations
@@ -55,6 +55,16 @@ def load_u8(_typing: Any, address: Any) -> Any:
 
 
 @intrinsic
+def load_be16(_typing: Any, address: Any) -> Any:
+    """The signed big-endian 16-bit number at `address`, as int64."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.sext(_load(builder, args[0], 16, False), ir.IntType(64))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
 def load_be32(_typing: Any, address: Any) -> Any:
     """The signed big-endian 32-bit number at `address`, as int64."""
 
@@ -82,6 +92,48 @@ def load_le64(_typing: Any, address: Any) -> Any:
         return _load(builder, args[0], 64, True)
 
     return types.uint64(types.int64), codegen
+
+
+@intrinsic
+def load_i32(_typing: Any, address: Any) -> Any:
+    """The int32 of a NumPy array at `address`, as int64."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.sext(_load(builder, args[0], 32, _HOST_IS_LITTLE), ir.IntType(64))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def load_i64(_typing: Any, address: Any) -> Any:
+    """The int64 of a NumPy array at `address`."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return _load(builder, args[0], 64, _HOST_IS_LITTLE)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def store_i32(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores the low 32 bits of int64 `value` into a NumPy array at `address`."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        builder.store(builder.trunc(args[1], ir.IntType(32)), _pointer(builder, args[0], 32), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_i64(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores int64 `value` into a NumPy array at `address`."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        builder.store(args[1], _pointer(builder, args[0], 64), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -6,7 +6,7 @@ Source: ``docs/formats/index-file.md``; IndexService.buildIndex, IndexFile.putKe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import NamedTuple
 
@@ -22,10 +22,10 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 RESERVE_SIZE_BYTES = 16 << 20
-"""Disk space is claimed this far ahead of the entries, so that a full disk is an error and no store to the map fails."""
+"""Disk space is claimed this far ahead of the entries: a full disk is an error, and no store to the map can fail."""
 
 _INT_MAX = (1 << 31) - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_MS_MAX = 253_402_214_400_000
 """9999-12-31: later (senseless) times are named so, which leaves a day for raising names."""
 
@@ -47,7 +47,7 @@ def index_file_name(first_store_timestamp_ms: int, previous_name: str | None = N
     """Name of an IndexFile: UTC ``yyyyMMddHHmmssSSS`` of its first entry, raised to sort after `previous_name`."""
     name = _format_name(min(max(first_store_timestamp_ms, 0), _NAME_MS_MAX))
     if previous_name is not None and name <= previous_name:
-        seconds = datetime.strptime(previous_name[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc) - _EPOCH
+        seconds = datetime.strptime(previous_name[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC) - _EPOCH
         name = _format_name(seconds // timedelta(milliseconds=1) + int(previous_name[14:]) + 1)
     return name
 
@@ -146,7 +146,7 @@ def index_put_plain(
     skip_known: bool = True,
 ) -> None:
     """The plain twin of the `index_put` kernel: puts until the window ends or the count reaches `limit`."""
-    data = memoryview(array)
+    data = array.data
     entries_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * config.max_hash_slot_num
     header, (message, key) = state.header, state.place
     while message < len(window.physical_offset) and header.index_count < limit:
@@ -181,7 +181,7 @@ def index_put_plain(
 
 
 def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
-    """Seconds from a file's begin as an entry holds them: 0 .. 2^31 - 1, the difference wrapping as a Java long does."""
+    """Seconds from a file's begin as an entry holds them: 0 .. 2^31 - 1; the difference wraps as a Java long does."""
     if begin_timestamp_ms <= 0:
         return 0
     difference = (store_timestamp_ms - begin_timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)
@@ -211,8 +211,8 @@ def put_window(
 class IndexFilesDeriver:
     """Turns windows of messages into IndexFiles, rolling them as the engine does. One thread.
 
-    `target` gives the file to write for a first entry's store time (ms); a file that gets no entry is named by the message
-    that made the engine roll. `previous` is (end timestamp, end physical offset) of the file before the first one.
+    `target` gives the file to write for a first entry's store time (ms); a file that gets no entry is named by the
+    message that made the engine roll. `previous` is (end timestamp, end physical offset) of the file before the first.
     With `max_files` it stops where one more file would be needed. Use it as a context manager, or call `finish`.
     """
 
