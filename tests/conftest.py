@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests import golden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The first example of a property compiles kernels: no deadline means anything.
+settings.register_profile("logdex", deadline=None)
+settings.load_profile("logdex")
 
 SHARED = golden.SHARED
 GoldenStore = Callable[..., Path]

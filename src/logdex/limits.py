@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MESSAGE_SIZE_BYTES_MAX = 1 << 30
-"""A message never spans CommitLog files, and mappedFileSizeCommitLog is at most 1 GiB in practice (int in the broker)."""
+"""A message never spans CommitLog files, and mappedFileSizeCommitLog is 1 GiB by default, an int at most."""
 
 COMMIT_LOG_FILE_SIZE_BYTES_MAX = (1 << 31) - 1
 """mappedFileSizeCommitLog is a Java int."""
@@ -41,3 +41,9 @@ QUEUE_OFFSET_MAX = (1 << 63) // 20 - 1
 QUEUE_GAP_MAX = 50_000_000
 """Missing queue offsets are filled up to this many (1 GB of entries); further ahead, the stored offset itself is wrong:
 the CRC does not cover it, and one flipped bit must not fill a disk."""
+
+CHECKPOINT_SIZE_BYTES_MAX = 1 << 20
+"""A checkpoint has 4096 bytes; whatever is much longer is another file."""
+
+BROKER_CONF_SIZE_BYTES_MAX = 1 << 20
+"""A broker's properties file is a few KiB."""

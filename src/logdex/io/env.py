@@ -1,7 +1,7 @@
 """`Env`: the only place in Logdex that touches the operating system.
 
-Everything that reads or writes goes through one, so that tests can count bytes, inject faults and prove that a store was
-not changed. Refusals of the system become `StorageError` with the path in them.
+Everything that reads or writes goes through one, so that tests can count bytes, inject faults and prove that a store
+was not changed. Refusals of the system become `StorageError` with the path in them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class WriteFile:
 
     def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
         """Writes all of `data` at `position`."""
-        view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
         with _located(self.path):
             while len(view):
                 done = os.pwrite(self._fd, view, position)
@@ -161,7 +161,7 @@ class WriteFile:
             os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, position: int, size_bytes: int) -> None:
-        """Claims disk space, so that a store to a mapping cannot fail later (no-op where the system has no such call)."""
+        """Claims disk space, so that writing to a mapping cannot fail later (no-op where the system cannot)."""
         if hasattr(os, "posix_fallocate") and size_bytes > 0:
             with _located(self.path):
                 try:

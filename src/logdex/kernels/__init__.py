@@ -1,1 +1,37 @@
-"""Numba kernels: flat loops over arrays and addresses, no objects. Each has a plain twin and a test that both agree."""
+"""Numba kernels: flat loops over arrays and addresses, no objects. Each has a plain twin and a test that both agree.
+
+Compiled kernels are kept in a folder named by the text of all kernels and of the layout: Numba looks at a kernel's own
+file alone, and would run stale code after a change in what it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from numba import config
+
+import logdex.layout
+
+
+def _keep_compiled_code() -> None:
+    """Points Numba at ``~/.cache/logdex`` (or XDG_CACHE_HOME's), unless NUMBA_CACHE_DIR is set."""
+    if config.CACHE_DIR:
+        return
+    digest = hashlib.sha256()
+    for source in (*sorted(Path(__file__).parent.glob("*.py")), Path(logdex.layout.__file__)):
+        digest.update(source.read_bytes())
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.join(base, "logdex", f"kernels-{digest.hexdigest()[:16]}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        usable = os.access(folder, os.W_OK)
+    except OSError:
+        usable = False
+    # Without a home of its own the code is compiled anew in each process: a shared folder could be planted with code.
+    config.CACHE_DIR = folder if usable else tempfile.mkdtemp(prefix="logdex-kernels-")
+
+
+_keep_compiled_code()

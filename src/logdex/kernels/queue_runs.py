@@ -31,7 +31,7 @@ def queue_runs(
     queue_offset: npt.NDArray[np.int64],
     entries: int,
 ) -> int:
-    """Fills `run_queue`, `run_end` (exclusive ends, in entries), `queue_offset` and the 20-byte entries at address `entries`.
+    """Fills `run_queue`, `run_end` (exclusive, in entries), `queue_offset` and the entries at address `entries`.
 
     `places` has a zero for each queue and is left so. PREPARED and ROLLBACK messages get no entry. Gives the number of
     runs.

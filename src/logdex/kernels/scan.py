@@ -1,8 +1,8 @@
 """The scan kernel: message after message of a mapped CommitLog file into columns.
 
-Twin: `logdex.rocketmq.scan_plain`. The kernel never grows or writes the tables of topics and queues: at a topic or queue
-that it does not know it stops with a reason, Python adds it and calls again. Every length is tested against the end of
-the bytes before it is used; addresses have no other check.
+Twin: `logdex.rocketmq.scan_plain`. The kernel never grows or writes the tables of topics and queues: at a topic or
+queue that it does not know it stops with a reason, Python adds it and calls again. Every length is tested against the
+end of the bytes before it is used; addresses have no other check.
 """
 
 from __future__ import annotations
@@ -43,7 +43,20 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
 # Why a call of the kernel stopped; `state[REASON]`.
-WINDOW_FULL, FILE_END, ZEROS, TORN, BAD_MAGIC, BAD_SIZE, BAD_LENGTHS, BAD_CRC, BAD_DELAY, NEW_TOPIC, NEW_QUEUE, LIMIT = range(12)
+(
+    WINDOW_FULL,
+    FILE_END,
+    ZEROS,
+    TORN,
+    BAD_MAGIC,
+    BAD_SIZE,
+    BAD_LENGTHS,
+    BAD_CRC,
+    BAD_DELAY,
+    NEW_TOPIC,
+    NEW_QUEUE,
+    LIMIT,
+) = range(12)
 
 # Places in `state`: what goes in and comes out.
 POSITION, COUNT, KEY_COUNT, REASON, TOPIC_ADDRESS, TOPIC_LENGTH, TOPIC_ID, QUEUE_ID = range(8)
@@ -85,8 +98,8 @@ _PREFETCH_AHEAD = 2048
 class Columns(NamedTuple):
     """A window of messages, one place a message (int64 or int32), but `key_hash`: one place a key.
 
-    `position` is the physical offset; `body_at` and `properties_at` count from the message's start; `queue` is a place in
-    `Tables.queues`; `key_end[i]` is where message i's keys end in `key_hash`.
+    `position` is the physical offset; `body_at` and `properties_at` count from the message's start; `queue` is a place
+    in `TopicTable.queues`; `key_end[i]` is where message i's keys end in `key_hash`.
     """
 
     position: Int64s
@@ -104,6 +117,12 @@ class Columns(NamedTuple):
     properties_length: Int32s
     key_end: Int32s
     key_hash: Int32s
+
+
+WIDE_COLUMNS = frozenset(
+    ("position", "stored_offset", "queue_offset", "store_timestamp_ms", "born_timestamp_ms", "tags_code")
+)
+"""Columns of int64; the others are int32."""
 
 
 class ColumnAddresses(NamedTuple):
@@ -131,8 +150,9 @@ class ColumnAddresses(NamedTuple):
 class LookupTables(NamedTuple):
     """Addresses of the open-addressing tables of topics and queues, which Python alone writes (`topic_table`).
 
-    Slots (int32) hold a number + 1, or 0; masks are their count - 1. A topic is `TOPIC_RECORD` bytes: five int64, address
-    of its bytes, length, hash of ``topic#``, hash of ``topic#T#``, flags. A queue's key is topic << 32 | queue id.
+    Slots (int32) hold a number + 1, or 0; masks are their count - 1. A topic is `TOPIC_RECORD` bytes: five int64,
+    address of its bytes, length, hash of ``topic#``, hash of ``topic#T#``, flags. A queue's key is
+    topic << 32 | queue id.
     """
 
     topic_slots: int
@@ -144,7 +164,7 @@ class LookupTables(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the caller and the dialect want (0 or 1), and addresses: CRC function or 0, its table, delay levels (int64)."""
+    """What the caller and the dialect want (0 or 1); addresses of the CRC function (or 0), its table, delay levels."""
 
     check_crc: int
     tags_in_index: int
@@ -175,7 +195,7 @@ def _masked(at: int, size: int, limit: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def topic_place(at: int, size: int, limit: int) -> int:
-    """Where the search for a topic of `size` bytes at address `at` begins: by its first 8 and last 8 bytes and length."""
+    """Where the search for a topic of `size` bytes at address `at` begins: by its first and last 8 bytes and length."""
     first = _masked(at, size, limit)
     last = load_up_to(at + size - 8, limit) if size > 8 else first
     return mix(first, last + np.uint64(size))
@@ -364,8 +384,8 @@ def scan_window(
 ) -> None:
     """Scans on from `state[POSITION]` (byte in the file mapped at address `base`) until a reason to stop.
 
-    `end` is the length of the mapped bytes, `stop` the position at which no further message is begun, `first_offset` the
-    physical offset of the file's first byte, `state` the address of `STATE_SIZE` int64s.
+    `end` is the length of the mapped bytes, `stop` the position at which no further message is begun, `first_offset`
+    the physical offset of the file's first byte, `state` the address of `STATE_SIZE` int64s.
     """
     at = base + load_i64(state + 8 * POSITION)
     limit = base + end
@@ -393,7 +413,7 @@ def scan_window(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def hop(base: int, end: int, position: int, target: int) -> int:
-    """First message boundary at or after byte `target`, by sizes alone; where a message is not possible it stops there."""
+    """First message boundary at or after byte `target`, by sizes alone, or where no message is possible."""
     at = base + position
     while at - base < target and _head_problem(at, base + end) < 0:
         at += load_be32(at)

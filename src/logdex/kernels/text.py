@@ -99,7 +99,7 @@ def find_properties(start: int, end: int, limit: int, found: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def hash_keys(start: int, size: int, limit: int, seed: int, out: int, count: int) -> int:
-    """Puts the index hash of each blank-separated key of a KEYS value at place `count` of the int32 array at address `out`; gives the new count."""
+    """Puts the index hash of each key of a KEYS value at place `count` and on of the int32s at `out`; the new count."""
     end = start + size
     key = start
     at = start

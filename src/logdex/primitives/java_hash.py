@@ -33,7 +33,7 @@ def _decode_malformed(data: bytes) -> str:
 
 
 def java_hash_text(text: str, seed: int = 0) -> int:
-    """Signed 32-bit `String.hashCode` of `text`; `seed` is the hash of a prefix, so hash(a + b) = hash(b, seed=hash(a))."""
+    """Signed 32-bit `String.hashCode` of `text`; `seed` is the hash of what stands before it."""
     value = seed & 0xFFFFFFFF
     units = text.encode("utf-16-le", "surrogatepass")
     for at in range(0, len(units), 2):

@@ -35,8 +35,11 @@ _FOLDER_NAME_BYTES_MAX = 255
 
 
 class QueueRuns(NamedTuple):
-    """A window's entries grouped by queue: run r is of queue `queue[r]` (its number in the table of topics) and holds the
-    entries up to `end[r]`; `queue_offset` int64[n]; `entries` uint8[20 n], as they stand in the file."""
+    """A window's entries grouped by queue.
+
+    Run r is of queue `queue[r]` (its number in the table of topics) and holds the entries up to `end[r]`;
+    `queue_offset` int64[n]; `entries` uint8[20 n], as they stand in the file.
+    """
 
     queue: npt.NDArray[np.int32]
     end: npt.NDArray[np.int32]
@@ -52,7 +55,7 @@ class QueueRuns(NamedTuple):
 
 
 class ConsumeQueueDeriver:
-    """`derive_consume_queue` with its buffers kept between windows. One thread; a result is valid until the next call."""
+    """`derive_consume_queue` with its buffers kept. One thread; a result is valid until the next call."""
 
     def __init__(self) -> None:
         self._places = np.zeros(0, np.int32)
@@ -70,12 +73,20 @@ class ConsumeQueueDeriver:
         if self._places.size < queue_count:
             self._places = np.zeros(2 * queue_count, np.int32)
         runs = queue_runs(
-            window.count, window.columns, self._places, self._run_queue, self._run_end, self._queue_offset,
+            window.count,
+            window.columns,
+            self._places,
+            self._run_queue,
+            self._run_end,
+            self._queue_offset,
             self._entries.ctypes.data,
         )
         entries = int(self._run_end[runs - 1]) if runs else 0
         return QueueRuns(
-            self._run_queue[:runs], self._run_end[:runs], self._queue_offset[:entries], self._entries[: entries * _ENTRY_SIZE]
+            self._run_queue[:runs],
+            self._run_end[:runs],
+            self._queue_offset[:entries],
+            self._entries[: entries * _ENTRY_SIZE],
         )
 
 

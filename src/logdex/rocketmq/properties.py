@@ -1,4 +1,4 @@
-"""A message's properties: `name U+0001 value U+0002` pairs, kept as raw bytes and parsed as the broker's own parser does.
+"""A message's properties: `name U+0001 value U+0002` pairs, kept raw and parsed as by the broker.
 
 Source: ``docs/formats/message.md``; MessageDecoder.string2messageProperties.
 """
@@ -19,7 +19,7 @@ CRC32 = b"__CRC32#"
 
 
 def parse_properties(raw: bytes) -> dict[bytes, bytes]:
-    """Pairs in stored order; the last of equal names wins; pairs without a name or a value are dropped, as the broker does.
+    """Pairs in stored order; the last of equal names wins; pairs without a name or a value are dropped.
 
     A value may hold U+0001. The separator after the last pair may be missing (4.9.1 to 5.1.4 leave it out).
     """

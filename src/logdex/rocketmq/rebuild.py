@@ -5,10 +5,11 @@ The Spark job (`logdex.spark.rebuild`) runs the same derivations over parts of t
 
 from __future__ import annotations
 
+import builtins
 import posixpath
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex.errors import UsageError
@@ -56,8 +57,7 @@ class RebuildReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report object that ends ``logdex rebuild --json``."""
-        names = [name for name in self.__slots__]
-        return {name: getattr(self, name) for name in names} | {"lossy": self.lossy}
+        return asdict(self) | {"lossy": self.lossy}
 
     def note_end(self, end: LogEnd) -> None:
         """Takes over where the log ends; an end that is not clean is a loss."""
@@ -75,9 +75,11 @@ class RebuildReport:
         if queue.implausible:
             self.losses.append(f"{folder}: {queue.implausible} entries left out, their queue offset cannot be")
 
-    def note_skipped(self, topic: bytes, queue_id: int, entries: int) -> None:
+    def note_skipped(self, topic: builtins.bytes, queue_id: int, entries: int) -> None:
         """Takes over a queue that no folder can be named for."""
-        self.losses.append(f"topic {topic!r} queue {queue_id}: {entries} entries left out, no folder can have that name")
+        self.losses.append(
+            f"topic {topic!r} queue {queue_id}: {entries} entries left out, no folder can have that name"
+        )
 
 
 def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
@@ -166,19 +168,16 @@ def rebuild(
     scanner = Scanner(config, env=env)
     with Staging(env, output, sync=sync) as staging:
         writer = StoreWriter(staging.directory, config, env, sync=sync)
-        windows = scanner.scan(log)
-        try:
-            while True:
-                window = next(windows)
-                writer.put(window, scanner)
-                if progress is not None:
-                    last = window.count - 1
-                    done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
-                    progress(scanner.messages, done)
-        except StopIteration as stop:
-            end: LogEnd = stop.value
+        for window in scanner.scan(log):
+            writer.put(window, scanner)
+            if progress is not None:
+                last = window.count - 1
+                done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
+                progress(scanner.messages, done)
         writer.finish(report)
         report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
+    end = scanner.end
+    assert end is not None  # the scan ran to its end
     report.note_end(end)
     report.messages, report.bytes = scanner.messages, end.offset - log.min_offset
     report.seconds = time.perf_counter() - started

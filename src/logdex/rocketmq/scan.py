@@ -8,13 +8,15 @@ zeros (never written), torn (cut off), corrupt.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from logdex.errors import CorruptError
-from logdex.io.env import ByteArray, DEFAULT_ENV, Env
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kernels import scan as kernel
 from logdex.kernels.crc import crc_function_address, crc_table
 from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
@@ -67,27 +69,34 @@ class Window:
 
 def make_columns(messages: int) -> kernel.Columns:
     """Room for a window of `messages` messages."""
-    counts = {"key_hash": 4 * messages + kernel.KEYS_PER_MESSAGE_MAX}
-    narrow = 6  # the first six columns are int64
-    return kernel.Columns(*(
-        np.zeros(counts.get(name, messages), np.int64 if place < narrow else np.int32)
-        for place, name in enumerate(kernel.Columns._fields)
-    ))
+
+    def column(name: str) -> npt.NDArray[Any]:
+        size = 4 * messages + kernel.KEYS_PER_MESSAGE_MAX if name == "key_hash" else messages
+        return np.zeros(size, np.int64 if name in kernel.WIDE_COLUMNS else np.int32)
+
+    return kernel.Columns(*map(column, kernel.Columns._fields))
 
 
 class Scanner:
     """Scans files with one set of columns and one table of topics. One thread at a time."""
 
     def __init__(
-        self, config: StoreConfig, *, check_crc: bool = True, window_messages: int = WINDOW_MESSAGES, env: Env = DEFAULT_ENV
+        self,
+        config: StoreConfig,
+        *,
+        check_crc: bool = True,
+        window_messages: int = WINDOW_MESSAGES,
+        env: Env = DEFAULT_ENV,
     ) -> None:
         self.table = TopicTable()
         self.messages = 0
+        """Messages scanned so far."""
+        self.end: LogEnd | None = None
+        """Where the last `scan` that ran to its end found the end of the log."""
         self._env = env
         self._columns = make_columns(window_messages)
-        self._addresses = kernel.ColumnAddresses(
-            *(column.ctypes.data for column in self._columns), window_messages, self._columns.key_hash.size
-        )
+        places = [column.ctypes.data for column in self._columns]
+        self._addresses = kernel.ColumnAddresses(*places, window_messages, self._columns.key_hash.size)
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
         self._levels = np.array(config.delay_levels_ms, np.int64)
         dialect = config.dialect
@@ -101,7 +110,9 @@ class Scanner:
             delay_level_count=self._levels.size,
         )
 
-    def scan_file(self, file: CommitLogFile, start: int = 0, stop: int | None = None) -> Iterator[Window]:
+    def scan_file(
+        self, file: CommitLogFile, start: int = 0, stop: int | None = None
+    ) -> Generator[Window, None, LogEnd | None]:
         """Windows of the messages that begin in bytes [start, stop) of a file. What it returns is its `LogEnd`, or None
         where the log goes on: behind the filler, or at `stop`."""
         with self._env.map_read(file.path) as mapped:
@@ -120,9 +131,16 @@ class Scanner:
                 return None
             return _log_end(file, data, position, reason)
 
-    def scan(self, log: CommitLog, start_offset: int | None = None) -> Iterator[Window]:
-        """Windows of all messages of a log from `start_offset` (a message's; default: the first) on. Returns a `LogEnd`."""
-        previous = None
+    def scan(self, log: CommitLog, start_offset: int | None = None) -> Generator[Window, None, LogEnd]:
+        """Windows of all messages of a log from `start_offset` (a message's; default: the first) on.
+
+        Where the log ended is returned, and then in `end`.
+        """
+        self.end = yield from self._scan(log, start_offset)
+        return self.end
+
+    def _scan(self, log: CommitLog, start_offset: int | None) -> Generator[Window, None, LogEnd]:
+        previous: CommitLogFile | None = None
         for file in log.files:
             if start_offset is not None and file.start_offset + file.size_bytes <= start_offset:
                 continue
@@ -141,7 +159,14 @@ class Scanner:
         base = data.ctypes.data
         while True:
             kernel.scan_window(
-                base, first_offset, data.size, stop, state.ctypes.data, self._addresses, self.table.lookup_tables(), self._rules
+                base,
+                first_offset,
+                data.size,
+                stop,
+                state.ctypes.data,
+                self._addresses,
+                self.table.lookup_tables(),
+                self._rules,
             )
             reason = int(state[kernel.REASON])
             if reason == kernel.NEW_TOPIC:
@@ -157,7 +182,11 @@ def end_of_files(log: CommitLog) -> LogEnd:
     """The end of a log whose last file is full."""
     last = log.files[-1]
     return LogEnd(
-        EndKind.END_OF_FILES, last.start_offset + log.file_size_bytes, last.path, last.size_bytes, "the last file is full"
+        EndKind.END_OF_FILES,
+        last.start_offset + log.file_size_bytes,
+        last.path,
+        last.size_bytes,
+        "the last file is full",
     )
 
 
@@ -165,7 +194,10 @@ def missing_file_end(log: CommitLog, previous: CommitLogFile) -> LogEnd:
     """The end of a log at a file that is not there."""
     offset = previous.start_offset + log.file_size_bytes
     return LogEnd(
-        EndKind.MISSING_FILE, offset, previous.path, previous.size_bytes,
+        EndKind.MISSING_FILE,
+        offset,
+        previous.path,
+        previous.size_bytes,
         f"the file {offset:020d} is missing, the log goes on behind it",
     )
 

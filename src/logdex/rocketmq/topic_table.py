@@ -1,4 +1,4 @@
-"""The topics and queues that a scan has met, numbered in the order of meeting, with the tables that the kernel reads."""
+"""The topics and queues that a scan has met, numbered in that order, with the tables that the kernel reads."""
 
 from __future__ import annotations
 

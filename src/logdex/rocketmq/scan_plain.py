@@ -1,0 +1,118 @@
+"""The plain twin of the scan kernel: the same columns, made from decoded messages one by one.
+
+Kept as the truth that the kernel is held against, by property tests; `logdex.rocketmq.scan` is what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
+from logdex.kernels import scan as kernel
+from logdex.layout import BLANK_MAGIC, MESSAGE_HEAD, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
+from logdex.primitives.java_hash import index_key_hash, java_hash
+from logdex.rocketmq import properties as props
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.message import StoredMessage, decode_message
+from logdex.rocketmq.topic_table import SCHEDULE_TOPIC_NAME
+
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRow:
+    """One message's columns; the fields of `logdex.kernels.scan.Columns`, keys as a tuple."""
+
+    position: int
+    stored_offset: int
+    queue_offset: int
+    store_timestamp_ms: int
+    born_timestamp_ms: int
+    tags_code: int
+    size: int
+    sys_flag: int
+    topic: bytes
+    queue_id: int
+    body: bytes
+    properties: bytes
+    key_hashes: tuple[int, ...]
+
+
+def index_keys(message: StoredMessage, config: StoreConfig) -> list[int]:
+    """The hashes of a message's index keys in the engine's order: UNIQ_KEY, KEYS, then the tag from 5.4.0 on."""
+    kind = message.transaction_type
+    if kind == SYS_FLAG_ROLLBACK or (kind == SYS_FLAG_PREPARED and not config.dialect.prepared_in_index):
+        return []
+    prefix = message.topic + b"#"
+    unique = message.unique_key
+    keys = ([unique] if unique is not None else []) + message.keys
+    hashes = [index_key_hash(prefix + key) for key in keys]
+    if config.dialect.tags_in_index and message.tags:
+        hashes.append(index_key_hash(prefix + b"T#" + message.tags))
+    return hashes
+
+
+def tags_code(message: StoredMessage, config: StoreConfig) -> int | None:
+    """ConsumeQueue's tagsCode; None where the engine throws over a DELAY that is no number."""
+    delay = message.properties.get(props.DELAY)
+    if message.topic == SCHEDULE_TOPIC_NAME and delay is not None:
+        digits = delay[1:] if delay[:1] in (b"+", b"-") else delay
+        if not (digits.isdigit() and len(digits) <= 10 and _INT_MIN <= int(delay) <= _INT_MAX):
+            return None
+        if int(delay) > 0:
+            level = min(int(delay), len(config.delay_levels_ms))
+            return message.store_timestamp_ms + config.delay_levels_ms[level - 1]
+    return java_hash(message.tags) if message.tags else 0
+
+
+def scan_plain(
+    data: bytes, config: StoreConfig, *, first_offset: int = 0, check_crc: bool = True
+) -> tuple[list[PlainRow], int, int]:
+    """Rows of the messages of one file's bytes, the byte where the scan stopped, and the kernel's reason for it."""
+    rows: list[PlainRow] = []
+    at = 0
+    while at < len(data):
+        reason, message = _next_message(data, at, check_crc)
+        if message is None:
+            return rows, at, reason
+        code = tags_code(message, config)
+        if code is None:
+            return rows, at, kernel.BAD_DELAY
+        rows.append(
+            PlainRow(
+                position=first_offset + at,
+                stored_offset=message.physical_offset,
+                queue_offset=message.queue_offset,
+                store_timestamp_ms=message.store_timestamp_ms,
+                born_timestamp_ms=message.born_timestamp_ms,
+                tags_code=code,
+                size=message.size_bytes,
+                sys_flag=message.sys_flag,
+                topic=message.topic,
+                queue_id=message.queue_id,
+                body=message.body,
+                properties=message.properties_raw,
+                key_hashes=tuple(index_keys(message, config)),
+            )
+        )
+        at += message.size_bytes
+    return rows, at, kernel.LIMIT
+
+
+def _next_message(data: bytes, at: int, check_crc: bool) -> tuple[int, StoredMessage | None]:
+    head = data[at : at + 8]
+    if len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK_MAGIC:
+        return kernel.FILE_END, None
+    if head == bytes(8):
+        return kernel.ZEROS, None
+    try:
+        return -1, decode_message(data, at, check_crc=check_crc)[0]
+    except TruncatedError:
+        return kernel.TORN, None
+    except CrcMismatchError:
+        return kernel.BAD_CRC, None
+    except CorruptError as error:
+        if error.field == "magic":
+            return kernel.BAD_MAGIC, None
+        is_size = error.field == "total_size" and error.position == at and len(data) - at >= MESSAGE_HEAD.size_bytes
+        return kernel.BAD_SIZE if is_size and "possible" in error.message else kernel.BAD_LENGTHS, None
