@@ -1,4 +1,4 @@
-"""thin.py MANIFEST...: keeps at most 150 of a manifest's queries and times, evenly spread, so that the repository stays small."""
+"""thin.py MANIFEST...: keeps at most 150 of a manifest's queries and times, evenly spread, for a small repository."""
 
 import json
 import sys

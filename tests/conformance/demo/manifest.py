@@ -1,4 +1,4 @@
-"""manifest.py STORE DUMP: the demo store's short manifest, from its files and from what the real engine's DumpStore said."""
+"""manifest.py STORE DUMP: the demo store's short manifest, from its files and what the real engine's DumpStore said."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ def main() -> None:
     shown = ("topic", "queueId", "queueOffset", "physicalOffset", "size", "storeTimestamp", "msgId", "properties")
     manifest = {
         "name": "demo",
-        "notes": "A small shop's orders, payments and shipments over a week. CommitLog files of 4 MiB, all else default sizes.",
+        "notes": "A small shop's orders, payments and shipments over a week. CommitLog files: 4 MiB; all else default.",
         "rocketmq": "5.5.0",
         "geometry": {
             "commitLogFileSize": 4 << 20,

@@ -1,0 +1,217 @@
+"""docs/formats against the code and against real bytes.
+
+The byte tables are those of `layout.py`; the worked examples are read again from the stores in tests/conformance/stores
+and decoded again. Marks in the pages, as HTML comments:
+
+    <!-- layout: NAME -->                           the next table is that Layout's
+    <!-- example: store=S file=F at=N size=N as=K --> the next block is a hex dump, the next table what it decodes to
+    <!-- file: store=S file=F -->                   the next block is that text file
+    <!-- hashes: slots=N -->                        the next table: text, String.hashCode, key hash, slot
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from logdex import layout
+from logdex.primitives.host import Host
+from logdex.primitives.java_hash import index_key_hash, java_hash
+from logdex.rocketmq.message import StoredMessage, decode_message
+from tests import golden
+
+FORMATS = golden.ROOT / "docs" / "formats"
+PAGES = sorted(FORMATS.glob("*.md"))
+TYPES = {"i": "int32", "I": "uint32", "q": "int64"}
+LAYOUTS = {value.name: value for value in vars(layout).values() if isinstance(value, layout.Layout)}
+UNIQUE_KEY_TAIL = struct.Struct(">HIIH")
+
+GoldenStore = Callable[..., Path]
+Row = tuple[str, ...]
+
+
+def marks(kind: str) -> list[tuple[Path, str, str]]:
+    """(page, what the mark says, the page's text after it) of every mark of a kind."""
+    found = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for mark in re.finditer(rf"<!-- {kind}: (.*?) -->\n", text):
+            found.append((page, mark.group(1), text[mark.end() :]))
+    return found
+
+
+def table(text: str) -> list[Row]:
+    """Cells of the first table in `text`, header and rule left out, backticks taken off."""
+    lines = text[text.index("|") :].splitlines()
+    rows = []
+    for line in lines[2:]:
+        if not line.startswith("|"):
+            break
+        cells = re.split(r"(?<!\\)\|", line.strip()[1:-1])
+        rows.append(tuple(cell.strip().strip("`").replace("\\|", "|") for cell in cells))
+    return rows
+
+
+def block(text: str) -> str:
+    """The first fenced block in `text`."""
+    found = re.match(r"\s*```\w*\n(.*?)\n```", text, re.DOTALL)
+    assert found, "no fenced block follows the mark"
+    return found.group(1)
+
+
+@dataclass(frozen=True)
+class Example:
+    """`size` bytes at byte `at` of `file` in the store `store` (or in its recovered directory), decoded as `kind`."""
+
+    store: str
+    file: str
+    at: int
+    size: int
+    kind: str
+    recovered: bool
+
+    @staticmethod
+    def parse(text: str) -> Example:
+        given = dict(part.split("=", 1) for part in text.split())
+        name, _, which = given["store"].partition("/")
+        return Example(name, given["file"], int(given["at"]), int(given["size"]), given["as"], which == "recovered")
+
+
+def example_bytes(example: Example, store: GoldenStore) -> bytes:
+    """The bytes that an example is about; for the two kinds of message id, those of the id of the message there."""
+    with (store(example.store, recovered=example.recovered) / example.file).open("rb") as stream:
+        stream.seek(example.at)
+        raw = stream.read(example.size)
+    assert len(raw) == example.size
+    if example.kind == "message-id":
+        message = decode_message(raw)[0]
+        return message.store_host.pack() + struct.pack(">q", message.physical_offset)
+    if example.kind == "unique-key":
+        return bytes.fromhex((decode_message(raw)[0].unique_key or b"").decode("ascii"))
+    return raw
+
+
+def hex_dump(raw: bytes) -> str:
+    """Sixteen bytes a line: position, hex, printable ASCII."""
+    lines = []
+    for at in range(0, len(raw), 16):
+        part = raw[at : at + 16]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:04x}  {part.hex(' '):<47}  {shown}")
+    return "\n".join(lines)
+
+
+def shown(value: object) -> str:
+    """A value as the pages write it: text as UTF-8, control characters and other bytes as \\xNN."""
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+        return "".join(char if char >= " " else f"\\x{ord(char):02x}" for char in text)
+    return str(value)
+
+
+def message_values(message: StoredMessage) -> dict[str, str]:
+    """The fields of a message, then what its properties say."""
+    values = {name: shown(getattr(message, name)) for name in message.__dataclass_fields__ if name != "magic"}
+    values["magic"] = f"{message.magic:08x}"
+    values["keys"] = ", ".join(map(shown, message.keys))
+    values["unique_key"] = shown(message.unique_key)
+    values["tags"] = shown(message.tags)
+    return values
+
+
+def decode(example: Example, raw: bytes) -> dict[str, str]:
+    """What the bytes of an example say, by field."""
+    if example.kind == "message":
+        return message_values(decode_message(raw)[0])
+    if example.kind == "text":
+        return {}
+    if example.kind == "message-id":
+        (offset,) = struct.unpack(">q", raw[-8:])
+        host = Host.unpack(memoryview(raw[:-8]))
+        return {"store_host": str(host), "physical_offset": str(offset), "message id": raw.hex().upper()}
+    if example.kind == "unique-key":
+        pid, loader, millis, counter = UNIQUE_KEY_TAIL.unpack(raw[-UNIQUE_KEY_TAIL.size :])
+        address = Host.unpack(memoryview(raw[: -UNIQUE_KEY_TAIL.size] + bytes(4)))
+        named = {"address": str(address).removesuffix(":0"), "process": pid, "class_loader_hash": f"{loader:08x}"}
+        return {name: str(value) for name, value in {**named, "milliseconds": millis, "counter": counter}.items()}
+    found = LAYOUTS[example.kind]
+    values = zip(found.fields, found.struct.unpack(raw), strict=True)
+    return {field.name: f"{value:08x}" if field.name == "magic" else str(value) for field, value in values}
+
+
+def test_every_layout_has_one_table() -> None:
+    assert sorted(name for _, name, _ in marks("layout")) == sorted(LAYOUTS)
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_table_equals_layout(name: str) -> None:
+    (text,) = (text for _, marked, text in marks("layout") if marked == name)
+    documented = [(place, field, type_) for place, field, type_, _ in table(text)]
+    stated = [(f"{f.offset}-{f.offset + f.size_bytes - 1}", f.name, TYPES[f.format]) for f in LAYOUTS[name].fields]
+    assert documented == stated
+
+
+@pytest.mark.parametrize(("page", "mark", "text"), marks("example"), ids=lambda value: getattr(value, "name", ""))
+def test_example_is_what_the_store_holds(page: Path, mark: str, text: str, golden_store: GoldenStore) -> None:
+    example = Example.parse(mark)
+    raw = example_bytes(example, golden_store)
+    assert block(text) == hex_dump(raw), f"{page.name}: {mark}"
+    values = decode(example, raw)
+    if values:
+        stated = {row[0]: row[1] for row in table(text[text.index("\n```\n") :])}
+        assert stated == values, f"{page.name}: {mark}"
+
+
+@pytest.mark.parametrize("mark", [mark for _, mark, _ in marks("example") if "as=message-id" in mark])
+def test_message_id_is_the_engines(mark: str, golden_store: GoldenStore) -> None:
+    example = Example.parse(mark)
+    raw = example_bytes(example, golden_store)
+    offset = int.from_bytes(raw[-8:], "big")
+    (stated,) = (m for m in golden.manifest(example.store)["messages"] if m["physicalOffset"] == offset)
+    assert raw.hex().upper() == stated["msgId"]
+
+
+@pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("file")])
+def test_quoted_file_is_the_stores(mark: str, text: str, golden_store: GoldenStore) -> None:
+    given = dict(part.split("=", 1) for part in mark.split())
+    assert block(text) == (golden_store(given["store"]) / given["file"]).read_text("utf-8")
+
+
+@pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("hashes")])
+def test_stated_hashes(mark: str, text: str) -> None:
+    slots = int(mark.removeprefix("slots="))
+    for key, code, key_hash, slot in table(text):
+        raw = key.encode("utf-8")
+        assert (int(code), int(key_hash)) == (java_hash(raw), index_key_hash(raw)), key
+        assert int(slot) == index_key_hash(raw) % slots, key
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_has_the_parts_that_every_page_has(page: Path) -> None:
+    text = page.read_text("utf-8")
+    if page.name == "README.md":
+        for other in PAGES:
+            assert other == page or f"]({other.name})" in text, f"README.md does not link {other.name}"
+        return
+    for part in (
+        "## Grammar",
+        "## Bytes",
+        "## Rules",
+        "MUST",
+        "## Example",
+        "## Unguarded bytes",
+        "## Versions",
+        "> Why?",
+    ):
+        assert part in text, f"{page.name} has no {part}"
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
