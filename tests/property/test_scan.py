@@ -115,6 +115,12 @@ def test_flipped_bytes(path: Path, message: StoredMessage, flips: list[tuple[int
         check_equal(path, bytes(data), check_crc=check_crc)
 
 
+def test_sizes_at_the_edges(path: Path) -> None:
+    data = encode_message(make_message()) * 2
+    for size in (-1, 0, 90, 91, len(data) // 2, len(data), len(data) + 1, 1 << 30, (1 << 30) + 1, (1 << 31) - 1):
+        check_equal(path, size.to_bytes(4, "big", signed=True) + data[4:])
+
+
 def test_every_cut(path: Path) -> None:
     properties = [(b"KEYS", b"a bb  ccc"), (b"UNIQ_KEY", b"0" * 32), (b"TAGS", b"TagA"), (b"DELAY", b"3")]
     data = encode_message(make_message(properties=properties)) + encode_message(make_message(b"SCHEDULE_TOPIC_XXXX"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from numba import config
 
 import logdex.layout
+import logdex.limits
 
 
 def _keep_compiled_code() -> None:
@@ -21,7 +22,10 @@ def _keep_compiled_code() -> None:
     if config.CACHE_DIR:
         return
     digest = hashlib.sha256()
-    for source in (*sorted(Path(__file__).parent.glob("*.py")), Path(logdex.layout.__file__)):
+    for source in (
+        *sorted(Path(__file__).parent.glob("*.py")),
+        *(Path(str(module.__file__)) for module in (logdex.layout, logdex.limits)),
+    ):
         digest.update(source.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(base, "logdex", f"kernels-{digest.hexdigest()[:16]}")

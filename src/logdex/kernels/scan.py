@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from logdex import layout
+from logdex import layout, limits
 from logdex.kernels.crc import crc32
 from logdex.kernels.java_hash import index_key_hash, java_hash
 from logdex.kernels.memory import (
@@ -85,6 +85,7 @@ _MAGIC_V1 = layout.MESSAGE_MAGIC_V1 - (1 << 32)
 _MAGIC_V2 = layout.MESSAGE_MAGIC_V2 - (1 << 32)
 _BLANK = layout.BLANK_MAGIC - (1 << 32)
 _SIZE_MIN = layout.MESSAGE_FIXED_SIZE_BYTES_MIN
+_SIZE_MAX = limits.MESSAGE_SIZE_BYTES_MAX
 _HOST_V4 = layout.HOST_V4_SIZE_BYTES
 _HOST_MORE = layout.HOST_V6_SIZE_BYTES - layout.HOST_V4_SIZE_BYTES
 _BORN_V6 = layout.SYS_FLAG_BORN_HOST_V6
@@ -246,7 +247,7 @@ def _head_problem(at: int, end: int) -> int:
         return FILE_END
     if magic != _MAGIC_V1 and magic != _MAGIC_V2:
         return ZEROS if magic == 0 and size == 0 else BAD_MAGIC
-    if size < _SIZE_MIN:
+    if size < _SIZE_MIN or size > _SIZE_MAX:
         return BAD_SIZE
     return TORN if size > end - at else -1
 
