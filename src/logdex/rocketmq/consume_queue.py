@@ -145,9 +145,9 @@ class ConsumeQueue:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def min_offset(self, commit_log_min_offset: int) -> int:
-        """The queue's minimum offset as the engine has it after a start (correctMinOffset), given the CommitLog's smallest
-        physical offset: `max_offset` if the log holds no message of the queue any more, else the first entry of the
-        *first file* that points into the log, 0 if that file has none. See `first_available_offset`."""
+        """The queue's minimum offset as the engine has it after a start (correctMinOffset), given the CommitLog's
+        smallest physical offset: `max_offset` if the log holds no message of the queue any more, else the first entry
+        of the *first file* that points into the log, 0 if that file has none. See `first_available_offset`."""
         if self.max_offset == self.start_offset:
             return 0
         if self.entry(self.max_offset - 1).physical_offset < commit_log_min_offset:
@@ -165,8 +165,8 @@ class ConsumeQueue:
         return next(wanted, 0)
 
     def first_available_offset(self, commit_log_min_offset: int) -> int:
-        """Queue offset of the first message that the CommitLog still holds, `max_offset` where it holds none. Looks in all
-        files, and passes over pre-blank entries, as the engine does not. A binary search."""
+        """Queue offset of the first message that the CommitLog still holds, `max_offset` where it holds none. Looks in
+        all files, and passes over pre-blank entries, as the engine does not. A binary search."""
 
         def is_gone(queue_offset: int) -> bool:
             entry = self.entry(queue_offset)

@@ -6,7 +6,7 @@ No file of a store states either. Source: ``docs/formats/index-file.md``; IndexF
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from logdex import limits
 from logdex.errors import UsageError
@@ -77,8 +77,10 @@ class StoreConfig:
     mapped_file_size_consume_queue: int = 300_000 * CONSUME_QUEUE_ENTRY.size_bytes
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
-    dialect: Dialect = Dialect.of(DEFAULT_VERSION)
-    delay_levels_ms: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+    dialect: Dialect = field(default_factory=lambda: Dialect.of(DEFAULT_VERSION))
+    delay_levels_ms: tuple[int, ...] = field(default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS))
+    evidence: tuple[str, ...] = field(default=(), compare=False)
+    """Where each value comes from, one line each, where `geometry.resolve_config` made it."""
 
     def __post_init__(self) -> None:
         bounds = (

@@ -1,0 +1,142 @@
+"""A store's sizes and version, which no file of it states: from flags, from the broker's properties, from the files.
+
+Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from logdex.errors import GeometryError, StoreError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.broker_conf import BrokerConf
+from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.consume_queue import discover_queues
+from logdex.rocketmq.dialect import DEFAULT_DELAY_LEVELS, Dialect, StoreConfig, parse_delay_levels
+from logdex.rocketmq.dialect_evidence import infer_dialect
+from logdex.rocketmq.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
+from logdex.rocketmq.offset_files import infer_file_size, list_offset_files
+from logdex.rocketmq.store_files import StorePaths
+
+_QUEUES_READ = 16
+INDEX_NAME_DIGITS = 17
+
+
+def resolve_config(
+    root: str,
+    *,
+    env: Env = DEFAULT_ENV,
+    mapped_file_size_commit_log: int | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    max_hash_slot_num: int | None = None,
+    max_index_num: int | None = None,
+    rocketmq_version: str | None = None,
+    broker_conf: str | None = None,
+) -> StoreConfig:
+    """The configuration of the store at `root`. What is given wins, then the properties file at `broker_conf`, then
+    what the files show, then the broker's defaults; `evidence` of the answer says which it was, for each value.
+
+    Raises `GeometryError` where IndexFiles leave several geometries, `UsageError` for values out of range.
+    """
+    conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
+    evidence: list[str] = []
+
+    def given(name: str, flag: int | None, from_conf: int | None) -> int | None:
+        if flag is not None:
+            evidence.append(f"{name}: {flag}, as given")
+            return flag
+        if from_conf is not None:
+            evidence.append(f"{name}: {from_conf}, from {conf.path}")
+        return from_conf
+
+    paths = StorePaths(root)
+    log_size = given("mappedFileSizeCommitLog", mapped_file_size_commit_log, conf.mapped_file_size_commit_log)
+    queue_size = given(
+        "mappedFileSizeConsumeQueue", mapped_file_size_consume_queue, conf.mapped_file_size_consume_queue
+    )
+    slots = given("maxHashSlotNum", max_hash_slot_num, conf.max_hash_slot_num)
+    entries = given("maxIndexNum", max_index_num, conf.max_index_num)
+    log = _open_log(paths, log_size, env)
+    if log_size is None and log is not None:
+        log_size = log.file_size_bytes
+        evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
+    if queue_size is None:
+        queue_size = _infer_queue_size(root, env)
+        if queue_size is not None:
+            evidence.append(f"mappedFileSizeConsumeQueue: {queue_size}, as the files are")
+    index_paths = index_file_paths(root, env)
+    geometry, reason = _resolve_index(index_paths, slots, entries, env)
+    evidence += reason
+    if rocketmq_version is not None:
+        dialect = Dialect.of(rocketmq_version)
+        evidence.append(f"version: {rocketmq_version}, as given")
+    else:
+        dialect, reasons = infer_dialect(root, index_paths, geometry, log, env=env)
+        evidence += reasons
+    if log is not None:
+        log.close()
+    defaults = StoreConfig()
+    return StoreConfig(
+        mapped_file_size_commit_log=log_size if log_size is not None else defaults.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=queue_size
+        if queue_size is not None
+        else defaults.mapped_file_size_consume_queue,
+        max_hash_slot_num=geometry.max_hash_slot_num,
+        max_index_num=geometry.max_index_num,
+        dialect=dialect,
+        delay_levels_ms=parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
+        evidence=tuple(evidence),
+    )
+
+
+def index_file_paths(root: str, env: Env) -> list[str]:
+    """The IndexFiles of a store that have bytes, in the order of their names (17 digits, or more)."""
+    directory = StorePaths(root).index
+    if not env.is_dir(directory):
+        return []
+    names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
+    found = (f"{directory}/{name}" for name in names if len(name) >= INDEX_NAME_DIGITS)
+    return [path for path in found if env.is_file(path) and env.size_bytes(path)]
+
+
+def _open_log(paths: StorePaths, file_size: int | None, env: Env) -> CommitLog | None:
+    """The CommitLog, None for a store without one: what uses it will say so."""
+    try:
+        return CommitLog(paths.commit_log, file_size_bytes=file_size, env=env)
+    except StoreError:
+        return None
+
+
+def _infer_queue_size(root: str, env: Env) -> int | None:
+    """The commonest file size of the first few queues that have files."""
+    sizes: Counter[int] = Counter()
+    for _, _, directory in discover_queues(root, env=env):
+        size = infer_file_size(list_offset_files(env, directory)[0])
+        if size is not None:
+            sizes[size] += 1
+        if sizes.total() == _QUEUES_READ:
+            break
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def _resolve_index(
+    index_paths: list[str], slots: int | None, entries: int | None, env: Env
+) -> tuple[IndexGeometry, list[str]]:
+    """The IndexFiles' geometry from what is given and what the files show."""
+    defaults = StoreConfig()
+    if slots is not None and entries is not None:
+        return IndexGeometry(slots, entries), []
+    if not index_paths:
+        return IndexGeometry(slots or defaults.max_hash_slot_num, entries or defaults.max_index_num), []
+    if slots is None and entries is None:
+        geometry, reason = infer_index_geometry(env, index_paths)
+        return geometry, [reason]
+    path = index_paths[0]
+    size = env.size_bytes(path)
+    pair = pair_of_size(size, slots=slots, entries=entries)
+    if pair is None:
+        what = f"maxHashSlotNum {slots}" if slots is not None else f"maxIndexNum {entries}"
+        raise GeometryError(
+            f"no IndexFile of {size} bytes has {what}", path=path, hint="leave it out to have it inferred"
+        )
+    return pair, [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]

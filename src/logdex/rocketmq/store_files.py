@@ -1,0 +1,94 @@
+"""The small files beside a store's data, and where everything lies below the store's root.
+
+Source: ``docs/formats/store-directory.md``; DefaultMessageStore.createTempFile, StorePathConfigHelper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.io.env import DEFAULT_ENV, Env
+
+_SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """The paths below a store's root, whether or not they are there."""
+
+    root: str
+
+    @property
+    def commit_log(self) -> str:
+        """The CommitLog's directory."""
+        return f"{self.root}/commitlog"
+
+    @property
+    def consume_queue(self) -> str:
+        """The ConsumeQueues' directory."""
+        return f"{self.root}/consumequeue"
+
+    @property
+    def index(self) -> str:
+        """The IndexFiles' directory."""
+        return f"{self.root}/index"
+
+    @property
+    def config(self) -> str:
+        """The broker's JSON files."""
+        return f"{self.root}/config"
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint file."""
+        return f"{self.root}/checkpoint"
+
+    @property
+    def abort(self) -> str:
+        """There while a broker runs, and after it was killed."""
+        return f"{self.root}/abort"
+
+    @property
+    def lock(self) -> str:
+        """A running broker holds a lock on its first byte."""
+        return f"{self.root}/lock"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFiles:
+    """Which small files a store has."""
+
+    has_abort: bool
+    abort_text: str
+    """What `abort` holds: the broker's process id in 5.x, nothing in 4.x."""
+    has_abort_bak: bool
+    has_lock: bool
+    has_checkpoint: bool
+    has_rocksdb_store: bool
+
+    @property
+    def is_unclean(self) -> bool:
+        """Whether a broker runs on this directory, or was killed on it."""
+        return self.has_abort
+
+    @property
+    def process_id(self) -> int | None:
+        """The process id in `abort`, None without a number in it."""
+        text = self.abort_text.strip()
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+    @staticmethod
+    def read(root: str, *, env: Env = DEFAULT_ENV) -> StoreFiles:
+        """Looks below a store's root; creates nothing and takes no lock."""
+        paths = StorePaths(root)
+        text = ""
+        if env.is_file(paths.abort):
+            text = env.read_file(paths.abort, _SMALL_FILE_SIZE_BYTES_MAX).decode("utf-8", "backslashreplace")
+        return StoreFiles(
+            has_abort=env.exists(paths.abort),
+            abort_text=text,
+            has_abort_bak=env.exists(f"{paths.abort}.bak"),
+            has_lock=env.exists(paths.lock),
+            has_checkpoint=env.exists(paths.checkpoint),
+            has_rocksdb_store=env.is_dir(f"{root}/rocksdbstore"),
+        )
