@@ -46,16 +46,21 @@ from logdex.spark.session import session
 from logdex.errors import EnvironmentProblem
 OURS = {"JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "PYTHONPATH"}
 before = dict(os.environ)
-with session("local[1]") as spark:
+with session("local[1]", conf=LOCAL) as spark:
     java = spark._sc._gateway.proc
     assert spark.range(3).count() == 3
 assert java.poll() is not None, "Java lives on"
 assert all(os.environ.get(name) == before.get(name) for name in OURS)  # PySpark leaves some of its own
-with session("local[1]", app_name="again") as spark:  # a second one, with a Java of its own
+with session("local[1]", app_name="again", conf=LOCAL) as spark:  # a second one, with a Java of its own
     assert spark._sc._gateway.proc.pid != java.pid
     assert spark._sc.appName == "again"
 try:
     with session("nonsense"):
+        pass
+except EnvironmentProblem as error:
+    print(error.message)
+try:
+    with session("local[1]", conf={"spark.local.dir": "/dev/null/nowhere"}):
         pass
 except EnvironmentProblem as error:
     print(error.message)
@@ -68,19 +73,16 @@ def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
     here.mkdir()
     temp.mkdir()
     environ = {name: value for name, value in os.environ.items() if "SPARK" not in name}
-    environ |= {"TMPDIR": str(temp), "SPARK_LOCAL_DIRS": str(temp)}
+    environ |= {"TMPDIR": str(temp)}
+    code = WHOLE_LIFE.replace("LOCAL", repr({"spark.local.dir": str(temp)}))
     done = subprocess.run(
-        [sys.executable, "-c", WHOLE_LIFE],
-        cwd=here,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
+        [sys.executable, "-c", code], cwd=here, env=environ, capture_output=True, text=True, check=False, timeout=200
     )
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Spark failed: ")
     assert "Master must" in lines[0]
-    assert lines[1:] == ["[] []"]
+    assert lines[1].startswith("Spark failed: Java ended: ")
+    assert "local dir" in lines[1]
+    assert lines[2:] == ["[] []"]
     assert done.returncode == 0

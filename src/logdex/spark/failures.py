@@ -35,7 +35,10 @@ def spark_failures(log_path: Path | None = None) -> Iterator[None]:
 
 def one_line(error: Exception, log_path: Path | None = None) -> str:
     """What went wrong: a worker's Python error, else the deepest Java cause, else the last words of Java itself."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # Py4J asks Java for the text, and Java is gone
+        return ("Java ended: " + _last_words(log_path)).removesuffix(": ")
     if _lost_java(error, text):
         return ("Java ended: " + _last_words(log_path)).removesuffix(": ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -23,6 +23,7 @@ from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT_S = 20
@@ -82,7 +83,9 @@ def session(
     try:
         with _quiet(not verbose), spark_failures(log_path):
             with _environment(master):
-                gateway, context = _start(master, app_name, {**DEFAULTS, **(conf or {})}, log_path)
+                settings = _settings(master, app_name, conf or {})
+                gateway = _launch(settings, log_path)
+                context = SparkContext(conf=settings, gateway=gateway)
             yield SparkSession(context)
     finally:
         _stop(gateway)
@@ -90,24 +93,21 @@ def session(
             log_path.unlink(missing_ok=True)
 
 
-def _start(master: str, app_name: str, conf: Mapping[str, str], log_path: Path | None) -> tuple[Any, Any]:
-    """Starts Java, then Spark in it; (gateway, SparkContext)."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
+def _settings(master: str, app_name: str, conf: Mapping[str, str]) -> SparkConf:
+    from pyspark import SparkConf
 
     settings = SparkConf(loadDefaults=False).setMaster(master).setAppName(app_name)
-    settings.setAll(list({**(_ON_THIS_MACHINE if is_local(master) else {}), **conf}.items()))
-    # Launched here and not by SparkContext, for the one thing that it cannot be told: where Java's output goes.
+    return settings.setAll([*({**DEFAULTS, **(_ON_THIS_MACHINE if is_local(master) else {}), **conf}).items()])
+
+
+def _launch(settings: SparkConf, log_path: Path | None) -> Any:
+    """Starts Java; its gateway. Not left to SparkContext, which cannot be told where Java's output goes."""
+    from pyspark.java_gateway import launch_gateway
+
     if log_path is None:
-        gateway = launch_gateway(settings)
-    else:
-        with log_path.open("wb") as log:
-            gateway = launch_gateway(settings, {"stdout": log, "stderr": subprocess.STDOUT})
-    try:
-        return gateway, SparkContext(conf=settings, gateway=gateway)
-    except BaseException:
-        _stop(gateway)
-        raise
+        return launch_gateway(settings)
+    with log_path.open("wb") as log:
+        return launch_gateway(settings, {"stdout": log, "stderr": subprocess.STDOUT})
 
 
 def _stop(gateway: Any) -> None:

@@ -54,6 +54,15 @@ def test_java_that_died_is_quoted_from_its_log(tmp_path: Path) -> None:
     assert one_line(ConnectionResetError("reset"), tmp_path / "none") == "Java ended"
 
 
+def test_an_error_whose_text_java_took_with_it(tmp_path: Path) -> None:
+    class Gone(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    (tmp_path / "log").write_text("Error: out of memory\n")
+    assert one_line(Gone(), tmp_path / "log") == "Java ended: Error: out of memory"
+
+
 def test_only_sparks_errors_are_turned() -> None:
     from pyspark.errors import PySparkRuntimeError
 
