@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.kernels import scan as kernel
-from logdex.layout import BLANK_MAGIC, MESSAGE_HEAD, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
-from logdex.primitives.java_hash import index_key_hash, java_hash
+from logdex.layout import BLANK_MAGIC, MESSAGE_HEAD
+from logdex.primitives.java_hash import java_hash
 from logdex.rocketmq import properties as props
 from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.index_keys import message_key_hashes
 from logdex.rocketmq.message import StoredMessage, decode_message
 from logdex.rocketmq.topic_table import SCHEDULE_TOPIC_NAME
 
@@ -36,20 +37,6 @@ class PlainRow:
     body: bytes
     properties: bytes
     key_hashes: tuple[int, ...]
-
-
-def index_keys(message: StoredMessage, config: StoreConfig) -> list[int]:
-    """The hashes of a message's index keys in the engine's order: UNIQ_KEY, KEYS, then the tag from 5.4.0 on."""
-    kind = message.transaction_type
-    if kind == SYS_FLAG_ROLLBACK or (kind == SYS_FLAG_PREPARED and not config.dialect.prepared_in_index):
-        return []
-    prefix = message.topic + b"#"
-    unique = message.unique_key
-    keys = ([unique] if unique is not None else []) + message.keys
-    hashes = [index_key_hash(prefix + key) for key in keys]
-    if config.dialect.tags_in_index and message.tags:
-        hashes.append(index_key_hash(prefix + b"T#" + message.tags))
-    return hashes
 
 
 def tags_code(message: StoredMessage, config: StoreConfig) -> int | None:
@@ -92,7 +79,7 @@ def scan_plain(
                 queue_id=message.queue_id,
                 body=message.body,
                 properties=message.properties_raw,
-                key_hashes=tuple(index_keys(message, config)),
+                key_hashes=tuple(message_key_hashes(message, config.dialect)),
             )
         )
         at += message.size_bytes

@@ -1,0 +1,86 @@
+"""Runs the benchmarks: a table on stdout, JSON in bench-results/."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peer, rocketmq_index, rocketmq_local, rocketmq_spark
+
+ROOT = Path(__file__).resolve().parent.parent
+Rows = list[dict[str, Any]]
+
+
+def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
+    """Name → what takes the figures."""
+    return {
+        "scan": lambda: [rocketmq_local.full_scan(name, data, repeats) for name in ("1k", "100b")],
+        "rebuild-1k": lambda: [rocketmq_local.rebuild_in_process("1k", data, repeats)],
+        "rebuild-100b": lambda: [rocketmq_local.rebuild_in_process("100b", data, repeats)],
+        "index": lambda: rocketmq_index.index_file(data, repeats),
+        "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
+        "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),
+        "spark-8g": lambda: rocketmq_spark.rebuild_on_spark(["8g"], data, repeats),
+    }
+
+
+def main() -> None:
+    """Entry point of scripts/bench."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Ours and the real engine's figures on the same stores. The stores are made once (up to 16 GB) and "
+        "kept below --data. Figures on a shared machine are noisy: read the ratios.",
+        epilog="example: scripts/bench --only scan,rebuild-1k",
+    )
+    names = ",".join(suites(Path(), 1))
+    parser.add_argument(
+        "--data", type=Path, default=ROOT / "bench-data", help="where the stores are (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", default="scan,rebuild-1k,rebuild-100b,index", help=f"of {names}, or all (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="the JSON file (default: a dated one in bench-results/)")
+    options = parser.parse_args()
+    wanted = names.split(",") if options.only == "all" else options.only.split(",")
+    unknown = set(wanted) - set(names.split(","))
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {names}")
+    if reason := peer.why_missing():
+        print(f"bench: {reason}: only our own figures", file=sys.stderr)
+    options.data.mkdir(parents=True, exist_ok=True)
+    rows: Rows = []
+    for name in wanted:
+        print(f"bench: {name}", file=sys.stderr, flush=True)
+        rows += suites(options.data.resolve(), options.repeats)[name]()
+    _save(rows, options.json)
+    _print_table(rows)
+
+
+def _save(rows: Rows, path: Path | None) -> None:
+    path = path or ROOT / "bench-results" / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.platform()}
+    path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    print(f"bench: figures are in {path}", file=sys.stderr)
+
+
+def _print_table(rows: Rows) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what", "figures")
+    for row in rows:
+        figures = "  ".join(f"{name} [bold]{value}[/bold]" for name, value in row.items() if name != "what")
+        table.add_row(row["what"].replace("[", r"\["), figures)
+    Console(width=200 if not sys.stdout.isatty() else None).print(table)
+
+
+if __name__ == "__main__":
+    main()

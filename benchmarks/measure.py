@@ -1,0 +1,94 @@
+"""Timing, memory, and comparing what came out."""
+
+from __future__ import annotations
+
+import filecmp
+import re
+import shutil
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def timed(call: Callable[[], object], repeats: int, between: Callable[[], object] = lambda: None) -> list[float]:
+    """Seconds of each of `repeats` runs; `between` runs before each, uncounted."""
+    seconds = []
+    for _ in range(repeats):
+        between()
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def summary(seconds: list[float]) -> dict[str, float]:
+    """Best and median, in seconds."""
+    return {"best_s": round(min(seconds), 4), "median_s": round(statistics.median(seconds), 4)}
+
+
+def remove(path: Path) -> None:
+    """Removes a directory tree, if it is there."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def same_derived(ours: Path, theirs: Path) -> tuple[int, int]:
+    """(identical, all) ConsumeQueue files and IndexFiles of two stores; IndexFiles are paired in the order of names."""
+    pairs = []
+    for folder in ("consumequeue", "index"):
+        a, b = (sorted(p for p in (root / folder).rglob("*") if p.is_file()) for root in (ours, theirs))
+        if folder == "consumequeue":
+            a_names, b_names = ([p.relative_to(root) for p in files] for root, files in ((ours, a), (theirs, b)))
+            pairs += [(ours / name, theirs / name) for name in sorted({*a_names, *b_names})]
+        else:
+            pairs += list(zip(a, b, strict=False)) + [(p, p / "missing") for p in (a + b)[2 * min(len(a), len(b)) :]]
+    return sum(_same(a, b) for a, b in pairs), len(pairs)
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.is_file() and b.is_file() and filecmp.cmp(a, b, shallow=False)
+
+
+class AnonymousMemory:
+    """The peak of all Python processes' anonymous memory below this one, sampled while the block runs (Linux)."""
+
+    def __init__(self, pid: int) -> None:
+        self.peak_bytes = 0
+        self._pid = pid
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> AnonymousMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.02):
+            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _python_processes(self._pid))))
+
+
+def _python_processes(root: int) -> list[int]:
+    listing = subprocess.run(["ps", "-eo", "pid,ppid,comm"], capture_output=True, text=True, check=False).stdout
+    rows = [line.split(None, 2) for line in listing.splitlines()[1:]]
+    parents = {int(pid): (int(parent), name) for pid, parent, name in rows}
+    below, grown = {root}, True
+    while grown:
+        more = {pid for pid, (parent, _) in parents.items() if parent in below} - below
+        below |= more
+        grown = bool(more)
+    return [pid for pid in below if "python" in parents.get(pid, (0, ""))[1]]
+
+
+def _anonymous_bytes(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"RssAnon:\s+(\d+) kB", text)
+    return int(found.group(1)) * 1024 if found else 0
