@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 from logdex.cli import doctor as doctor
+from logdex.cli import info as info
+from logdex.cli import rebuild as rebuild
 from logdex.cli.app import app
 
 
 def main() -> None:
     """The console script `logdex`; ends the process with the command's exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 gets escapes, not an error
     app(prog_name="logdex")

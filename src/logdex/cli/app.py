@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import logdex
+from logdex.cli.output import fail
 from logdex.errors import LogdexError
+
+DEBUG_VARIABLE = "LOGDEX_DEBUG"
+PROBLEMS_FOUND = 1
+CANNOT_RUN = 2
+DONE_BUT_LOSSY = 3
 
 
 class _Commands(TyperGroup):
@@ -25,15 +32,32 @@ class _Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except LogdexError as error:
-            typer.echo(f"logdex: {error.message}", err=True)
-            if error.hint:
-                typer.echo(f"        {error.hint}", err=True)
+            _show_traceback()
+            fail(error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError as error:
             # Whoever read our output has enough. Python would flush once more at exit: into nothing.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from error
+        except OSError as error:
+            _show_traceback()
+            fail(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}", None)
+            raise typer.Exit(CANNOT_RUN) from error
+        except Exception as error:
+            if type(error).__module__.startswith(("typer.", "click.")):  # its own ways of ending
+                raise
+            _show_traceback()
+            fail(
+                f"unexpected {type(error).__name__}: {error}",
+                f"this is a bug: please report it with what {DEBUG_VARIABLE}=1 shows",
+            )
+            raise typer.Exit(CANNOT_RUN) from error
         return result
+
+
+def _show_traceback() -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exc()
 
 
 app = typer.Typer(
@@ -43,6 +67,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
 
@@ -52,10 +77,20 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def epilog(*examples: str, notes: str = "") -> str:
+    """The end of a command's --help: examples that can be run beside a store in `store`, then `notes`, unwrapped."""
+    lines = ["\b", "Examples, beside a store in the folder `store`:", *(f"  {example}" for example in examples)]
+    return "\n".join(lines) + (f"\n\n{notes}" if notes else "")
+
+
 @app.callback()
 def logdex_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """RocketMQ's and Kafka's storage engines: look into a store, check it, rebuild its indexes, query it."""
+    """RocketMQ's and Kafka's storage engines: look into a store, check it, rebuild its indexes, query it.
+
+    Data goes to stdout, progress and messages to stderr. Exit codes: 0 good, 1 problems found, 2 cannot run,
+    3 done but lossy.
+    """

@@ -1,0 +1,96 @@
+"""Options that several commands share, stated once: the store's path, its geometry and version, times, `--json`.
+
+`store_command` gives a command all geometry flags: its parameter `store: StoreOptions` becomes the argument PATH and
+the flags under the broker's own names.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+
+from logdex.cli.times import parse_time
+
+PathArgument = Annotated[
+    str, typer.Argument(help="The store's root: the folder that holds commitlog/.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)]
+QueueOption = Annotated[int | None, typer.Option("--queue", help="Only this queue id.", show_default=False)]
+
+
+def time_option(flag: str, what: str) -> Any:
+    """An option that takes a time."""
+    return typer.Option(flag, parser=parse_time, metavar="TIME", help=what, show_default=False)
+
+
+FromOption = Annotated[
+    int | None, time_option("--from", "Stored at or after: epoch milliseconds or ISO 8601, UTC if no zone is given.")
+]
+ToOption = Annotated[int | None, time_option("--to", "Stored at or before, this very millisecond included.")]
+
+
+def _geometry(flag: str, what: str, **more: Any) -> Any:
+    return typer.Option(flag, help=what, show_default=False, rich_help_panel="Geometry", **more)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """PATH and what no file of a store states; None: inferred from the files, else the broker's default."""
+
+    path: PathArgument
+    mapped_file_size_commit_log: Annotated[
+        int | None,
+        _geometry("--mapped-file-size-commit-log", "mappedFileSizeCommitLog of the broker, bytes.", metavar="BYTES"),
+    ] = None
+    mapped_file_size_consume_queue: Annotated[
+        int | None,
+        _geometry(
+            "--mapped-file-size-consume-queue", "mappedFileSizeConsumeQueue of the broker, bytes.", metavar="BYTES"
+        ),
+    ] = None
+    max_hash_slot_num: Annotated[
+        int | None, _geometry("--max-hash-slot-num", "maxHashSlotNum of the broker.", metavar="N")
+    ] = None
+    max_index_num: Annotated[int | None, _geometry("--max-index-num", "maxIndexNum of the broker.", metavar="N")] = None
+    rocketmq_version: Annotated[
+        str | None, _geometry("--rocketmq-version", "Version of the broker that wrote the store.", metavar="VERSION")
+    ] = None
+    broker_conf: Annotated[
+        str | None, _geometry("--broker-conf", "The broker's properties file, for all of these.", metavar="FILE")
+    ] = None
+
+    def geometry(self) -> dict[str, Any]:
+        """The flags that were given, as keyword arguments of `logdex.open`."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "path"}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def store_command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `store` is a `StoreOptions`: PATH comes first, the geometry flags last."""
+    own = [parameter for parameter in _parameters(function) if parameter.name != "store"]
+    shared = _parameters(StoreOptions)
+    names = [parameter.name for parameter in shared]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        options = {name: given.pop(name) for name in names}
+        options["path"] = options["path"].rstrip("/") or options["path"][:1]  # paths below it are joined with one /
+        store = StoreOptions(**options)
+        function(store=store, **given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    merged = [parameter.replace(kind=keyword) for parameter in (shared[0], *own, *shared[1:])]
+    command.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in merged}
+    del command.__wrapped__
+    return command
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())

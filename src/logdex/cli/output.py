@@ -1,0 +1,101 @@
+"""What commands print: data to stdout (text or JSON lines), everything else to stderr; always one clean line a fact.
+
+Bytes that are not UTF-8 are shown with backslashes. Control characters in text are too, so that what lies in a store
+cannot steer a terminal; JSON has its own escapes for them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def shown(value: bytes | str) -> str:
+    """Text as a person sees it, on one line: what is no UTF-8 and what a terminal would act on, with backslashes."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", _SURROGATE.sub(_escape, text))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    # Python's way to carry a byte of a file name that is no UTF-8
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+
+
+def emit(line: str) -> None:
+    """One line of data."""
+    sys.stdout.write(shown(line) + "\n")
+
+
+def emit_json(value: Mapping[str, Any]) -> None:
+    """One JSON line of data."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    sys.stdout.write(_SURROGATE.sub(lambda found: "\\" + _escape(found), text) + "\n")
+
+
+def note(line: str) -> None:
+    """One line for the person, on stderr."""
+    sys.stdout.flush()  # so that both streams come in order where they go to one place
+    sys.stderr.write(f"logdex: {shown(line)}\n")
+
+
+def hint(line: str) -> None:
+    """What to type next, below a `note`."""
+    sys.stderr.write(f"        {shown(line)}\n")
+
+
+def fail(message: str, what_next: str | None) -> None:
+    """Why a command cannot go on."""
+    note(message)
+    if what_next:
+        hint(what_next)
+
+
+def table(rows: Iterable[tuple[str, ...]], *, right: Iterable[int] = (), indent: str = "  ") -> None:
+    """Lines of columns, each as wide as its widest cell; columns in `right` stand at the right."""
+    cells = [tuple(map(shown, row)) for row in rows]
+    if not cells:
+        return
+    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
+    numbers = set(right)
+    for row in cells:
+        parts = (
+            cell.rjust(width) if place in numbers else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        emit((indent + "  ".join(parts)).rstrip())
+
+
+def human_size(size_bytes: int) -> str:
+    """Bytes in binary units: 10.1 MiB."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def human_count(count: int, one: str, many: str | None = None) -> str:
+    """1 file, 2,000 files."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def human_time(time_ms: int | None) -> str:
+    """Milliseconds since the epoch as ISO 8601 in UTC, as `--from` and `--to` take it; the number itself where no
+    calendar has it."""
+    if time_ms is None:
+        return "-"
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return str(time_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"

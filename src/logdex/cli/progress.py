@@ -1,0 +1,49 @@
+"""A bar on stderr while a long command runs: messages, bytes a second, time left.
+
+Nothing where stderr is no terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Progress = Callable[[int, int], None]
+"""Called with (messages so far, bytes so far)."""
+
+
+def _ignore(messages: int, done_bytes: int) -> None:
+    """Progress that nobody sees."""
+
+
+@contextmanager
+def progress_bar(what: str, total_bytes: int, console: Console | None = None) -> Iterator[Progress]:
+    """Shows a bar from 0 to `total_bytes` until the block ends, and gives what to call to move it on; callable from
+    any thread. `console`: another place than stderr."""
+    if console is None and not sys.stderr.isatty():
+        yield _ignore
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[messages]:,} messages"),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with RichProgress(*columns, console=console or Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total_bytes or None, messages=0)
+
+        def move(messages: int, done_bytes: int) -> None:
+            bar.update(task, completed=done_bytes, messages=messages)
+
+        yield move

@@ -1,0 +1,130 @@
+"""`logdex rebuild`: every ConsumeQueue and IndexFile of a store, derived from its CommitLog alone."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
+from logdex.cli.options import JsonOption, StoreOptions, store_command
+from logdex.cli.output import emit, emit_json, human_count, human_size, note, table
+from logdex.cli.progress import progress_bar
+from logdex.errors import UsageError
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.dialect import StoreConfig
+    from logdex.rocketmq.rebuild import RebuildReport
+
+
+class Engine(StrEnum):
+    """What does the work."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@app.command(
+    epilog=epilog(
+        "logdex rebuild store --output rebuilt",
+        "logdex rebuild store --output rebuilt --engine spark --master 'local[2]'",
+        "logdex rebuild store --output rebuilt --json",
+        notes="What --output already holds under these names is kept under a dated name. Nothing is published before "
+        "all is written: a rebuild that was stopped can simply be run again.",
+    )
+)
+@store_command
+def rebuild(
+    store: StoreOptions,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where to write consumequeue/ and index/.", show_default=False
+        ),
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Write into the store itself; what is replaced is kept.")
+    ] = False,
+    engine: Annotated[Engine, typer.Option(help="Work in this process, or on Spark.")] = Engine.LOCAL,
+    master: Annotated[str, typer.Option(help="Spark master, with --engine spark.")] = "local[*]",
+    no_sync: Annotated[bool, typer.Option("--no-sync", help="Leave out fsync: faster, unsafe if power fails.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Derive all ConsumeQueues and IndexFiles from the CommitLog alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
+    target = _target(store.path, output, in_place)
+    from logdex.cli.stores import resolve
+
+    config, log = resolve(store)
+    if in_place:
+        note(f"writes consumequeue/ and index/ in {store.path}; what is there is kept under a dated name")
+    report = _run(store.path, target, config, log, engine=engine, master=master, in_place=in_place, sync=not no_sync)
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        _print_report(report, target)
+    for loss in report.losses:
+        note(loss)
+    if report.lossy:
+        raise typer.Exit(DONE_BUT_LOSSY)
+
+
+def _target(path: str, output: str | None, in_place: bool) -> str:
+    if in_place and output is not None:
+        raise UsageError("--output and --in-place exclude each other", hint="say one of them")
+    if in_place:
+        return path
+    if output is None:
+        raise UsageError("where to?", hint=f"logdex rebuild {path} --output DIR, or --in-place")
+    return output
+
+
+def _run(
+    path: str,
+    target: str,
+    config: StoreConfig,
+    log: CommitLog,
+    *,
+    engine: Engine,
+    master: str,
+    in_place: bool,
+    sync: bool,
+) -> RebuildReport:
+    total = sum(file.size_bytes for file in log.files)
+    if engine is Engine.SPARK:
+        from logdex.spark.rebuild import rebuild_with_config
+        from logdex.spark.session import session
+
+        with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", total) as progress:
+            return rebuild_with_config(spark, path, target, config, in_place=in_place, sync=sync, progress=progress)
+    from logdex.rocketmq.rebuild import rebuild as rebuild_here
+
+    with progress_bar("rebuild", total) as progress:
+        return rebuild_here(path, target, config, in_place=in_place, sync=sync, progress=progress)
+
+
+def _print_report(report: RebuildReport, target: str) -> None:
+    speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
+    emit(
+        f"Rebuilt from {human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog, "
+        f"in {report.seconds:.1f} s ({speed}/s), engine {report.engine}, {human_count(report.tasks, 'task')}"
+    )
+    rows = [
+        (
+            "ConsumeQueues",
+            f"{human_count(report.queues, 'queue')}, {human_count(report.queue_entries, 'entry', 'entries')}",
+        ),
+        (
+            "IndexFiles",
+            f"{human_count(report.index_files, 'file')}, {human_count(report.index_entries, 'entry', 'entries')}",
+        ),
+        ("files", f"{human_count(report.files, 'file')} in {target}"),
+        ("log end", f"offset {report.end_offset}: {report.end}"),
+    ]
+    if report.pre_blank_gaps:
+        rows.append(
+            ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
+        )
+    rows += [("kept", f"{name} is now {where}") for name, where in report.kept.items()]
+    table(rows)

@@ -1,0 +1,26 @@
+"""Times on the command line: milliseconds since the epoch, or ISO 8601 (UTC where no zone is given)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from logdex.errors import UsageError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIME_MS_MAX = (1 << 63) - 1
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since the epoch; `UsageError` for text that is no time. Parts of a millisecond are dropped."""
+    if re.fullmatch(r"-?\d{1,19}", text):
+        return min(max(int(text), -TIME_MS_MAX - 1), TIME_MS_MAX)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no time", hint="say milliseconds since the epoch, or 2026-03-02T08:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,83 @@
+"""Is this a store, and one that can be read? Says what a directory is that is none.
+
+Source: ``docs/formats/store-directory.md``. Layouts that are not supported are refused by name, and so is what belongs
+to another broker.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from logdex.errors import LogdexError, NotAStoreError, UnsupportedLayoutError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.store_files import StorePaths
+
+_KAFKA_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex)")
+_KAFKA_PARTITION = re.compile(r".+-\d+")
+_KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
+_OFFSET_NAME = re.compile(r"\d{20}")
+_PARTS_OF_A_STORE = {"commitlog", "consumequeue", "index", "config"}
+_UNSUPPORTED = (
+    (re.compile(r"dledger-.*"), "a DLedger CommitLog"),
+    (re.compile(r"batchconsumequeue"), "batch ConsumeQueues"),
+    (re.compile(r"consumequeue_(rocksdb|r).*"), "ConsumeQueues in RocksDB"),
+    (re.compile(r"commitlog.+,.+"), "a CommitLog in several store paths"),
+)
+_KAFKA_HINT = "this version of Logdex reads RocketMQ stores"
+
+
+def require_store(root: str, *, env: Env = DEFAULT_ENV) -> None:
+    """Raises unless `root` is the directory of a RocketMQ store with a CommitLog: `NotAStoreError` says what it is
+    instead and which path to give, `UnsupportedLayoutError` names a layout that is not read. Reads names only."""
+    if not env.exists(root):
+        raise NotAStoreError("no such file or directory", path=root, hint="check the path")
+    if not env.is_dir(root):
+        raise _file_error(root)
+    names = env.list_dir(root)
+    for name in names:
+        for pattern, what in _UNSUPPORTED:
+            if pattern.fullmatch(name):
+                raise UnsupportedLayoutError(f"{what}: this layout is not supported", path=f"{root}/{name}")
+    if env.is_dir(StorePaths(root).commit_log):
+        return
+    kafka = _kafka_directory(root, names, env)
+    if kafka:
+        raise UnsupportedLayoutError(f"{kafka}, no RocketMQ store", path=root, hint=_KAFKA_HINT)
+    raise _directory_error(root, names, env)
+
+
+def _file_error(path: str) -> LogdexError:
+    name, parent = posixpath.basename(path), posixpath.dirname(path)
+    if _KAFKA_SEGMENT.fullmatch(name):
+        return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=path, hint=_KAFKA_HINT)
+    hint = "give the store's root: the folder that holds commitlog/"
+    if _OFFSET_NAME.fullmatch(name) and posixpath.basename(parent) == "commitlog":
+        hint = f"give the store's root: {posixpath.dirname(parent) or '.'}"
+    return NotAStoreError("a file, not a store's folder", path=path, hint=hint)
+
+
+def _kafka_directory(root: str, names: list[str], env: Env) -> str | None:
+    """What of Kafka's a directory is, if anything."""
+    if any(_KAFKA_SEGMENT.fullmatch(name) for name in names):
+        return "a Kafka partition"
+    if _KAFKA_FILES & set(names):
+        return "a Kafka log directory"
+    for name in names:
+        inner = f"{root}/{name}"
+        is_partition = _KAFKA_PARTITION.fullmatch(name) and env.is_dir(inner)
+        if is_partition and any(_KAFKA_SEGMENT.fullmatch(file) for file in env.list_dir(inner)):
+            return "a Kafka log directory"
+    return None
+
+
+def _directory_error(root: str, names: list[str], env: Env) -> NotAStoreError:
+    if not names:
+        return NotAStoreError("an empty directory", path=root, hint="give the store's root, which holds commitlog/")
+    above = posixpath.dirname(root.rstrip("/")) or "."
+    if posixpath.basename(root.rstrip("/")) in _PARTS_OF_A_STORE:
+        return NotAStoreError("a part of a store", path=root, hint=f"give the store's root: {above}")
+    inner = next((name for name in names if env.is_dir(f"{root}/{name}/commitlog")), None)
+    if inner is not None:
+        return NotAStoreError("holds no commitlog/", path=root, hint=f"there is a store in {root.rstrip('/')}/{inner}")
+    return NotAStoreError("holds no commitlog/", path=root, hint="give the store's root, which holds commitlog/")
