@@ -77,10 +77,8 @@ def resolve_config(
         log.close()
     defaults = StoreConfig()
     return StoreConfig(
-        mapped_file_size_commit_log=log_size if log_size is not None else defaults.mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=queue_size
-        if queue_size is not None
-        else defaults.mapped_file_size_consume_queue,
+        mapped_file_size_commit_log=log_size or defaults.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=queue_size or defaults.mapped_file_size_consume_queue,
         max_hash_slot_num=geometry.max_hash_slot_num,
         max_index_num=geometry.max_index_num,
         dialect=dialect,

@@ -1,0 +1,156 @@
+"""JSON as the broker's library (fastjson 1) writes and reads it: integer keys without quotes, and what it lets pass.
+
+Beside JSON: names without quotes, single quotes, commas too many, comments, numbers with a type letter.
+Source: ``docs/formats/config-json.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from logdex.errors import CorruptError
+
+DEPTH_MAX = 64
+"""The broker's files nest four deep."""
+_NUMBER_DIGITS_MAX = 64
+
+_SPACE = re.compile(r"(?:[ \t\r\n\f\b\ufeff]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_COMMAS = re.compile(rf"(?:{_SPACE.pattern[:-2]})|,)*", re.DOTALL)
+_STRING = re.compile(r""""([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)'""", re.DOTALL)
+_NUMBER = re.compile(r"(-?[0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?[LSBFDlsbfd]?(?![\w.])")
+_NAME = re.compile(r"[^\W\d][\w$.%|-]*|\$[\w$.-]*")
+_INT_KEY = re.compile(r"-?[0-9]+")
+_ESCAPE = re.compile(
+    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\([^ux])|\\",
+    re.DOTALL,
+)
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[int | str, Any]:
+    """The object that `data` holds; keys without quotes that are integers become `int`. Bytes that are not UTF-8 are
+    kept as surrogate escapes. `CorruptError`, with the byte, for anything else than one object."""
+    parser = _Parser(data.decode("utf-8", "surrogateescape"), path)
+    parser.skip(_SPACE)
+    if not parser.text.startswith("{", parser.at):
+        parser.fail("no object starts here", "{")
+    value = parser.object(1)
+    parser.skip(_SPACE)
+    if parser.at != len(parser.text):
+        parser.fail("more behind the object", "the end")
+    return value
+
+
+class _Parser:
+    """Walks over the text once; `at` is the next character."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self.text, self.path, self.at = text, path, 0
+
+    def fail(self, message: str, expected: str) -> NoReturn:
+        """Raises the error for the place where the parser is."""
+        position = len(self.text[: self.at].encode("utf-8", "surrogateescape"))
+        found = repr(self.text[self.at : self.at + 12]) if self.at < len(self.text) else "the end"
+        raise CorruptError(message, path=self.path, position=position, expected=expected, found=found)
+
+    def skip(self, pattern: re.Pattern[str]) -> None:
+        found = pattern.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+        return found
+
+    def value(self, depth: int) -> Any:
+        first = self.text[self.at : self.at + 1]
+        if first in ("{", "[") and first:
+            if depth > DEPTH_MAX:
+                self.fail("nested too deep", f"at most {DEPTH_MAX} levels")
+            return self.object(depth) if first == "{" else self.array(depth)
+        if first in ('"', "'") and first:
+            return self.string()
+        number = self.match(_NUMBER)
+        if number:
+            return self.number(number)
+        word = self.match(_NAME)
+        if word and word[0] in _WORDS:
+            return _WORDS[word[0]]
+        self.at = word.start() if word else self.at
+        return self.fail("no value starts here", "a value")
+
+    def number(self, found: re.Match[str]) -> int | float:
+        if len(found[0]) > _NUMBER_DIGITS_MAX:
+            self.at = found.start()
+            self.fail("a number too long", f"at most {_NUMBER_DIGITS_MAX} digits")
+        if found[2] or found[3]:
+            return float(found[1] + (found[2] or "") + (found[3] or ""))
+        return int(found[1])
+
+    def object(self, depth: int) -> dict[int | str, Any]:
+        self.at += 1
+        pairs: dict[int | str, Any] = {}
+        while True:
+            self.skip(_COMMAS)
+            if self.text.startswith("}", self.at):
+                self.at += 1
+                return pairs
+            key = self.key()
+            self.skip(_SPACE)
+            if not self.text.startswith(":", self.at):
+                self.fail("a name without a value", ":")
+            self.at += 1
+            self.skip(_SPACE)
+            pairs[key] = self.value(depth + 1)
+            self.end_of_item("}")
+
+    def array(self, depth: int) -> list[Any]:
+        self.at += 1
+        items: list[Any] = []
+        while True:
+            self.skip(_COMMAS)
+            if self.text.startswith("]", self.at):
+                self.at += 1
+                return items
+            items.append(self.value(depth + 1))
+            self.end_of_item("]")
+
+    def end_of_item(self, closing: str) -> None:
+        self.skip(_SPACE)
+        if self.text[self.at : self.at + 1] not in (",", closing):
+            self.fail("an item does not end", f", or {closing}")
+
+    def key(self) -> int | str:
+        if self.text[self.at : self.at + 1] in ('"', "'"):
+            return self.string()
+        number = self.match(_INT_KEY)
+        if number:
+            if len(number[0]) > _NUMBER_DIGITS_MAX:
+                self.at = number.start()
+                self.fail("a number too long", f"at most {_NUMBER_DIGITS_MAX} digits")
+            return int(number[0])
+        name = self.match(_NAME)
+        return name[0] if name else self.fail("no name starts here", "a name")
+
+    def string(self) -> str:
+        found = self.match(_STRING)
+        if not found:
+            self.fail("a string does not end", "a quote")
+        raw = found[1] if found[1] is not None else found[2]
+        return _ESCAPE.sub(_unescape, raw) if "\\" in raw else raw
+
+
+def _unescape(found: re.Match[str]) -> str:
+    high, low, unit, byte, letter = found.groups()
+    if high:
+        return chr(0x10000 + (int(high, 16) - 0xD800) * 0x400 + int(low, 16) - 0xDC00)
+    if unit:
+        # Half a surrogate pair is no character: as Java shows it when it is written out.
+        return "\ufffd" if 0xD800 <= int(unit, 16) < 0xE000 else chr(int(unit, 16))
+    if byte:
+        return chr(int(byte, 16))
+    return _LETTERS.get(letter, letter) if letter else "\\"
