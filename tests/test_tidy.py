@@ -27,6 +27,7 @@ MAY_TOUCH_THE_SYSTEM = {
     "spark/session.py": "sets the environment of the Java process and stops that process",
     "spark/failures.py": "reads the log of a Java process that died",
     "cli/app.py": "replaces a closed stdout",
+    "kernels/__init__.py": "tells Numba where compiled code is kept, before any kernel is made",
     "testing/": "harms files on purpose",
 }
 """Paths below src/logdex (a folder ends in /), with the reason."""

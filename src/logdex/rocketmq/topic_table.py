@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logdex.kernels.scan import SCHEDULE_TOPIC, TOPIC_RECORD, LookupTables, mix, topic_place
+from logdex.kernels.lookup import TOPIC_RECORD, LookupTables, mix, topic_place
+from logdex.kernels.scan import SCHEDULE_TOPIC
 from logdex.primitives.java_hash import java_hash
 
 SCHEDULE_TOPIC_NAME = b"SCHEDULE_TOPIC_XXXX"
