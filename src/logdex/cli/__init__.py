@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from logdex.cli import bench as bench
 from logdex.cli import doctor as doctor
 from logdex.cli import info as info
 from logdex.cli import rebuild as rebuild

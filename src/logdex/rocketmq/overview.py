@@ -15,6 +15,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout import INDEX_HEADER
 from logdex.rocketmq.checkpoint import StoreCheckpoint
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.config_files import ConsumerOffsets
 from logdex.rocketmq.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.geometry import index_file_paths
@@ -149,6 +150,7 @@ class _Look:
             tail, found = self._read_queues(queues)
         else:
             tail, found = self._scanned_queues()
+        self._consumer_offsets(found)
         return StoreOverview(
             self.root,
             self.config,
@@ -267,6 +269,21 @@ class _Look:
                     look.begin_timestamp_ms, look.begin_phy_offset = header.begin_timestamp_ms, header.begin_phy_offset
                 look.end_timestamp_ms, look.end_phy_offset = header.end_timestamp_ms, header.end_phy_offset
         return look
+
+    def _consumer_offsets(self, queues: list[QueueOverview]) -> None:
+        try:
+            read = ConsumerOffsets.read(StorePaths(self.root).config, env=self.env)
+        except StoreError as error:
+            self.problems.append(error.message)
+            return
+        if read.file.problem is not None:
+            self.problems.append(f"{read.file.problem.message}; read {read.file.path} instead")
+        by_name = {(queue.topic, queue.queue_id): queue for queue in queues}
+        for (topic, group), offsets in read.offsets.items():
+            for queue_id, offset in offsets.items():
+                queue = by_name.get((topic, queue_id))
+                if queue is not None:
+                    queue.consumer_offsets[to_text(group)] = offset
 
     def _checkpoint(self) -> StoreCheckpoint | None:
         path = StorePaths(self.root).checkpoint

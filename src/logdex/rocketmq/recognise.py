@@ -1,7 +1,6 @@
-"""Is this a store, and one that can be read? Says what a directory is that is none.
+"""Is this a store that can be read? Says what a path is that is none, and which path to give instead.
 
-Source: ``docs/formats/store-directory.md``. Layouts that are not supported are refused by name, and so is what belongs
-to another broker.
+Source: ``docs/formats/store-directory.md``. What belongs to another broker is refused by name.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 
 from logdex.errors import LogdexError, NotAStoreError, UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.layout_check import require_supported_layout
 from logdex.rocketmq.store_files import StorePaths
 
 _KAFKA_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex)")
@@ -18,12 +18,6 @@ _KAFKA_PARTITION = re.compile(r".+-\d+")
 _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
 _OFFSET_NAME = re.compile(r"\d{20}")
 _PARTS_OF_A_STORE = {"commitlog", "consumequeue", "index", "config"}
-_UNSUPPORTED = (
-    (re.compile(r"dledger-.*"), "a DLedger CommitLog"),
-    (re.compile(r"batchconsumequeue"), "batch ConsumeQueues"),
-    (re.compile(r"consumequeue_(rocksdb|r).*"), "ConsumeQueues in RocksDB"),
-    (re.compile(r"commitlog.+,.+"), "a CommitLog in several store paths"),
-)
 _KAFKA_HINT = "this version of Logdex reads RocketMQ stores"
 
 
@@ -35,10 +29,7 @@ def require_store(root: str, *, env: Env = DEFAULT_ENV) -> None:
     if not env.is_dir(root):
         raise _file_error(root)
     names = env.list_dir(root)
-    for name in names:
-        for pattern, what in _UNSUPPORTED:
-            if pattern.fullmatch(name):
-                raise UnsupportedLayoutError(f"{what}: this layout is not supported", path=f"{root}/{name}")
+    require_supported_layout(root, env=env)
     if env.is_dir(StorePaths(root).commit_log):
         return
     kafka = _kafka_directory(root, names, env)
