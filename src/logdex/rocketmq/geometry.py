@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from logdex.errors import GeometryError, StoreError
+from logdex.errors import CorruptError, GeometryError, StoreError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.broker_conf import BrokerConf
 from logdex.rocketmq.commit_log import CommitLog
@@ -32,11 +32,13 @@ def resolve_config(
     max_index_num: int | None = None,
     rocketmq_version: str | None = None,
     broker_conf: str | None = None,
+    need_index: bool = True,
 ) -> StoreConfig:
     """The configuration of the store at `root`. What is given wins, then the properties file at `broker_conf`, then
     what the files show, then the broker's defaults; `evidence` of the answer says which it was, for each value.
 
-    Raises `GeometryError` where IndexFiles leave several geometries, `UsageError` for values out of range.
+    Raises `GeometryError` where IndexFiles leave several geometries or none (unless `need_index` is False: then the
+    defaults are taken, for what does not look into them), `UsageError` for values out of range.
     """
     conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
     evidence: list[str] = []
@@ -65,7 +67,7 @@ def resolve_config(
         if queue_size is not None:
             evidence.append(f"mappedFileSizeConsumeQueue: {queue_size}, as the files are")
     index_paths = index_file_paths(root, env)
-    geometry, reason = _resolve_index(index_paths, slots, entries, env)
+    geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
     evidence += reason
     if rocketmq_version is not None:
         dialect = Dialect.of(rocketmq_version)
@@ -77,14 +79,18 @@ def resolve_config(
         log.close()
     defaults = StoreConfig()
     return StoreConfig(
-        mapped_file_size_commit_log=log_size or defaults.mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=queue_size or defaults.mapped_file_size_consume_queue,
+        mapped_file_size_commit_log=_first(log_size, defaults.mapped_file_size_commit_log),
+        mapped_file_size_consume_queue=_first(queue_size, defaults.mapped_file_size_consume_queue),
         max_hash_slot_num=geometry.max_hash_slot_num,
         max_index_num=geometry.max_index_num,
         dialect=dialect,
         delay_levels_ms=parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
         evidence=tuple(evidence),
     )
+
+
+def _first(value: int | None, default: int) -> int:
+    return default if value is None else value
 
 
 def index_file_paths(root: str, env: Env) -> list[str]:
@@ -118,16 +124,22 @@ def _infer_queue_size(root: str, env: Env) -> int | None:
 
 
 def _resolve_index(
-    index_paths: list[str], slots: int | None, entries: int | None, env: Env
+    index_paths: list[str], slots: int | None, entries: int | None, need_index: bool, env: Env
 ) -> tuple[IndexGeometry, list[str]]:
     """The IndexFiles' geometry from what is given and what the files show."""
     defaults = StoreConfig()
     if slots is not None and entries is not None:
         return IndexGeometry(slots, entries), []
+    default = IndexGeometry(_first(slots, defaults.max_hash_slot_num), _first(entries, defaults.max_index_num))
     if not index_paths:
-        return IndexGeometry(slots or defaults.max_hash_slot_num, entries or defaults.max_index_num), []
+        return default, []
     if slots is None and entries is None:
-        geometry, reason = infer_index_geometry(env, index_paths)
+        try:
+            geometry, reason = infer_index_geometry(env, index_paths)
+        except (GeometryError, CorruptError) as error:
+            if need_index:
+                raise
+            return default, [f"index: the defaults, since {error.message}"]
         return geometry, [reason]
     path = index_paths[0]
     size = env.size_bytes(path)
