@@ -57,3 +57,15 @@ def unpack(name: str, target: Path, *, recovered: bool = False) -> Path:
     ):
         archive.extractall(target, filter="data")
     return target / ("recovered" if recovered else "store")
+
+
+def derived_anew() -> list[str]:
+    """The cases whose ConsumeQueues and IndexFiles all follow from their CommitLog: a clean end and nothing taken away
+    since (then those of `store`), or an engine that found none and made them all (then those of `recovered`)."""
+    follow = []
+    for name in NAMES:
+        case = manifest(name)
+        gone = {harm.get("path") for harm in case["harm"]}
+        if {"consumequeue", "index"} <= gone if case["unclean"] else not gone:
+            follow.append(name)
+    return follow

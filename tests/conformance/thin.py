@@ -1,4 +1,7 @@
-"""thin.py MANIFEST...: keeps at most 150 of a manifest's queries and times, evenly spread, for a small repository."""
+"""thin.py MANIFEST...: makes manifests smaller, and drops the files from them that `make` drops from the stores.
+
+Of queries and times at most 150 each stay, evenly spread. RocksDB's OPTIONS files name folders of the machine.
+"""
 
 import json
 import sys
@@ -6,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 KEPT = 150
+DROPPED = "rocksdbstore/OPTIONS-"
 
 
 def spread(rows: list[Any]) -> list[Any]:
@@ -26,6 +30,10 @@ def main() -> None:
         manifest = json.loads(path.read_text("utf-8"))
         for name in ("queries", "times"):
             manifest[name] = spread(manifest[name])
+        for directory in (manifest, manifest.get("recovered", {})):
+            if "files" in directory:
+                kept = {name: about for name, about in directory["files"].items() if not name.startswith(DROPPED)}
+                directory["files"] = kept
         body = ",\n".join(f" {json.dumps(name)}: {text_of(value)}" for name, value in manifest.items())
         path.write_text("{\n" + body + "\n}\n", "utf-8")
 
