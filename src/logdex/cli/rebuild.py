@@ -93,7 +93,7 @@ def _run(
 ) -> RebuildReport:
     total = sum(file.size_bytes for file in log.files)
     if engine is Engine.SPARK:
-        from logdex.spark.rebuild import rebuild_with_config
+        from logdex.spark.rebuild_job import rebuild_with_config
         from logdex.spark.session import session
 
         with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", total) as progress:

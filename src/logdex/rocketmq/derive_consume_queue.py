@@ -153,9 +153,8 @@ class ConsumeQueueWriter:
         if not len(queue_offset):
             return
         first = int(queue_offset[0])
-        if report.next_offset < 0:
-            self._begin(int(queue_offset.max()) if first < 0 else first)
-        in_order = first == report.next_offset and int(queue_offset[-1]) - first == len(queue_offset) - 1
+        begun = report.next_offset >= 0 or self._begin(first)
+        in_order = begun and first == report.next_offset and int(queue_offset[-1]) - first == len(queue_offset) - 1
         if in_order and (len(queue_offset) == 1 or bool((np.diff(queue_offset) == 1).all())):
             self._write(first, entries)
             report.entries += len(queue_offset)
@@ -166,8 +165,9 @@ class ConsumeQueueWriter:
     def _put_unordered(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
         report = self.report
         for i, offset in enumerate(queue_offset.tolist()):
+            begun = report.next_offset >= 0 or self._begin(offset)
             ahead = offset - report.next_offset
-            if offset < 0 or ahead > limits.QUEUE_GAP_MAX:
+            if not begun or offset < 0 or ahead > limits.QUEUE_GAP_MAX:
                 report.implausible += 1
                 continue
             if ahead < 0:
@@ -180,13 +180,14 @@ class ConsumeQueueWriter:
             report.entries += 1
             report.next_offset = offset + 1
 
-    def _begin(self, first: int) -> None:
-        """Begins at the start of the file that holds `first`, pre-blank up to it."""
+    def _begin(self, first: int) -> bool:
+        """Begins at the start of the file that holds `first`, pre-blank up to it; False where that cannot be an offset."""
         if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
-            return
+            return False
         per_file = self.file_size_bytes // _ENTRY_SIZE
         self._fill(first - first % per_file, first)
         self.report.first_offset = self.report.next_offset = first
+        return True
 
     def _fill(self, start: int, end: int) -> None:
         while start < end:

@@ -1,0 +1,183 @@
+"""`logdex.spark.rebuild`: a store's ConsumeQueues and IndexFiles from its CommitLog, scanned and written in parallel.
+
+Phase 1, a task for each part of the CommitLog: scan it into a stage file. The driver joins the parts and places every
+entry. Phase 2, a task for each IndexFile and for some queues each: write files from the stage files. All in one staging
+folder below the output; the driver moves what the finished attempts wrote into place. Docs: ``docs/design``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.staging import Staging
+from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.geometry import resolve_config
+from logdex.rocketmq.rebuild import (
+    COMMIT_LOG_DIR,
+    CONSUME_QUEUE_DIR,
+    INDEX_DIR,
+    Progress,
+    RebuildReport,
+    check_output,
+    output_size_bytes,
+)
+from logdex.rocketmq.rebuild_outputs import (
+    QUEUE_TASKS_PER_CORE,
+    IndexDone,
+    IndexTask,
+    Outputs,
+    QueueTask,
+    QueuesDone,
+    plan_index,
+    plan_queues,
+    write_index_file,
+    write_queues,
+)
+from logdex.rocketmq.rebuild_parts import (
+    PartScan,
+    ScanPart,
+    WholeLog,
+    join_parts,
+    parallel_part_size,
+    plan_parts,
+    scan_part,
+)
+from logdex.spark.tasks import Count, TaskRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STAGE_DIR = "stage"
+TASKS_DIR = "tasks"
+
+
+def rebuild(
+    spark: SparkSession,
+    store: str,
+    output: str | None = None,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    progress: Progress | None = None,
+    mapped_file_size_commit_log: int | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    max_hash_slot_num: int | None = None,
+    max_index_num: int | None = None,
+    rocketmq_version: str | None = None,
+    broker_conf: str | None = None,
+) -> RebuildReport:
+    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``STORE/commitlog`` on `spark`; byte for byte what
+    `logdex.rocketmq.rebuild.rebuild` writes. All workers must see both directories under these paths.
+
+    Sizes and version are found as by `resolve_config`. `in_place` writes into the store itself, which keeps what is
+    replaced under a dated name; `output` is then left out. `progress` takes (messages, bytes) scanned, from a thread of
+    its own. Raises what the local rebuild raises, and `EnvironmentProblem` where Spark itself fails.
+    """
+    config = resolve_config(
+        store,
+        mapped_file_size_commit_log=mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=mapped_file_size_consume_queue,
+        max_hash_slot_num=max_hash_slot_num,
+        max_index_num=max_index_num,
+        rocketmq_version=rocketmq_version,
+        broker_conf=broker_conf,
+    )
+    if output is None:
+        output = store if in_place else f"{store}-rebuilt"
+    return rebuild_with_config(spark, store, output, config, in_place=in_place, sync=sync, progress=progress)
+
+
+def rebuild_with_config(
+    spark: SparkSession,
+    root: str,
+    output: str,
+    config: StoreConfig,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    progress: Progress | None = None,
+    env: Env = DEFAULT_ENV,
+    part_size_bytes: int | None = None,
+) -> RebuildReport:
+    """`rebuild` with sizes and version at hand. `env` is the driver's own; `part_size_bytes` overrides how the log is
+    cut into tasks, which changes nothing in what is written."""
+    started = time.perf_counter()
+    root, output = env.real_path(root), env.real_path(output)  # workers have working directories of their own
+    check_output(root, output, in_place=in_place, env=env)
+    log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    total = sum(file.size_bytes for file in log.files)
+    env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
+    runner = TaskRunner(spark, progress)
+    report = RebuildReport("spark")
+    with Staging(env, output, sync=sync) as staging:
+        job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
+        whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
+        outputs = job.write(whole)
+        env.remove_tree(f"{staging.directory}/{STAGE_DIR}")
+        outputs.assemble(staging.directory, env)
+        report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
+    outputs.note(whole, report)
+    report.tasks = runner.tasks
+    report.bytes = whole.end.offset - log.min_offset
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+@dataclass(slots=True)
+class Rebuild:
+    """The two phases of one rebuild, as jobs on `runner`, below the staging folder `directory`."""
+
+    runner: TaskRunner
+    log: CommitLog
+    config: StoreConfig
+    directory: str
+    env: Env
+    sync: bool
+
+    def scan(self, part_size_bytes: int) -> WholeLog:
+        """Phase 1: scans all parts; scans anew, whole, the files whose parts do not join up."""
+        self.env.make_dirs(f"{self.directory}/{STAGE_DIR}")
+        task = partial(scan_task, f"{self.directory}/{STAGE_DIR}", self.config)
+        scans: list[PartScan] = []
+        again = plan_parts(self.log, part_size_bytes)
+        while True:
+            for done in self.runner.run("logdex rebuild: scan", task, again):
+                scans += done
+            whole = join_parts(self.log, scans)
+            if isinstance(whole, WholeLog):
+                return whole
+            again = [[part] for part in whole]
+
+    def write(self, whole: WholeLog) -> Outputs:
+        """Phase 2: writes all files; IndexFiles first, each of which is one long task."""
+        self.env.make_dirs(f"{self.directory}/{TASKS_DIR}")
+        index = plan_index(whole, self.config)
+        queues, skipped = plan_queues(whole, QUEUE_TASKS_PER_CORE * self.runner.cores)
+        task = partial(write_task, f"{self.directory}/{TASKS_DIR}", self.config, self.sync)
+        done = self.runner.run("logdex rebuild: write", task, [*index, *queues])
+        return Outputs(
+            [file for file in done if isinstance(file, IndexDone)],
+            [part for part in done if isinstance(part, QueuesDone)],
+            skipped,
+        )
+
+
+def scan_task(directory: str, config: StoreConfig, parts: list[ScanPart], attempt: str, count: Count) -> list[PartScan]:
+    """Runs in a worker: scans some parts, each into a stage file of its own."""
+    return [
+        scan_part(part, config, f"{directory}/{attempt}-{number}", progress=count) for number, part in enumerate(parts)
+    ]
+
+
+def write_task(
+    directory: str, config: StoreConfig, sync: bool, task: IndexTask | QueueTask, attempt: str, count: Count
+) -> IndexDone | QueuesDone:
+    """Runs in a worker: writes one IndexFile, or some queues' files."""
+    if isinstance(task, IndexTask):
+        return write_index_file(task, config, f"{directory}/{attempt}", sync=sync)
+    return write_queues(task, config, f"{directory}/{attempt}", sync=sync)

@@ -1,0 +1,163 @@
+"""Running tasks on Spark: plain functions in Python workers, one call a task, whose results are small.
+
+Plain RDDs: half the fixed cost of `mapInArrow` for tasks that carry no rows. Typed errors of Logdex come back as data and
+are raised here as what they are; whatever else goes wrong in a worker is left to Spark, which tries again.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from logdex.errors import EnvironmentProblem, LogdexError, StorageError
+from logdex.spark.failures import spark_failures
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+Count = Callable[[int, int], None]
+"""What a task calls with (messages, bytes) that it has done."""
+
+TaskFunction = Callable[[Task, str, Count], Result]
+"""Runs in a worker with the task, a name that no other attempt has or had, and its `Count`. Must be importable there."""
+
+POLL_S = 0.1
+_FREEZES = 3
+_frozen = 0
+
+
+def context_of(spark: SparkSession) -> SparkContext:
+    """The session's SparkContext; `EnvironmentProblem` for a Spark Connect session, which has none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.sparkContext
+    except PySparkException as error:
+        raise EnvironmentProblem(
+            "this needs a classic Spark session, not Spark Connect", hint="use SparkSession.builder.master(...)"
+        ) from error
+
+
+class TaskRunner:
+    """Runs tasks on one Spark, job after job, and counts them. Not for use from several threads.
+
+    `progress` is called with the running totals of what tasks report by their `Count`, from a thread of its own, as
+    Spark brings the counts with each finished task.
+    """
+
+    def __init__(self, spark: SparkSession, progress: Count | None = None) -> None:
+        self._context = context_of(spark)
+        self._progress = progress
+        self._counts = (self._context.accumulator(0), self._context.accumulator(0)) if progress else None
+        self.tasks = 0
+        """Tasks run so far; repeated attempts are not counted."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return max(int(self._context.defaultParallelism), 1)
+
+    def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
+        """Results in the order of `tasks`, which start in that order. Raises the first typed error of a task as it is,
+        `EnvironmentProblem` for anything else that Spark could not mend."""
+        if not tasks:
+            return []
+        self.tasks += len(tasks)
+        call = partial(_attempt, function, _failures_max(self._context), self._counts)
+        with spark_failures(), self._described(name), self._polled():
+            outcomes = self._context.parallelize(tasks, len(tasks)).map(call).collect()
+        results: list[Result] = []
+        for outcome in outcomes:
+            if isinstance(outcome, LogdexError):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    @contextmanager
+    def _described(self, name: str) -> Iterator[None]:
+        """Names the job in Spark's own pages."""
+        before = self._context.getLocalProperty("spark.job.description")
+        self._context.setJobDescription(name)
+        try:
+            yield
+        finally:
+            self._context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+    @contextmanager
+    def _polled(self) -> Iterator[None]:
+        """Calls `progress` while the job runs, and once at its end."""
+        counts, progress = self._counts, self._progress
+        if counts is None or progress is None:
+            yield
+            return
+        done = threading.Event()
+        said = (0, 0)
+
+        def say() -> None:
+            nonlocal said
+            now = int(counts[0].value), int(counts[1].value)
+            if now != said:
+                said = now
+                progress(*now)
+
+        def poll() -> None:
+            while not done.wait(POLL_S):
+                say()
+
+        thread = threading.Thread(target=poll, name="logdex-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        say()
+
+
+def _failures_max(context: SparkContext) -> int:
+    """How often Spark tries a task: local masters once unless they say otherwise, as in ``local[2,3]``."""
+    master = context.master
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        _, comma, count = master.rstrip("]").partition(",")
+        return int(count) if comma else 1
+    return int(context.getConf().get("spark.task.maxFailures", "4") or 4)
+
+
+def _attempt(function: TaskFunction[Task, Result], failures_max: int, counts: Any, task: Task) -> Result | LogdexError:
+    """One attempt at one task, in a worker."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None  # a worker has one
+    _freeze()
+
+    def count(messages: int, size_bytes: int) -> None:
+        if counts is not None:
+            counts[0].add(messages)
+            counts[1].add(size_bytes)
+
+    try:
+        return function(task, f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}", count)
+    except StorageError as error:
+        if context.attemptNumber() + 1 < failures_max:
+            raise  # another machine, another moment may do better
+        return error
+    except LogdexError as error:
+        return error
+
+
+def _freeze() -> None:
+    """Spares the collector what was imported: a worker runs a full collection after each task, which otherwise goes
+    through some 75,000 objects and costs more than a small task does."""
+    global _frozen
+    if _frozen < _FREEZES:
+        _frozen += 1
+        gc.freeze()
