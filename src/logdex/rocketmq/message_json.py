@@ -12,7 +12,7 @@ from logdex.rocketmq.message import StoredMessage
 
 
 def to_text(data: bytes) -> str:
-    """Stored bytes as text: UTF-8, and ``\\xNN`` for what is not."""
+    """Stored bytes as text: UTF-8, and a backslash, x and two digits for each byte that is not."""
     return data.decode("utf-8", "backslashreplace")
 
 

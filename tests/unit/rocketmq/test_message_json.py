@@ -11,9 +11,30 @@ from logdex.primitives.host import Host
 from logdex.rocketmq.message import StoredMessage
 from logdex.rocketmq.message_json import message_to_json
 
-FIELDS = """topic queue_id queue_offset physical_offset size_bytes sys_flag flag born_timestamp_ms born_host
-store_timestamp_ms store_host reconsume_times prepared_transaction_offset body_crc body properties tags keys unique_key
-msg_id""".split()
+FIELDS = [
+    *(
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "physical_offset",
+        "size_bytes",
+        "sys_flag",
+        "flag",
+        "born_timestamp_ms",
+        "born_host",
+        "store_timestamp_ms",
+        "store_host",
+        "reconsume_times",
+        "prepared_transaction_offset",
+        "body_crc",
+        "body",
+        "properties",
+        "tags",
+        "keys",
+        "unique_key",
+        "msg_id",
+    )
+]
 
 
 def stored(**changes: Any) -> StoredMessage:
