@@ -58,7 +58,8 @@ class ReadFile:
         self.path = path
         self._env = env
         with _located(path):
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # without O_NONBLOCK a FIFO in a store would be waited for, for ever
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 status = os.fstat(self._fd)
                 if not stat.S_ISREG(status.st_mode):

@@ -52,6 +52,7 @@ class OutputFiles:
             if self._sync:
                 for file in self._open.values():
                     file.sync()
+                    file.close()
                 for path in self._closed:
                     with self._env.open_write(path) as file:
                         file.sync()

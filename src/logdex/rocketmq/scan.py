@@ -19,6 +19,7 @@ from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kernels import scan as kernel
 from logdex.kernels.crc import crc_function_address, crc_table
+from logdex.layout import MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import decode_message
@@ -217,5 +218,19 @@ def _log_end(file: CommitLogFile, data: ByteArray, position: int, reason: int) -
             error = located
         else:
             error = CorruptError("the message changed while it was read", path=file.path, position=position)
-    kind = EndKind.TORN if reason == kernel.TORN else EndKind.CORRUPT
+    kind = EndKind.TORN if reason == kernel.TORN or _is_torn(data, position) else EndKind.CORRUPT
     return LogEnd(kind, offset, file.path, position, error.message, error)
+
+
+def _is_torn(data: ByteArray, position: int) -> bool:
+    """Whether the message at `position` was not written to its end: it ends in zeros, and zeros alone follow.
+
+    A whole message ends in its last property, or in a properties length of 0 after a topic; then two bytes are zero.
+    """
+    if position + 4 > data.size:
+        return False
+    size = int.from_bytes(data[position : position + 4].tobytes(), "big")
+    end = position + size
+    if not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= data.size - position:
+        return False
+    return not data[end - 3 :].any()

@@ -1,0 +1,95 @@
+"""Env: located refusals, counted bytes, space checked, one writer a lock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from logdex.errors import EnvironmentProblem, StorageError
+from logdex.io.env import Env
+
+
+def test_reads_and_maps_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    env = Env()
+    with env.open_read(str(path)) as file:
+        assert (file.size_bytes, file.read_at(2, 3), file.read_at(8, 100)) == (10, b"234", b"89")
+    assert (env.counters.read_bytes, env.counters.mapped_bytes) == (5, 0)
+    with env.map_read(str(path)) as mapped:
+        assert mapped.array.tobytes() == b"0123456789"
+        assert not mapped.array.flags.writeable
+    assert env.counters.mapped_bytes == 10
+
+
+def test_an_empty_file_maps_to_no_bytes(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with Env().map_read(str(tmp_path / "empty")) as mapped:
+        assert mapped.array.size == 0
+
+
+@pytest.mark.parametrize("name", ["missing", "folder", "nul\0nul"])
+def test_refusals_name_the_path(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    path = str(tmp_path / name)
+    with pytest.raises(StorageError) as caught:
+        Env().open_read(path)
+    assert caught.value.path == path
+    assert caught.value.message.startswith(path)
+
+
+def test_a_fifo_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    script = f"from logdex.io.env import Env; Env().open_read({str(tmp_path / 'fifo')!r})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False)
+    assert "not a regular file" in done.stderr
+
+
+def test_written_bytes_and_sizes(tmp_path: Path) -> None:
+    env, path = Env(), str(tmp_path / "file")
+    with env.open_write(path, exclusive=True) as file:
+        file.truncate(100)
+        file.reserve(0, 100)
+        file.write_at(10, np.arange(5, dtype=np.uint8))
+        file.write_at(20, b"xyz")
+        file.sync()
+        with file.map(100) as mapped:
+            mapped.array[0] = 7
+            mapped.flush()
+    data = Path(path).read_bytes()
+    assert (len(data), data[0], data[10:15], data[20:23]) == (100, 7, bytes(range(5)), b"xyz")
+    assert env.counters.written_bytes == 8
+    with pytest.raises(StorageError):
+        env.open_write(path, exclusive=True)
+
+
+def test_free_space_is_asked_for_where_the_path_will_be(tmp_path: Path) -> None:
+    env, target = Env(), str(tmp_path / "not" / "there" / "yet")
+    env.require_free(target, 1)
+    with pytest.raises(EnvironmentProblem, match="choose another --output"):
+        env.require_free(target, 1 << 62)
+
+
+def test_a_lock_is_held_against_other_processes(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    held = Env().lock_file(path)
+    assert held is not None
+    script = f"from logdex.io.env import Env; print(Env().lock_file({path!r}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout == "None\n"
+    held.close()
+    again = Env().lock_file(path)
+    assert again is not None
+    again.close()
+
+
+def test_read_file_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(11))
+    assert Env().read_file(str(tmp_path / "big"), 11) == bytes(11)
+    with pytest.raises(StorageError, match="at most 10"):
+        Env().read_file(str(tmp_path / "big"), 10)

@@ -1,0 +1,57 @@
+"""OutputFiles: full size at the first write, few open at a time, all of them synced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from logdex.io.env import Env, WriteFile
+from logdex.io.output_files import OutputFiles
+
+
+class CountingEnv(Env):
+    """Counts syncs and files open for writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: set[str] = set()
+        self.open_now = self.open_max = 0
+
+    def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
+        env = self
+
+        class Counted(WriteFile):
+            def sync(self) -> None:
+                super().sync()
+                env.synced.add(self.path)
+
+            def close(self) -> None:
+                env.open_now -= self._fd >= 0
+                super().close()
+
+        self.open_now += 1
+        self.open_max = max(self.open_max, self.open_now)
+        return Counted(self, path, exclusive=exclusive)
+
+
+def test_more_files_than_may_be_open(tmp_path: Path) -> None:
+    env = CountingEnv()
+    files = OutputFiles(env, sync=True, open_max=3)
+    names = [f"{tmp_path}/d{n % 2}/f{n}" for n in range(10)]
+    for turn in range(4):
+        for name in names:
+            files.write_at(name, 50, 10 * turn, np.full(5, turn + 1, np.uint8))
+    assert files.close() == 10
+    assert (env.open_max, env.open_now) == (3, 0)
+    assert env.synced == set(names)
+    expected = b"".join(bytes([turn + 1] * 5 + [0] * 5) for turn in range(4)).ljust(50, b"\0")
+    assert all(Path(name).read_bytes() == expected for name in names)
+
+
+def test_unsynced(tmp_path: Path) -> None:
+    env = CountingEnv()
+    files = OutputFiles(env, sync=False)
+    files.write_at(f"{tmp_path}/f", 8, 0, np.ones(8, np.uint8))
+    assert files.close() == 1
+    assert not env.synced
