@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 
 from logdex.cli import bench as bench
+from logdex.cli import cat as cat
 from logdex.cli import doctor as doctor
+from logdex.cli import get as get
 from logdex.cli import info as info
+from logdex.cli import message as message
+from logdex.cli import query as query
 from logdex.cli import rebuild as rebuild
 from logdex.cli.app import app
 

@@ -98,4 +98,4 @@ def human_time(time_ms: int | None) -> str:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
         return str(time_ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

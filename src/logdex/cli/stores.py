@@ -28,7 +28,5 @@ def resolve(store: StoreOptions) -> tuple[StoreConfig, CommitLog]:
 def open_store(store: StoreOptions) -> StoreSnapshot:
     """The store, opened read-only; a context manager."""
     import logdex
-    from logdex.rocketmq.recognise import require_store
 
-    require_store(store.path)
     return logdex.open(store.path, **store.geometry())

@@ -13,9 +13,11 @@ TIME_MS_MAX = (1 << 63) - 1
 
 def parse_time(text: str) -> int:
     """Milliseconds since the epoch; `UsageError` for text that is no time. Parts of a millisecond are dropped."""
-    if re.fullmatch(r"-?\d{1,19}", text):
+    if re.fullmatch(r"-?[0-9]{1,19}", text):
         return min(max(int(text), -TIME_MS_MAX - 1), TIME_MS_MAX)
     try:
+        if not re.match("[0-9]{4}-", text):  # Python takes a long row of digits for a time too
+            raise ValueError
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(

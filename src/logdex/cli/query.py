@@ -1,0 +1,96 @@
+"""`logdex query`: messages by key, through the IndexFiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.message_output import DecompressOption, MessageJsonOption, MessagePrinter
+from logdex.cli.options import FromOption, StoreOptions, ToOption, store_command
+from logdex.cli.output import hint, human_count, note
+from logdex.cli.stores import open_store
+from logdex.errors import UsageError
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.results import QueryMessageResult
+
+RANGES_TOLD = 3
+
+
+@app.command(
+    epilog=epilog(
+        "logdex query store --topic orders --key order-100017",
+        "logdex query store --topic orders --key customer-722 --from 2026-03-03 --to 2026-03-05 --max 5 --json",
+        "logdex query store --topic orders --key order-100017 --broker-semantics",
+        notes="A key is one of a message's KEYS or its UNIQ_KEY. Where the IndexFiles have lost a part of the log, "
+        "stderr says which, and the exit code is 1; --scan-missing searches that part in the log itself.",
+    )
+)
+@store_command
+def query(
+    store: StoreOptions,
+    topic: Annotated[str, typer.Option(help="The topic.", show_default=False)],
+    key: Annotated[str | None, typer.Option(help="The key, exactly.", show_default=False)] = None,
+    tag: Annotated[str | None, typer.Option(help="A tag instead of a key.", show_default=False)] = None,
+    begin_ms: FromOption = None,
+    end_ms: ToOption = None,
+    max_num: Annotated[
+        int | None, typer.Option("--max", help="At most so many; the rest with --cursor.", min=1, show_default=False)
+    ] = None,
+    cursor: Annotated[
+        int | None, typer.Option(help="Go on where the page before ended.", min=0, show_default=False)
+    ] = None,
+    broker_semantics: Annotated[
+        bool, typer.Option("--broker-semantics", help="Just what the broker answers: by hash, at most 64.")
+    ] = False,
+    scan_missing: Annotated[
+        bool, typer.Option("--scan-missing", help="Search what no IndexFile covers in the CommitLog.")
+    ] = False,
+    decompress: DecompressOption = False,
+    as_json: MessageJsonOption = False,
+) -> None:
+    """Find messages by key, newest first. Exit 0 good, 1 the answer may lack something, 2 cannot run."""
+    if (key is None) == (tag is None):
+        raise UsageError("which messages?", hint="say --key K or --tag T, one of them")
+    printer = MessagePrinter(as_json=as_json, decompress=decompress)
+    with open_store(store) as snapshot:
+        result = snapshot.query_message(
+            topic,
+            key if key is not None else tag or "",
+            begin_ms,
+            end_ms,
+            max_num,
+            broker_semantics=broker_semantics,
+            scan_missing=scan_missing,
+            cursor=cursor,
+            index_type=None if key is not None else "T",
+        )
+        for at, message in zip(result.phy_offsets, result.messages, strict=True):
+            printer.print(message, at)
+    if not result.messages:
+        note("no message found")
+    if result.next_cursor is not None:
+        note(f"there are more: go on with --cursor {result.next_cursor}")
+    is_complete = broker_semantics or _tell_completeness(result, scan_missing)
+    if printer.problems or not is_complete:
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _tell_completeness(result: QueryMessageResult, scan_missing: bool) -> bool:
+    """Says what the answer may lack; whether it lacks nothing."""
+    for problem in result.unreadable:
+        note(problem.message)
+    if result.missing:
+        ranges = ", ".join(f"{begin} to {end}" for begin, end in result.missing[:RANGES_TOLD])
+        more = len(result.missing) - RANGES_TOLD
+        where = f"{ranges} and {human_count(more, 'range')} more" if more > 0 else ranges
+        size = sum(end - begin for begin, end in result.missing)
+        note(f"no IndexFile covers {human_count(size, 'byte')} of the CommitLog: offsets {where}")
+        hint(
+            "they were searched in the log itself" if scan_missing else "--scan-missing searches them in the log itself"
+        )
+    if not result.complete:
+        note("the answer may be incomplete")
+    return result.complete

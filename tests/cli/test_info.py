@@ -1,0 +1,169 @@
+"""logdex info: on stores of real brokers, without ConsumeQueues, and on what is no store."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import golden
+from tests.cli.helpers import run, run_json, tree_hash
+
+NAMES = [name for name in golden.NAMES if golden.manifest(name).get("queues")]
+QUEUE_FIELDS = [
+    *("topic", "queue_id", "min_offset", "max_offset", "files", "size_bytes"),
+    *("begin_timestamp_ms", "end_timestamp_ms", "messages", "consumer_groups"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_queues_are_the_engines(name: str, golden_store: Any) -> None:
+    manifest = golden.manifest(name)
+    store = golden_store(name, recovered=golden.has_recovered(name))
+    before = tree_hash(store)
+    rows = run_json("info", store)
+    expected = {
+        (queue["topic"], queue["queueId"]): (queue["min"], queue["max"])
+        for queue in manifest["queues"]
+        if queue["max"] or (store / "consumequeue" / queue["topic"] / str(queue["queueId"])).is_dir()
+    }
+    assert {(row["topic"], row["queue_id"]): (row["min_offset"], row["max_offset"]) for row in rows} == expected
+    assert all(list(row) == QUEUE_FIELDS for row in rows)
+    assert tree_hash(store) == before
+
+
+@pytest.mark.parametrize("name", ["tiny-5.5.0", "tiny-4.7.0", "tiny-4.9.7", "tiny-expired"])
+def test_the_store_as_one_object(name: str, golden_store: Any) -> None:
+    manifest = golden.manifest(name)
+    (store,) = run_json("info", golden_store(name), "--store")
+    messages = manifest["messages"]
+    assert store["clean"] is not manifest["unclean"]
+    assert store["geometry"]["mapped_file_size_commit_log"] == manifest["geometry"]["commitLogFileSize"]
+    assert store["geometry"]["max_hash_slot_num"] == manifest["geometry"]["hashSlots"]
+    assert store["geometry"]["max_index_num"] == manifest["geometry"]["maxIndexNum"]
+    assert store["commit_log"]["min_offset"] == manifest["store"]["minPhyOffset"]
+    assert store["commit_log"]["end_offset"] == manifest["store"]["maxPhyOffset"]
+    assert store["commit_log"]["begin_timestamp_ms"] == messages[0]["storeTimestamp"]
+    assert store["commit_log"]["end_timestamp_ms"] == messages[-1]["storeTimestamp"]
+    files = manifest["files"]
+    assert store["index"]["files"] == sum(path.startswith("index/") for path in files)
+    assert store["consume_queues"]["files"] == sum(path.startswith("consumequeue/") for path in files)
+    assert store["evidence"]
+
+
+def test_a_log_alone_has_its_queues_from_a_scan(golden_copy: Any) -> None:
+    store = golden_copy("tiny-5.5.0")
+    before = {(row["topic"], row["queue_id"]): row for row in run_json("info", store)}
+    for part in ("consumequeue", "index", "checkpoint", "lock", "abort.bak", "rocksdbstore"):
+        path = store / part
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    after = {(row["topic"], row["queue_id"]): row for row in run_json("info", store)}
+    assert after.keys() == before.keys()
+    for name, row in after.items():
+        assert row["files"] == 0
+        for field in ("min_offset", "max_offset", "begin_timestamp_ms", "end_timestamp_ms"):
+            assert row[field] == before[name][field], (name, field)
+    assert "a scan of the CommitLog finds" in run("info", store).stdout
+
+
+def test_consumer_groups_and_their_lag(golden_store: Any) -> None:
+    rows = run_json("info", golden_store("tiny-broker"))
+    groups = {
+        (row["topic"], row["queue_id"], name): group for row in rows for name, group in row["consumer_groups"].items()
+    }
+    assert groups["Orders", 0, "G_all"] == {"offset": 12, "lag": 0}
+    assert "G_all" in run("info", golden_store("tiny-broker")).stdout
+
+
+def test_text(golden_store: Any) -> None:
+    text = run("info", golden_store("tiny-crash")).stdout
+    assert "abort file" in text
+    assert "TOPIC" in text
+    assert "3 files of 32.0 KiB" in run("info", golden_store("tiny-5.5.0")).stdout
+
+
+def test_a_harmed_queue_is_told_and_the_rest_is_shown(golden_copy: Any) -> None:
+    store = golden_copy("tiny-5.5.0")
+    (store / "checkpoint").write_bytes(b"short")
+    result = run("info", store)
+    assert result.exit_code == 1
+    assert "checkpoint: byte 5" in result.stderr
+    assert "AaTopic" in result.stdout
+
+
+def test_a_missing_middle_file_is_shown(golden_copy: Any) -> None:
+    store = golden_copy("tiny-5.5.0")
+    (store / "commitlog" / f"{32768:020d}").unlink()
+    result = run("info", store)
+    assert "missing: offsets 32768 to 65536" in result.stdout
+
+
+def _kafka(root: Path) -> Path:
+    (root / "events-0").mkdir(parents=True)
+    (root / "events-0" / f"{0:020d}.log").touch()
+    return root
+
+
+@pytest.mark.parametrize("command", ["info", "cat", "verify", "rebuild", "bench", "query", "get", "message"])
+@pytest.mark.parametrize("kind", ["empty", "wrong", "file", "missing", "kafka", "partition", "above", "part"])
+def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_store: Any, tmp_path: Path) -> None:
+    path, words = (
+        tmp_path / "x",
+        {
+            "empty": "empty directory",
+            "wrong": "no commitlog/",
+            "file": "a file",
+            "missing": "no such file",
+            "kafka": "Kafka log directory",
+            "partition": "Kafka partition",
+            "above": "there is a store in",
+            "part": "a part of a store",
+        }[kind],
+    )
+    match kind:
+        case "empty":
+            path.mkdir()
+        case "wrong":
+            (path / "something").mkdir(parents=True)
+        case "file":
+            path.write_text("x")
+        case "kafka":
+            _kafka(path)
+        case "partition":
+            path = _kafka(path) / "events-0"
+        case "above":
+            path = golden_store("tiny-crash").parent
+        case "part":
+            path = golden_store("tiny-crash") / "commitlog"
+    more = {
+        "rebuild": ["--output", tmp_path / "out"],
+        "query": ["--topic", "t", "--key", "k"],
+        "get": ["--topic", "t", "--queue", "0", "--offset", "0"],
+        "message": ["7F00000100002A9F0000000000000000"],
+    }.get(command, [])
+    result = run(command, path, *more)
+    assert (result.exit_code, result.stdout) == (2, "")
+    lines = result.stderr.splitlines()
+    assert words in result.stderr
+    assert lines[0].startswith("logdex: ")
+    assert len(lines) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_info_and_help_start_without_the_heavy_libraries(golden_store: Any) -> None:
+    for arguments in (["--help"], ["info", "--help"], ["info", str(golden_store("tiny-5.5.0"))]):
+        code = (
+            "import sys\n"
+            "from logdex.cli import main\n"
+            f"sys.argv = ['logdex', *{arguments!r}]\n"
+            "try:\n    main()\n"
+            "finally:\n"
+            "    heavy = {'numba', 'pyarrow', 'pyspark', 'rich', 'llvmlite', 'pandas'} & set(sys.modules)\n"
+            "    print('heavy:', sorted(heavy), file=sys.stderr)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stderr == "heavy: []\n", arguments

@@ -1,0 +1,117 @@
+"""logdex rebuild: the broker's bytes, the report, where it may write, and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import golden
+from tests.cli.helpers import run, run_json, tree_hash
+
+REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lossy"}
+
+
+def digests(root: Path) -> list[tuple[str, str]]:
+    """(folder/name, SHA-256) of ConsumeQueue files; IndexFiles by their order, their names follow another clock."""
+    found = []
+    for part in ("consumequeue", "index"):
+        for place, path in enumerate(sorted(path for path in (root / part).rglob("*") if path.is_file())):
+            name = str(path.relative_to(root)) if part == "consumequeue" else f"index/{place}"
+            found.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return found
+
+
+@pytest.mark.parametrize("name", ["tiny-5.5.0", "tiny-4.7.0", "tiny-4.9.7", "tiny-broker"])
+def test_equals_the_brokers_files(name: str, golden_store: Any, tmp_path: Path) -> None:
+    store, version = golden_store(name), golden.manifest(name)["rocketmq"]
+    before = tree_hash(store)
+    (report,) = run_json("rebuild", store, "--output", tmp_path / "out", "--rocketmq-version", version)
+    assert digests(tmp_path / "out") == digests(store)
+    assert report.keys() >= REPORT_FIELDS
+    assert report["engine"] == "local"
+    assert report["messages"] == len(golden.manifest(name)["messages"])
+    assert report["files"] == len(digests(store))
+    assert report["lossy"] is False
+    assert tree_hash(store) == before
+
+
+def test_text_report(golden_store: Any, tmp_path: Path) -> None:
+    result = run("rebuild", golden_store("tiny-5.5.0"), "-o", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "252 messages" in result.stdout
+    assert "37 files" in result.stdout
+    assert result.stderr == ""
+
+
+def test_geometry_flags_are_used(golden_store: Any, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum = 7\nmaxIndexNum: 99\n")
+    run_json("rebuild", golden_store("tiny-crash"), "-o", tmp_path / "conf", "--broker-conf", conf)
+    sizes = {path.stat().st_size for path in (tmp_path / "conf" / "index").iterdir()}
+    assert sizes == {40 + 7 * 4 + 99 * 20}
+    assert {path.stat().st_size for path in (tmp_path / "conf" / "consumequeue").rglob("0" * 20)} == {2000}
+    flags = ["--mapped-file-size-consume-queue", "4000", "--max-hash-slot-num", "9", "--max-index-num", "50"]
+    run_json("rebuild", golden_store("tiny-crash"), "-o", tmp_path / "flags", "--broker-conf", conf, *flags)
+    assert {path.stat().st_size for path in (tmp_path / "flags" / "index").iterdir()} == {40 + 9 * 4 + 50 * 20}
+    assert {path.stat().st_size for path in (tmp_path / "flags" / "consumequeue").rglob("0" * 20)} == {4000}
+
+
+def test_what_is_cut_off_is_lossy(golden_copy: Any, tmp_path: Path) -> None:
+    store = golden_copy("tiny-5.5.0")
+    with (store / "commitlog" / f"{32768:020d}").open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 50)
+    (report,) = run_json("rebuild", store, "-o", tmp_path / "out", exit_code=3)
+    assert report["lossy"] is True
+    assert f"{32768:020d}" in report["losses"][0]
+    text = run("rebuild", store, "-o", tmp_path / "out")
+    assert text.exit_code == 3
+    assert "the log ends at byte" in text.stderr
+
+
+def test_in_place_says_what_it_does_and_keeps_what_was_there(golden_copy: Any) -> None:
+    store = golden_copy("tiny-5.5.0")
+    before = digests(store)
+    result = run("rebuild", store, "--in-place")
+    assert result.exit_code == 0
+    assert "kept under a dated name" in result.stderr
+    kept = [path.name for path in store.iterdir() if path.name.startswith(("consumequeue.", "index."))]
+    assert len(kept) == 2
+    assert all(name in result.stdout for name in kept)
+    assert digests(store) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ([], "where to?"),
+        (["--in-place", "--output", "x"], "exclude each other"),
+        (["--output", "{store}"], "lies in the store"),
+        (["--output", "{store}/rebuilt"], "lies in the store"),
+        (["--output", "x", "--max-index-num", "1"], "maxIndexNum"),
+        (["--output", "x", "--rocketmq-version", "new"], "rocketmq version"),
+        (["--output", "x", "--broker-conf", "{store}/nothing"], "no such file"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    more: list[str], words: str, golden_store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = golden_store("tiny-5.5.0")
+    before = tree_hash(store)
+    result = run("rebuild", store, *(argument.format(store=store) for argument in more))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) <= 2
+    assert tree_hash(store) == before
+    assert list(tmp_path.glob("x/*")) == []
+
+
+def test_a_second_run_keeps_the_first_output(golden_store: Any, tmp_path: Path) -> None:
+    run_json("rebuild", golden_store("tiny-crash"), "-o", tmp_path / "out")
+    (report,) = run_json("rebuild", golden_store("tiny-crash"), "-o", tmp_path / "out", "--no-sync")
+    assert set(report["kept"]) == {"consumequeue", "index"}
+    assert all(Path(path).is_dir() for path in report["kept"].values())
