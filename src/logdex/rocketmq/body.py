@@ -1,8 +1,8 @@
 """Message bodies as their senders wrote them: decompressed by the type bits of sysFlag, never beyond a bound.
 
 A batch that a producer sent plainly is stored as single messages, each with its own body, queue offset and msgId;
-nothing marks them as members. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) keeps many messages in one body: it
-is recognised, and its body handed out as it is.
+nothing marks them as members. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) keeps many messages in one body:
+it is recognised, and its body handed out as it is.
 Source: ``docs/formats/message.md``; MessageDecoder.decode, CompressionType and its compressors.
 """
 
@@ -54,7 +54,7 @@ def decompress_body(
     inflate beyond `size_bytes_max`; no more than that is ever inflated.
     """
     codec = body_codec(message.sys_flag)
-    if codec is None:
+    if codec is None or not message.body:  # the broker's decoder leaves an empty body alone
         return message.body
 
     def problem(text: str, **details: object) -> CorruptError:
