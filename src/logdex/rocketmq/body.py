@@ -1,8 +1,8 @@
 """Message bodies as their senders wrote them: decompressed by the type bits of sysFlag, never beyond a bound.
 
 A batch that a producer sent plainly is stored as single messages, each with its own body, queue offset and msgId;
-nothing marks them as members. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) keeps many messages in one body:
-it is recognised, and its body handed out as it is.
+nothing marks them as members. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) keeps many messages in one
+body: it is recognised, and its body handed out as it is.
 Source: ``docs/formats/message.md``; MessageDecoder.decode, CompressionType and its compressors.
 """
 

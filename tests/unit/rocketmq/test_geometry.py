@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def put_index(store: Path, data: bytes, number: int = 0) -> str:
+def put_index(store: Path, data: bytes | bytearray, number: int = 0) -> str:
     path = store / "index" / f"2026112109373207{number}"
     path.write_bytes(data)
     return str(path)
