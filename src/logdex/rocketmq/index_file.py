@@ -5,8 +5,6 @@ Source: ``docs/formats/index-file.md``; IndexFile, IndexHeader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from logdex.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
 from logdex.rocketmq.derive_index import IndexState, IndexTarget, IndexWindow, put_window
 from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.index_chain import ChainEnd, IndexChain, IndexEntry
 from logdex.rocketmq.index_header import IndexHeader
 from logdex.rocketmq.index_keys import Keys, hash_keys, to_bytes
 
@@ -26,15 +25,6 @@ __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", 
 _ENTRY_TYPE = np.dtype(
     [(field.name, {"i": ">i4", "q": ">i8"}[field.format]) for field in INDEX_ENTRY.fields]
 )
-
-
-class IndexEntry(NamedTuple):
-    """One entry: index hash, physical offset in bytes, seconds since the file's begin, the entry before in its slot."""
-
-    key_hash: int
-    phy_offset: int
-    time_diff_s: int
-    previous_index: int
 
 
 class IndexEntries(NamedTuple):
@@ -60,80 +50,6 @@ class IndexSelection(NamedTuple):
         """The offsets of one row."""
         start = int(self.row_ends[number - 1]) if number else 0
         return [int(offset) for offset in self.phy_offsets[start : int(self.row_ends[number])]]
-
-
-class ChainEnd(Enum):
-    """Why a chain ended. `FIRST` is the proper end; the others are damage, though the engine takes them for an end."""
-
-    FIRST = "no entry before it"
-    ITSELF = "an entry that names itself"
-    BEYOND_COUNT = "a link beyond the file's index count"
-    BEYOND_FILE = "a link beyond the end of the file"
-    CYCLE = "a link to an entry that the chain has passed"
-
-
-class IndexChain:
-    """The entries of one slot, newest first, read one by one: iterating gives (index, `IndexEntry`).
-
-    Ends for any bytes on disk: a link forward, which no engine writes, makes it remember where it has been
-    (`went_forward`). `end` says why it ended, once it has. For one thread.
-    """
-
-    def __init__(self, file: IndexFile, slot: int) -> None:
-        self.slot = slot
-        self.end: ChainEnd | None = None
-        self.went_forward = False
-        self._file = file
-
-    def _step(self, index: int, current: int = 0) -> bool:
-        """Whether the engine would read entry `index` after entry `current`; sets `end` where not."""
-        if index <= 0:
-            self.end = ChainEnd.FIRST
-        elif index > self._file.header.index_count:
-            self.end = ChainEnd.BEYOND_COUNT
-        elif index == current:
-            self.end = ChainEnd.ITSELF
-        elif index >= self._file.max_index_num:
-            self.end = ChainEnd.BEYOND_FILE
-        else:
-            return True
-        return False
-
-    def __iter__(self) -> Iterator[tuple[int, IndexEntry]]:
-        self.end, self.went_forward = None, False
-        index = head = self._file.read_slot(self.slot)
-        if self._file.header.index_count <= 1:  # as the engine: nothing is read from a file without entries
-            self.end = ChainEnd.FIRST
-            return
-        passed: npt.NDArray[np.bool_] | None = None
-        go_on = self._step(index)
-        while go_on:
-            entry = self._file.read_entry(index)
-            yield index, entry
-            following = entry.previous_index
-            if following > index and passed is None and following <= self._last:
-                self.went_forward = True
-                passed = self._walked(head, index)
-            go_on = self._step(following, index)
-            if go_on and passed is not None:
-                if passed[following]:
-                    self.end = ChainEnd.CYCLE
-                    return
-                passed[following] = True
-            index = following
-
-    @property
-    def _last(self) -> int:
-        return min(self._file.header.index_count, self._file.max_index_num - 1)
-
-    def _walked(self, head: int, until: int) -> npt.NDArray[np.bool_]:
-        """Marks of the entries from `head` down to `until`: so far every link went back."""
-        passed = np.zeros(self._last + 1, np.bool_)
-        while until < head <= self._last:
-            passed[head] = True
-            head = self._file.read_entry(head).previous_index
-        passed[until] = True
-        return passed
 
 
 def _clip(time_ms: int) -> int:

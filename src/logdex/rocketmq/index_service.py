@@ -44,8 +44,9 @@ class QueryOffsetsResult(NamedTuple):
 class IndexService:
     """The IndexFiles of a directory, in the order of their names; a missing directory has none.
 
-    Opened for reading by default; with `writable`, `build_index` puts. Readers may share it between threads; one writer,
-    then no concurrent readers of this object. Opening raises `GeometryError` where a file's size is not the config's.
+    Opened for reading by default; with `writable`, `build_index` puts. Readers may share it between threads; one
+    writer, then no concurrent readers of this object. Opening raises `GeometryError` where a file's size is not the
+    config's.
     """
 
     def __init__(self, directory: str, config: StoreConfig, *, env: Env = DEFAULT_ENV, writable: bool = False) -> None:
@@ -80,8 +81,8 @@ class IndexService:
     ) -> QueryOffsetResult:
         """The offsets that the engine's queryOffset gives for a key, from newest to oldest file.
 
-        At most `cap` (the engine's maxMsgsNumBatch; None: no cap beyond `max_num`). Only hashes are compared, so messages
-        with other keys may be among them. `index_type` ``T`` asks by tag (from 5.4.0 on).
+        At most `cap` (the engine's maxMsgsNumBatch; None: no cap beyond `max_num`). Only hashes are compared, so
+        messages with other keys may be among them. `index_type` ``T`` asks by tag (from 5.4.0 on).
         """
         key_hash = key_hash_of(topic, key, index_type)
         max_num = max_num if cap is None else min(max_num, cap)
