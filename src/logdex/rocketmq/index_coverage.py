@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from logdex.rocketmq.index_keys import message_key_hashes
 from logdex.rocketmq.log_walk import STEPS_MAX, readable, walk
 from logdex.rocketmq.message import StoredMessage
 from logdex.rocketmq.results import OffsetRange
-from logdex.rocketmq.scan import LogEnd, Scanner, Window
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.scan import LogEnd, Scanner, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: E
         begin = offset + message.size_bytes
         if begin >= end:
             return []
+    from logdex.rocketmq.scan import LogEnd, Scanner  # loads the kernels: only where they are needed
+
     scanner = Scanner(config, check_crc=False, env=env)
     for part in scan_range(scanner, log, begin, end):
         if isinstance(part, LogEnd):

@@ -9,16 +9,12 @@ import base64
 from typing import Any
 
 from logdex.rocketmq.message import StoredMessage
+from logdex.rocketmq.message_id import MessageId
 
 
 def to_text(data: bytes) -> str:
     """Stored bytes as text: UTF-8, and a backslash, x and two digits for each byte that is not."""
     return data.decode("utf-8", "backslashreplace")
-
-
-def msg_id_of(message: StoredMessage, physical_offset: int) -> str:
-    """The server's MessageID, upper case hex: store host (4 or 16 bytes), port, physical offset."""
-    return (message.store_host.pack() + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def message_to_json(
@@ -51,5 +47,5 @@ def message_to_json(
         "tags": None if tags is None else to_text(tags),
         "keys": [to_text(key) for key in message.keys],
         "unique_key": None if unique_key is None else to_text(unique_key),
-        "msg_id": msg_id_of(message, at),
+        "msg_id": str(MessageId(message.store_host, at)),
     }

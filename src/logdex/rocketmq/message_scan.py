@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,12 @@ from logdex.io.env import Env
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import StoredMessage, decode_message
-from logdex.rocketmq.scan import LogEnd, Scanner, Window
-from logdex.rocketmq.topic_table import TopicTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logdex.rocketmq.scan import LogEnd, Window
+    from logdex.rocketmq.topic_table import TopicTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +55,17 @@ class LogScan:
             for offset in window.columns.position[rows].tolist():
                 yield offset, decode_message(data, offset - first, path=path, check_crc=False)[0]
 
+    def to_arrow(self) -> pa.RecordBatchReader:
+        """The messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars read as it is. Made from decoded
+        messages: convenient, not fast."""
+        from logdex.rocketmq.message_arrow import to_record_batches
+
+        return to_record_batches(self.items())
+
     def windows(self) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
         """The scan's windows that hold wanted messages, with their rows."""
+        from logdex.rocketmq.scan import Scanner  # loads the kernels: only where they are needed
+
         self.end = None
         left = self.wanted.limit
         if left is not None and left <= 0:

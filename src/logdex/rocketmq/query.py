@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,9 @@ from logdex.rocketmq.index_keys import TAG_INDEX_TYPE, key_hash_of
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import StoredMessage
 from logdex.rocketmq.results import OffsetRange, QueryMessageResult
-from logdex.rocketmq.scan import LogEnd, Scanner
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.scan import LogEnd
 
 TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
 _TIME_DIFF_MAX_S = (1 << 31) - 1
@@ -212,6 +215,8 @@ def _may_be_in_time(file: IndexFile, index: int, entry: IndexEntry, question: Ke
 
 def _scan_missing(source: QuerySource, question: KeyQuestion, below: int, problems: list[LogdexError]) -> list[int]:
     """Offsets of the messages in the missing ranges that have the question's hash and time, descending."""
+    from logdex.rocketmq.scan import LogEnd, Scanner  # loads the kernels: only where they are needed
+
     dialect = replace(source.config.dialect, tags_in_index=True, prepared_in_index=True)
     scanner = Scanner(replace(source.config, dialect=dialect), env=source.env)
     key_hash, found = question.key_hash(), []

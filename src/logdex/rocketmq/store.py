@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from logdex import limits
-from logdex.errors import GeometryError, MissingFileError, StoreError, UsageError
+from logdex.errors import CorruptError, GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.consume_queue import ConsumeQueue, discover_queues
@@ -21,6 +21,7 @@ from logdex.rocketmq.index_keys import TAG_INDEX_TYPE, to_bytes
 from logdex.rocketmq.index_service import IndexService, QueryOffsetResult
 from logdex.rocketmq.log_walk import find_valid_end
 from logdex.rocketmq.message import StoredMessage
+from logdex.rocketmq.message_id import MessageId
 from logdex.rocketmq.message_scan import LogScan, ScanFilter
 from logdex.rocketmq.query import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion, QuerySource, query_as_broker, query_exact
 from logdex.rocketmq.queue_time import Boundary, QueueBounds, offset_in_queue_by_time
@@ -66,9 +67,7 @@ class StoreSnapshot:
         except GeometryError as error:
             # Only the index needs its geometry: the rest of the store is readable without.
             self._index_error = error
-            defaults = StoreConfig()
-            pair = {"max_hash_slot_num": defaults.max_hash_slot_num, "max_index_num": defaults.max_index_num}
-            return resolve_config(self.root, env=self._env, **(geometry | pair))
+            return resolve_config(self.root, env=self._env, **geometry, need_index=False)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
     @property
@@ -169,6 +168,24 @@ class StoreSnapshot:
             )
         return self.commit_log.read_message(phy_offset)
 
+    def look_message(self, msg_id: str | MessageId) -> StoredMessage:
+        """The message with a server's MessageID (32 or 56 hexadecimal digits). `UsageError` for other text,
+        `MissingFileError` where this store's log does not hold it or another broker stored what is there."""
+        wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
+        hint = "a client's id (UNIQ_KEY) is found as a key: logdex query --key"
+        try:
+            message = self.look_message_by_offset(wanted.physical_offset)
+        except (MissingFileError, CorruptError) as error:
+            error.hint = hint if error.hint is None else f"{error.hint}; {hint}"
+            raise
+        if message.store_host != wanted.store_host:
+            raise MissingFileError(
+                f"the message at {wanted.physical_offset} was stored by {message.store_host}, not {wanted.store_host}",
+                path=self.commit_log.directory,
+                hint=hint,
+            )
+        return message
+
     def get_offset_in_queue_by_time(
         self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
     ) -> int:
@@ -179,12 +196,17 @@ class StoreSnapshot:
         return offset_in_queue_by_time(
             view.queue,
             timestamp_ms,
-            self.commit_log.pickup_store_timestamp_ms,
+            self._store_timestamp_ms,
             QueueBounds(view.min_offset, view.max_offset, self.commit_log.min_offset),
             boundary=boundary,
             dialect=self.config.dialect,
             modified_ms=lambda path: self._env.modified_ns(path) // 1_000_000,
         )
+
+    def _store_timestamp_ms(self, phy_offset: int, size_bytes: int) -> int:
+        if not self.commit_log.min_offset <= phy_offset <= self.valid_end_offset - size_bytes:
+            return -1
+        return self.commit_log.pickup_store_timestamp_ms(phy_offset, size_bytes)
 
     def scan(
         self,

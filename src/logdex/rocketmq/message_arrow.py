@@ -1,0 +1,85 @@
+"""Messages as Arrow record batches, fields named as in JSON; text is valid UTF-8 (see `to_text`), bodies as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from logdex.rocketmq.message import StoredMessage
+from logdex.rocketmq.message_id import MessageId
+from logdex.rocketmq.message_json import to_text
+
+BATCH_MESSAGES = 4_096
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("size_bytes", pa.int32()),
+        ("sys_flag", pa.int32()),
+        ("flag", pa.int32()),
+        ("born_timestamp_ms", pa.int64()),
+        ("born_host", pa.string()),
+        ("store_timestamp_ms", pa.int64()),
+        ("store_host", pa.string()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("body_crc", pa.int64()),
+        ("body", pa.binary()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("tags", pa.string()),
+        ("keys", pa.list_(pa.string())),
+        ("unique_key", pa.string()),
+        ("msg_id", pa.string()),
+    ]
+)
+"""One field for each of `message_to_json`; `body` is binary, `properties` a map."""
+
+
+def to_record_batches(items: Iterator[tuple[int, StoredMessage]]) -> pa.RecordBatchReader:
+    """(physical offset, message) pairs as a reader of batches; reads on as batches are asked for."""
+    return pa.RecordBatchReader.from_batches(SCHEMA, _batches(items))
+
+
+def _batches(items: Iterator[tuple[int, StoredMessage]]) -> Iterator[pa.RecordBatch]:
+    while rows := list(islice(items, BATCH_MESSAGES)):
+        columns = zip(*(_row(message, offset) for offset, message in rows), strict=True)
+        arrays = [_array(list(column), field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode()
+    return pa.array(values, kind)
+
+
+def _row(message: StoredMessage, physical_offset: int) -> tuple[Any, ...]:
+    tags, unique_key = message.tags, message.unique_key
+    return (
+        to_text(message.topic),
+        message.queue_id,
+        message.queue_offset,
+        physical_offset,
+        message.size_bytes,
+        message.sys_flag,
+        message.flag,
+        message.born_timestamp_ms,
+        str(message.born_host),
+        message.store_timestamp_ms,
+        str(message.store_host),
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        message.body_crc,
+        message.body,
+        [(to_text(name), to_text(value)) for name, value in message.properties.items()],
+        None if tags is None else to_text(tags),
+        [to_text(key) for key in message.keys],
+        None if unique_key is None else to_text(unique_key),
+        str(MessageId(message.store_host, physical_offset)),
+    )
