@@ -42,12 +42,19 @@ def rows_of(window: Window, scanner: Scanner) -> list[PlainRow]:
         end = int(c.key_end[i])
         rows.append(
             PlainRow(
-                *(int(column[i]) for column in c[:8]),
-                queue.topic,
-                queue.queue_id,
-                window.data[body : body + int(c.body_length[i])].tobytes(),
-                window.data[properties : properties + int(c.properties_length[i])].tobytes(),
-                tuple(c.key_hash[start:end].tolist()),
+                position=int(c.position[i]),
+                stored_offset=int(c.stored_offset[i]),
+                queue_offset=int(c.queue_offset[i]),
+                store_timestamp_ms=int(c.store_timestamp_ms[i]),
+                born_timestamp_ms=int(c.born_timestamp_ms[i]),
+                tags_code=int(c.tags_code[i]),
+                size=int(c.size[i]),
+                sys_flag=int(c.sys_flag[i]),
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                body=window.data[body : body + int(c.body_length[i])].tobytes(),
+                properties=window.data[properties : properties + int(c.properties_length[i])].tobytes(),
+                key_hashes=tuple(c.key_hash[start:end].tolist()),
             )
         )
         start = end

@@ -181,7 +181,7 @@ class ConsumeQueueWriter:
             report.next_offset = offset + 1
 
     def _begin(self, first: int) -> bool:
-        """Begins at the start of the file that holds `first`, pre-blank up to it; False where it cannot be an offset."""
+        """Begins at the start of the file that holds `first`, pre-blank up to it; False if it cannot be one."""
         if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
             return False
         per_file = self.file_size_bytes // _ENTRY_SIZE

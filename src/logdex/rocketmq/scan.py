@@ -97,7 +97,7 @@ class Scanner:
         self._env = env
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
-        self._addresses = kernel.ColumnAddresses(*places, window_messages, self._columns.key_hash.size)
+        self._addresses = kernel.ColumnAddresses._make([*places, window_messages, self._columns.key_hash.size])
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
         self._levels = np.array(config.delay_levels_ms, np.int64)
         dialect = config.dialect
