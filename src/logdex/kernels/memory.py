@@ -10,8 +10,8 @@ Two things that bite in every kernel module:
 
 - Numba makes int64 combined with uint64 a float64. Keep words in uint64 with all constants wrapped in `np.uint64`, or
   in int64 throughout; the return types here are stated for that.
-- `cache=True` looks only at the kernel's own file, not at this module or `layout`; that is why the package keeps compiled
-  code in a folder named by the text of all of them (see ``kernels/__init__.py``).
+- `cache=True` looks only at the kernel's own file, not at this module or `layout`; that is why the package keeps
+  compiled code in a folder named by the text of all of them (see ``kernels/__init__.py``).
 """
 
 from __future__ import annotations

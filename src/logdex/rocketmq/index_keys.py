@@ -7,6 +7,7 @@ Source: ``docs/formats/index-file.md``; IndexService.buildKey, IndexFile.indexKe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -80,9 +81,8 @@ def hash_keys(keys: Keys, prefix: bytes = b"", *, plain: bool = False) -> npt.ND
         raise ValueError(f"key ends must rise from 0 to {len(data)}, the size of the data")
     seed = java_hash(prefix)
     if plain:
-        starts = [0, *ends[:-1].tolist()]
         raw = data.tobytes()
-        hashes = [index_key_hash(raw[start:end], seed) for start, end in zip(starts, ends.tolist(), strict=True)]
+        hashes = [index_key_hash(raw[start:end], seed) for start, end in pairwise([0, *ends.tolist()])]
         return np.array(hashes, np.int32)
     from logdex.kernels.java_hash import index_key_hashes
 
