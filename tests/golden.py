@@ -49,23 +49,15 @@ def has_recovered(name: str) -> bool:
 
 def unpack(name: str, target: Path, *, recovered: bool = False) -> Path:
     """Unpacks a case below `target`; the path of its `store` (or `recovered`) directory. Sparse files stay sparse."""
-    packed = CASES[name].with_suffix(".recovered.tar.zst" if recovered else ".tar.zst")
+    extract(CASES[name].with_suffix(".recovered.tar.zst" if recovered else ".tar.zst"), target)
+    return target / ("recovered" if recovered else "store")
+
+
+def extract(packed: Path, target: Path) -> None:
+    """Unpacks one archive below `target`. Sparse files stay sparse."""
     with (
         pa.OSFile(str(packed)) as raw,
         pa.CompressedInputStream(raw, "zstd") as stream,
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         archive.extractall(target, filter="data")
-    return target / ("recovered" if recovered else "store")
-
-
-def derived_anew() -> list[str]:
-    """The cases whose ConsumeQueues and IndexFiles all follow from their CommitLog: a clean end and nothing taken away
-    since (then those of `store`), or an engine that found none and made them all (then those of `recovered`)."""
-    follow = []
-    for name in NAMES:
-        case = manifest(name)
-        gone = {harm.get("path") for harm in case["harm"]}
-        if {"consumequeue", "index"} <= gone if case["unclean"] else not gone:
-            follow.append(name)
-    return follow

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 import logdex
-from logdex.cli.app import app
+from logdex.cli.app import app, epilog
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV
 
@@ -32,7 +32,7 @@ class Findings:
     problems: list[str] = field(default_factory=list)
 
 
-@app.command()
+@app.command(epilog=epilog("logdex doctor", "logdex doctor --json"))
 def doctor(
     master: Annotated[str, typer.Option(help="Spark master to try.")] = "local[1]",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,

@@ -17,7 +17,7 @@ import typer
 from logdex.cli.times import parse_time
 
 PathArgument = Annotated[
-    str, typer.Argument(help="The store's root: the folder that holds commitlog/.", show_default=False)
+    str, typer.Argument(metavar="PATH", help="The store's root: the folder that holds commitlog/.", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)]

@@ -1,0 +1,45 @@
+"""The command line's reference in Markdown, made of every command's --help: ``python -m logdex.cli.reference``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+import logdex.cli
+
+WIDTH = 100
+
+
+def help_text(command: Any, name: str, parent: Any = None) -> str:
+    """What `NAME --help` prints, at a fixed width."""
+    context = command.make_context(
+        name, [], parent=parent, resilient_parsing=True, terminal_width=WIDTH, max_content_width=WIDTH
+    )
+    return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+
+
+def reference() -> str:
+    """The whole page."""
+    group: Any = get_command(logdex.cli.app)
+    context = typer.Context(group, info_name="logdex", terminal_width=WIDTH, max_content_width=WIDTH)
+    parts = [
+        "# The command line",
+        "<!-- Made by `python -m logdex.cli.reference > docs/guide/command-line.md`; a test compares. -->",
+        _block(help_text(group, "logdex")),
+        "`python -m logdex` is the same as `logdex`. Errors are one line and what to type next; `LOGDEX_DEBUG=1` shows "
+        "the\nPython traceback as well.",
+    ]
+    for name in sorted(group.commands):
+        parts += [f"## logdex {name}", _block(help_text(group.commands[name], name, context))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,70 @@
+"""`logdex verify`: is a store whole, and do its indexes say what its log says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.options import StoreOptions, store_command
+from logdex.cli.output import emit, emit_json, human_count, human_size
+from logdex.cli.progress import progress_bar
+from logdex.cli.stores import resolve
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.verify import Finding, VerifyReport
+
+
+@app.command(
+    epilog=epilog(
+        "logdex verify store",
+        "logdex verify store --json",
+        "logdex verify store --check message-crc --check torn-tail",
+        notes="Reads everything and changes nothing. With --json: one line for each finding (with a `check`), one for "
+        "each piece of information (with a `kind`), and the report at last.",
+    )
+)
+@store_command
+def verify(
+    store: StoreOptions,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; several times for several.")
+    ] = None,
+    max_findings: Annotated[int, typer.Option(help="Show at most so many findings; all are counted.", min=1)] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines; the report is the last.")] = False,
+) -> None:
+    """Check all messages, and the log against its indexes both ways. Exit 0 good, 1 findings, 2 cannot run."""
+    from logdex.rocketmq.verify import verify as verify_store
+
+    config, log = resolve(store)
+    with progress_bar("verify", sum(file.size_bytes for file in log.files)) as progress:
+        report = verify_store(store.path, config, max_findings=max_findings, checks=check or None, progress=progress)
+    if as_json:
+        for item in (*report.findings, *report.infos, report):
+            emit_json(item.to_json())
+    else:
+        _print(report)
+    if not report.is_sound:
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _print(report: VerifyReport) -> None:
+    for finding in report.findings:
+        _print_finding(finding)
+    for info in report.infos:
+        emit(f"{info.path}: note: {info.message} [{info.kind}]")
+    count = len(report.findings) + report.truncated
+    looked = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
+    files = human_count(report.files, "file")
+    emit(f"{human_count(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
+    if report.truncated:
+        emit(f"{human_count(report.truncated, 'finding')} not shown: --max-findings shows more")
+
+
+def _print_finding(finding: Finding) -> None:
+    emit(f"{finding.path}: byte {finding.position}: {finding.message} [{finding.check}]")
+    if finding.expected or finding.found:
+        emit(f"    expected {finding.expected or '-'}, found {finding.found or '-'}")
+    if finding.mend:
+        emit(f"    mend: {finding.mend}")

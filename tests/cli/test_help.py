@@ -1,0 +1,62 @@
+"""Every --help has examples that run, and the reference page is what --help prints."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from logdex.cli import app
+from logdex.cli.reference import reference
+from tests import golden
+from tests.cli.helpers import run
+
+COMMANDS = sorted(
+    str(command.name or command.callback.__name__) for command in app.registered_commands if command.callback
+)
+
+
+def examples(command: str) -> list[str]:
+    lines = run(command, "--help").stdout.splitlines()
+    return [line.strip() for line in lines if line.startswith(f"    logdex {command}")]
+
+
+EXAMPLES = [example for command in COMMANDS for example in examples(command)]
+
+
+def test_commands() -> None:
+    expected = {"bench", "cat", "doctor", "get", "info", "message", "query", "rebuild", "verify"}
+    assert set(COMMANDS) >= expected
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples_on_lines_of_their_own(command: str) -> None:
+    assert examples(command)
+    assert run(command, "-h").stdout == run(command, "--help").stdout
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the demo's store in `store`."""
+    folder = tmp_path_factory.mktemp("demo")
+    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", folder)
+    return folder
+
+
+def needs(example: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.spark] if "spark" in example or example.startswith("logdex doctor") else []
+
+
+@pytest.mark.parametrize("example", [pytest.param(text, marks=needs(text)) for text in EXAMPLES])
+def test_examples_run(example: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "store").symlink_to(demo / "store")
+    monkeypatch.chdir(tmp_path)
+    result = run(*shlex.split(example)[1:])
+    assert result.exit_code == 0, result.output
+    assert result.stdout
+
+
+def test_the_reference_is_up_to_date() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "guide" / "command-line.md"
+    assert page.read_text("utf-8") == reference(), "python -m logdex.cli.reference > docs/guide/command-line.md"
