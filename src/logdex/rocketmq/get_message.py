@@ -142,6 +142,8 @@ def _read_entries(
         _check_entry(view.queue, first + place, size, message)
         if tags.match_message(message):
             batch.add(message, phy_offset)
+            if len(batch.messages) >= batch.count_max:
+                return int(place) + 1
         else:
             batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     return len(entries)
