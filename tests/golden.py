@@ -61,3 +61,15 @@ def extract(packed: Path, target: Path) -> None:
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         archive.extractall(target, filter="data")
+
+
+def derived_anew() -> list[str]:
+    """The cases whose ConsumeQueues and IndexFiles all follow from their CommitLog: a clean end and nothing taken away
+    since (then those of `store`), or an engine that found none and made them all (then those of `recovered`)."""
+    follow = []
+    for name in NAMES:
+        case = manifest(name)
+        gone = {harm.get("path") for harm in case["harm"]}
+        if {"consumequeue", "index"} <= gone if case["unclean"] else not gone:
+            follow.append(name)
+    return follow
