@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from logdex.io.env import Env
     from logdex.rocketmq.store import StoreSnapshot
 
@@ -13,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "open"]
 
 
-def open(path: str, *, env: Env | None = None, **geometry: Any) -> StoreSnapshot:
+def open(path: str | PathLike[str], *, env: Env | None = None, **geometry: Any) -> StoreSnapshot:
     """Opens what is at `path` read-only: the root of a RocketMQ store. A context manager.
 
     `geometry` takes the broker's settings, which no file states, as `resolve_config` does:
