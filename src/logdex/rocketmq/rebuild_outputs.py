@@ -20,7 +20,7 @@ from logdex.rocketmq.rebuild_parts import PartScan, WholeLog
 from logdex.rocketmq.rebuild_stage import StageFile, StageReader
 from logdex.rocketmq.topic_table import QueueName
 
-QUEUE_TASKS_PER_CORE = 2
+QUEUE_TASKS_PER_CORE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class QueuesDone:
 
 
 def plan_index(log: WholeLog, config: StoreConfig) -> list[IndexTask]:
-    """A task for each IndexFile: also for the empty one of a log without keys, and for the one that a message behind the
-    last entry makes the engine roll."""
+    """A task for each IndexFile: also for the empty one of a log without keys, and for the one that a message behind
+    the last entry makes the engine roll."""
     scans = [scan for scan in log.scans if scan.messages]
     if not scans:
         return []
@@ -119,8 +119,8 @@ def write_index_file(
 
 
 def _begin_of(task: IndexTask, env: Env) -> tuple[tuple[int, int] | None, int, tuple[int, int]]:
-    """What `IndexFilesDeriver` must know of the file before, and the window of the first stage file, the message and the
-    key in it to go on with."""
+    """What `IndexFilesDeriver` must know of the file before, and the window of the first stage file, the message and
+    the key in it to go on with."""
     if task.previous_key < 0:
         return None, 0, (0, 0)
     with StageReader(task.stages[0], env) as reader:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from logdex.io.env import ByteArray, DEFAULT_ENV, Env
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.layout import MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver
@@ -39,7 +40,7 @@ _COMMON = _MAGICS[0][:3]
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Messages that begin in bytes [`begin`, `stop`) of a file; `found`: that a message (or the file) begins at `begin`."""
+    """Messages that begin in bytes [`begin`, `stop`) of a file; `found`: one (or the file) begins at `begin`."""
 
     file: CommitLogFile
     begin: int
@@ -54,10 +55,10 @@ class ScanPart:
 
 @dataclass(slots=True)
 class PartScan:
-    """What scanning a part met. `first` is the byte of its first message, -1 where none was found; `next` the byte where
-    the next part must begin, -1 where the file (or the log, at `end`) ends in this part. `queues` counts the ConsumeQueue
-    entries of each queue, in the order of first entries, with its number in the stage file. `keyless_messages` come
-    behind the last message that has keys."""
+    """What scanning a part met. `first` is the byte of its first message, -1 where none was found; `next` the byte
+    where the next part must begin, -1 where the file (or the log, at `end`) ends in this part. `queues` has each queue's
+    number in the stage file and its ConsumeQueue entries, in the order of first entries. `keyless_messages` come behind
+    the last message that has keys."""
 
     part: ScanPart
     first: int
@@ -68,14 +69,6 @@ class PartScan:
     keyless_messages: int = 0
     queues: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
     stage: StageFile | None = None
-
-    @property
-    def scanned_bytes(self) -> int:
-        """Bytes of the messages, the filler left out."""
-        if self.first < 0:
-            return 0
-        stop = self.next if self.next >= 0 else self.end.position if self.end is not None else self.part.stop
-        return stop - self.first
 
 
 def parallel_part_size(total_bytes: int, cores: int) -> int:
@@ -94,7 +87,7 @@ def plan_parts(log: CommitLog, part_size_bytes: int) -> list[list[ScanPart]]:
     for file in reachable_files(log):
         count = max(1, round(file.size_bytes / part_size_bytes))
         bounds = [file.size_bytes * i // count for i in range(count + 1)]
-        for begin, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for begin, stop in pairwise(bounds):
             part = ScanPart(file, begin, stop, found=begin == 0)
             if tasks and part.size_bytes <= room:
                 tasks[-1].append(part)
@@ -116,7 +109,7 @@ def reachable_files(log: CommitLog) -> list[CommitLogFile]:
 
 
 def find_message(data: ByteArray, file_start_offset: int, begin: int, stop: int) -> int:
-    """The first byte in [begin, stop) where a message seems to begin: magic, and its own physical offset; -1 for none."""
+    """The first byte in [begin, stop) where a message seems to begin: magic and its own physical offset; -1: none."""
     stop = min(stop, begin + _SEARCH_BYTES_MAX)
     for block in range(begin, stop, _SEARCH_BLOCK):
         last = min(block + _SEARCH_BLOCK, stop)

@@ -1,7 +1,7 @@
 """Stage files: what one part of a CommitLog gives to the derivations, between the two phases of a parallel rebuild.
 
-A stage file lives for one run and is read by the version that wrote it: native byte order, no promise of layout. It holds
-window after window, then two tables that say where what is, so that a reader takes only what it needs.
+A stage file lives for one run and is read by the version that wrote it: native byte order, no promise of layout. It
+holds window after window, then two tables that say where what is, so that a reader takes only what it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from logdex.io.env import ByteArray, DEFAULT_ENV, Env
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.layout import CONSUME_QUEUE_ENTRY
 from logdex.rocketmq.derive_consume_queue import QueueRuns
 from logdex.rocketmq.derive_index import IndexWindow

@@ -8,9 +8,10 @@ folder below the output; the driver moves what the finished attempts wrote into 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.staging import Staging
@@ -31,8 +32,8 @@ from logdex.rocketmq.rebuild_outputs import (
     IndexDone,
     IndexTask,
     Outputs,
-    QueueTask,
     QueuesDone,
+    QueueTask,
     plan_index,
     plan_queues,
     write_index_file,
@@ -47,7 +48,7 @@ from logdex.rocketmq.rebuild_parts import (
     plan_parts,
     scan_part,
 )
-from logdex.spark.tasks import Count, TaskRunner
+from logdex.spark.tasks import Count, Result, Task, TaskFunction, TaskRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,13 +107,43 @@ def rebuild_with_config(
 ) -> RebuildReport:
     """`rebuild` with sizes and version at hand. `env` is the driver's own; `part_size_bytes` overrides how the log is
     cut into tasks, which changes nothing in what is written."""
+    runner = TaskRunner(spark, progress)
+    return rebuild_on(
+        runner, root, output, config, in_place=in_place, sync=sync, env=env, part_size_bytes=part_size_bytes
+    )
+
+
+class Runner(Protocol):
+    """What runs tasks: `TaskRunner`, or a stand-in for tests."""
+
+    tasks: int
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+
+    def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
+        """Results in the order of `tasks`."""
+
+
+def rebuild_on(
+    runner: Runner,
+    root: str,
+    output: str,
+    config: StoreConfig,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    env: Env = DEFAULT_ENV,
+    part_size_bytes: int | None = None,
+) -> RebuildReport:
+    """`rebuild_with_config` with `runner` at hand."""
     started = time.perf_counter()
     root, output = env.real_path(root), env.real_path(output)  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
     total = sum(file.size_bytes for file in log.files)
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
-    runner = TaskRunner(spark, progress)
     report = RebuildReport("spark")
     with Staging(env, output, sync=sync) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
@@ -132,7 +163,7 @@ def rebuild_with_config(
 class Rebuild:
     """The two phases of one rebuild, as jobs on `runner`, below the staging folder `directory`."""
 
-    runner: TaskRunner
+    runner: Runner
     log: CommitLog
     config: StoreConfig
     directory: str

@@ -1,7 +1,7 @@
 """Running tasks on Spark: plain functions in Python workers, one call a task, whose results are small.
 
-Plain RDDs: half the fixed cost of `mapInArrow` for tasks that carry no rows. Typed errors of Logdex come back as data and
-are raised here as what they are; whatever else goes wrong in a worker is left to Spark, which tries again.
+Plain RDDs: half the fixed cost of `mapInArrow` for tasks that carry no rows. Typed errors of Logdex come back as data
+and are raised here as what they are; whatever else goes wrong in a worker is left to Spark, which tries again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Count = Callable[[int, int], None]
 """What a task calls with (messages, bytes) that it has done."""
 
 TaskFunction = Callable[[Task, str, Count], Result]
-"""Runs in a worker with the task, a name that no other attempt has or had, and its `Count`. Must be importable there."""
+"""Runs in a worker, with the task, a name that no other attempt has, and its `Count`. Must be importable there."""
 
 POLL_S = 0.1
 _FREEZES = 3
@@ -124,7 +124,7 @@ class TaskRunner:
 
 def _failures_max(context: SparkContext) -> int:
     """How often Spark tries a task: local masters once unless they say otherwise, as in ``local[2,3]``."""
-    master = context.master
+    master = context.master or ""
     if master.startswith("local") and not master.startswith("local-cluster"):
         _, comma, count = master.rstrip("]").partition(",")
         return int(count) if comma else 1
