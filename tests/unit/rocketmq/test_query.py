@@ -12,6 +12,7 @@ import pytest
 
 from logdex.errors import CrcMismatchError, LogdexError, MissingFileError, UsageError
 from logdex.layout import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
+from logdex.rocketmq.index_keys import key_hash_of
 from logdex.rocketmq.results import GetMessageStatus
 from logdex.rocketmq.store import StoreSnapshot
 from tests.small_stores import CONFIG, MESSAGES, START_MS, build, message, numbers, opened
@@ -160,6 +161,22 @@ def test_a_torn_end(root: Path) -> None:
         assert store.get_message("TopicA", 0, 39, 1).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
         with pytest.raises(MissingFileError):
             store.look_message_by_offset(last)
+
+
+def test_a_chain_that_leads_astray_is_told(root: Path) -> None:
+    with opened(root) as store:
+        slot = key_hash_of("TopicA", "hot") % CONFIG.max_hash_slot_num
+        at = store.index_service.files[0].slot_position(slot)
+    path = min((root / "index").iterdir())
+    whole = path.read_bytes()
+    for link in (CONFIG.max_index_num + 5, 1 << 30):
+        path.write_bytes(whole[:at] + link.to_bytes(4, "big") + whole[at + 4 :])
+        with opened(root) as store:
+            answer = store.query_message("TopicA", "hot")
+        assert (len(answer.messages) < 20, answer.complete) == (True, False)
+        (problem,) = answer.unreadable
+        assert isinstance(problem, CorruptError)
+        assert (problem.path, problem.position, problem.field) == (str(path), at, "slot")
 
 
 def test_any_flip_in_the_index_ends_in_an_answer_or_a_typed_error(root: Path) -> None:
