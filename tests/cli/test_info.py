@@ -102,6 +102,20 @@ def test_a_missing_middle_file_is_shown(golden_copy: Any) -> None:
     assert "missing: offsets 32768 to 65536" in result.stdout
 
 
+def test_an_index_of_no_known_geometry_is_a_problem_not_an_end(golden_copy: Any) -> None:
+    store = golden_copy("tiny-crash")
+    (store / "index").mkdir()
+    (store / "index" / "20260101000000000").write_bytes(b"x" * 10_000)
+    result = run("info", store)
+    assert result.exit_code == 1
+    assert "shows no maxHashSlotNum" in result.stderr
+    assert "AaTopic" in result.stdout
+    result = run("verify", store)
+    assert result.exit_code == 1
+    assert "--max-hash-slot-num" in result.stderr
+    assert "[index-file-size]" in result.stdout
+
+
 def _kafka(root: Path) -> Path:
     (root / "events-0").mkdir(parents=True)
     (root / "events-0" / f"{0:020d}.log").touch()
@@ -139,13 +153,13 @@ def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_stor
             path = golden_store("tiny-crash").parent
         case "part":
             path = golden_store("tiny-crash") / "commitlog"
-    more = {
+    options: dict[str, list[object]] = {
         "rebuild": ["--output", tmp_path / "out"],
         "query": ["--topic", "t", "--key", "k"],
         "get": ["--topic", "t", "--queue", "0", "--offset", "0"],
         "message": ["7F00000100002A9F0000000000000000"],
-    }.get(command, [])
-    result = run(command, path, *more)
+    }
+    result = run(command, path, *options.get(command, []))
     assert (result.exit_code, result.stdout) == (2, "")
     lines = result.stderr.splitlines()
     assert words in result.stderr

@@ -13,7 +13,7 @@ from logdex.cli import message as message
 from logdex.cli import query as query
 from logdex.cli import rebuild as rebuild
 from logdex.cli import verify as verify
-from logdex.cli.app import app
+from logdex.cli.app import app as app
 
 
 def main() -> None:

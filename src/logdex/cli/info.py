@@ -9,7 +9,7 @@ import typer
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.options import StoreOptions, store_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, shown, table
-from logdex.cli.stores import resolve
+from logdex.cli.stores import resolve_in_any_case
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ def info(
         raise UsageError("--store goes with --json", hint=f"logdex info {store.path} --json --store")
     from logdex.rocketmq.overview import overview
 
-    look = overview(store.path, resolve(store)[0])
+    config, geometry_error = resolve_in_any_case(store)
+    look = overview(store.path, config)
+    if geometry_error is not None:
+        look.problems.append(geometry_error.message)
     if not as_json:
         _print(look)
     elif of_store:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from logdex.cli.options import StoreOptions
 
 if TYPE_CHECKING:
+    from logdex.errors import GeometryError
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.dialect import StoreConfig
     from logdex.rocketmq.store import StoreSnapshot
@@ -23,6 +24,23 @@ def resolve(store: StoreOptions) -> tuple[StoreConfig, CommitLog]:
     config = resolve_config(store.path, **store.geometry())
     log = CommitLog(StorePaths(store.path).commit_log, file_size_bytes=config.mapped_file_size_commit_log)
     return config, log
+
+
+def resolve_in_any_case(store: StoreOptions) -> tuple[StoreConfig, GeometryError | None]:
+    """The store's configuration for a command that can do without the IndexFiles, and what is wrong where those leave
+    their geometry open: then it is the default one."""
+    from logdex.errors import GeometryError
+    from logdex.rocketmq.dialect import StoreConfig
+    from logdex.rocketmq.geometry import resolve_config
+    from logdex.rocketmq.recognise import require_store
+
+    require_store(store.path)
+    try:
+        return resolve_config(store.path, **store.geometry()), None
+    except GeometryError as error:
+        usual = StoreConfig()
+        pair = {"max_hash_slot_num": usual.max_hash_slot_num, "max_index_num": usual.max_index_num}
+        return resolve_config(store.path, **(store.geometry() | pair)), error
 
 
 def open_store(store: StoreOptions) -> StoreSnapshot:

@@ -8,9 +8,9 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.options import StoreOptions, store_command
-from logdex.cli.output import emit, emit_json, human_count, human_size
+from logdex.cli.output import emit, emit_json, fail, human_count, human_size
 from logdex.cli.progress import progress_bar
-from logdex.cli.stores import resolve
+from logdex.cli.stores import resolve_in_any_case
 
 if TYPE_CHECKING:
     from logdex.rocketmq.verify import Finding, VerifyReport
@@ -35,14 +35,22 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines; the report is the last.")] = False,
 ) -> None:
     """Check all messages, and the log against its indexes both ways. Exit 0 good, 1 findings, 2 cannot run."""
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.store_files import StorePaths
     from logdex.rocketmq.verify import verify as verify_store
 
-    config, log = resolve(store)
+    config, geometry_error = resolve_in_any_case(store)
+    if geometry_error is not None:
+        fail(geometry_error.message, geometry_error.hint)
+    log = CommitLog(StorePaths(store.path).commit_log)
     with progress_bar("verify", sum(file.size_bytes for file in log.files)) as progress:
         report = verify_store(store.path, config, max_findings=max_findings, checks=check or None, progress=progress)
     if as_json:
-        for item in (*report.findings, *report.infos, report):
-            emit_json(item.to_json())
+        for finding in report.findings:
+            emit_json(finding.to_json())
+        for info in report.infos:
+            emit_json(info.to_json())
+        emit_json(report.to_json())
     else:
         _print(report)
     if not report.is_sound:
