@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from logdex.errors import CrcMismatchError, LogdexError, MissingFileError, UsageError
+from logdex.errors import CorruptError, CrcMismatchError, LogdexError, MissingFileError, UsageError
 from logdex.layout import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.rocketmq.index_keys import key_hash_of
 from logdex.rocketmq.results import GetMessageStatus
