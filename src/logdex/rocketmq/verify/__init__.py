@@ -1,0 +1,6 @@
+"""Checking a store: its log, its indexes against the log both ways, its small files. Nothing is written."""
+
+from logdex.rocketmq.verify.report import CHECKS, Finding, Info, VerifyReport
+from logdex.rocketmq.verify.verifier import verify
+
+__all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify"]

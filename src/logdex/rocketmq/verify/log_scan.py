@@ -1,0 +1,231 @@
+"""All messages of a log, also those behind damage, with what is wrong with the log itself.
+
+For the engine a log ends at the first bad message; `LogScan` reports it and goes on behind it, where messages follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from logdex.errors import CorruptError, CrcMismatchError
+from logdex.io.env import ByteArray, Env
+from logdex.layout import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.scan import EndKind, LogEnd, Scanner, Window
+from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
+from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
+from logdex.rocketmq.verify.resync import find_next, first_nonzero, last_nonzero, number_at
+
+_TEXTS = {
+    "message-crc": "the body's CRC is wrong",
+    "message-delay": "the property DELAY is no number: the engine's dispatch stops here",
+    "message-lengths": "the message's parts do not add up to its size",
+    "message-magic": "no message starts here, and messages follow",
+    "message-size": "no possible message size, and messages follow",
+}
+
+
+def _check_of(error: CorruptError) -> str:
+    if isinstance(error, CrcMismatchError):
+        return "message-crc"
+    if error.field == "total_size" and not isinstance(error.expected, int):
+        return "message-size"
+    return {"magic": "message-magic", "DELAY": "message-delay"}.get(error.field or "", "message-lengths")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """A place where the scan stopped; the rest is what the bytes behind it are."""
+
+    end: LogEnd
+    file: CommitLogFile
+    stray: int | None
+    """The first byte from there on that is not zero."""
+    is_cut: bool
+    """Whether the file ends, or turns to zeros, inside the message."""
+
+
+class LogScan:
+    """Goes once through a log. `damage` grows as it goes; `end_offset` and `is_end_damaged` stand at the end."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig, out: Collector, env: Env) -> None:
+        self.log = log
+        self.damage = Damage()
+        self.end_offset = log.min_offset
+        """Behind the last message or filler that can be read."""
+        self.is_end_damaged = False
+        self.scanner = Scanner(config, env=env)
+        self._config = config
+        self._out = out
+        self._env = env
+        self._pending: _Stop | None = None
+
+    def windows(self) -> Iterator[Window]:
+        """Windows of all messages that can be read."""
+        previous: CommitLogFile | None = None
+        for file in self.log.files:
+            self._out.files += 1
+            self._check_size(file)
+            if previous is not None:
+                self._check_place(previous, file)
+            yield from self._file(file)
+            previous = file
+        self._end()
+
+    def _check_size(self, file: CommitLogFile) -> None:
+        size = self._config.mapped_file_size_commit_log
+        is_last = file is self.log.files[-1]
+        if file.size_bytes != size and not (is_last and not file.size_bytes):
+            self._out.find(
+                "commit-log-file-size", file.path, file.size_bytes,
+                "a CommitLog file of another size: no broker loads it",
+                expected=size, found=file.size_bytes,
+                mend=f"{RESTORE}; if all files are so long, state --mapped-file-size-commit-log",
+            )
+
+    def _check_place(self, previous: CommitLogFile, file: CommitLogFile) -> None:
+        expected = previous.start_offset + self._config.mapped_file_size_commit_log
+        if file.start_offset > expected:
+            missing = f"{self.log.directory}/{expected:020d}"
+            self._out.find(
+                "commit-log-gap", missing, 0, "a CommitLog file is missing, the log goes on behind it",
+                expected=f"{expected:020d}", found=f"{file.start_offset:020d}", mend=RESTORE,
+            )
+            self._settle(expected)
+            self.damage.add(expected, file.start_offset)
+        elif previous.size_bytes < self._config.mapped_file_size_commit_log and self._pending is None:
+            self.damage.add(previous.end_offset, file.start_offset)
+
+    def _file(self, file: CommitLogFile) -> Iterator[Window]:
+        start: int | None = 0
+        while start is not None:
+            position = start
+            scanning = self.scanner.scan_file(file, start)
+            while True:
+                try:
+                    window = next(scanning)
+                except StopIteration as stop:
+                    end: LogEnd | None = stop.value
+                    break
+                self._settle(file.start_offset + start)
+                last = window.count - 1
+                self.end_offset = int(window.columns.position[last]) + int(window.columns.size[last])
+                position = self.end_offset - file.start_offset
+                yield window
+            if end is None:
+                self._check_filler(file, position)
+            start = None if end is None else self._behind_stop(file, end)
+
+    def _check_filler(self, file: CommitLogFile, position: int) -> None:
+        """A file that was read to its end: looks at its filler."""
+        if file.size_bytes - position < BLANK.size_bytes:
+            return
+        self._settle(file.start_offset + position)
+        self.end_offset = file.end_offset
+        with self._env.open_read(file.path) as opened:
+            size, _ = BLANK.struct.unpack(opened.read_at(position, BLANK.size_bytes))
+        if size != file.size_bytes - position:
+            self._out.find(
+                "filler", file.path, position, "the blank's size does not reach the end of the file",
+                expected=file.size_bytes - position, found=size, mend="nothing: no broker reads this size",
+            )
+
+    def _behind_stop(self, file: CommitLogFile, end: LogEnd) -> int | None:
+        """Where in the file to go on behind a stop; None: nowhere, which is the log's end unless a file goes on."""
+        with self._env.map_read(file.path) as mapped:
+            data = mapped.array
+            at = end.position
+            if self._is_harmed_filler(data, at):
+                self._out.find(
+                    "filler", file.path, at + 4, "the blank's magic is wrong: for a broker the log ends here",
+                    expected=f"{BLANK_MAGIC:08x}", found=data[at + 4 : at + 8].tobytes().hex(), mend=RESTORE,
+                )
+                self._settle(end.offset)
+                self.end_offset = file.end_offset
+                return None
+            following = find_next(data, at + 1, file.start_offset)
+            if following is None:
+                self._note_stop(file, end, data)
+                return None
+        self._settle(end.offset)
+        self._report_inside(_Stop(end, file, None, False))
+        self.damage.add(end.offset, file.start_offset + following)
+        return following
+
+    def _is_harmed_filler(self, data: ByteArray, at: int) -> bool:
+        left = len(data) - at
+        if left < BLANK.size_bytes or len(data) != self._config.mapped_file_size_commit_log:
+            return False
+        is_message = number_at(data, at + 4, 4, signed=False) in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2)
+        return number_at(data, at, 4) == left and not is_message
+
+    def _note_stop(self, file: CommitLogFile, end: LogEnd, data: ByteArray) -> None:
+        """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
+        at = end.position
+        stray = first_nonzero(data, at)
+        if self._pending is not None:
+            if stray is not None and self._pending.stray is None:
+                self._find_stray(file.path, stray, 0)
+            return
+        last = last_nonzero(data, at)
+        # A message without properties ends with two zero bytes of its own.
+        size = number_at(data, at, 4) if len(data) - at >= 4 else 0
+        is_cut = end.kind is EndKind.TORN or (last is not None and last < at + size - BLANK.size_bytes)
+        self._pending = _Stop(end, file, stray, is_cut)
+
+    def _find_stray(self, path: str, position: int, zeros_from: int) -> None:
+        self._out.find(
+            "commit-log-stray-bytes", path, position, "not zero, behind the end of the log",
+            expected=f"zeros from byte {zeros_from} on", found="other bytes", mend=CUT_AT_START,
+        )
+
+    def _settle(self, offset: int) -> None:
+        """The log goes on at `offset`: a stop before it was no end."""
+        stop, self._pending = self._pending, None
+        if stop is not None:
+            self._report_inside(stop)
+            self.damage.add(stop.end.offset, offset)
+
+    def _report_inside(self, stop: _Stop) -> None:
+        """A stop with messages behind it."""
+        end = stop.end
+        if end.kind is EndKind.ZEROS:
+            self._out.find(
+                "commit-log-hole", end.path, end.position, "zeros where a message must be, messages follow",
+                expected="a message", found="zeros", mend=RESTORE,
+            )
+        elif stop.file.size_bytes >= self._config.mapped_file_size_commit_log or end.kind is not EndKind.TORN:
+            self._report_message(end)
+
+    def _report_message(self, end: LogEnd, mend: str = f"{RESTORE}: a broker that recovers cuts the log here") -> None:
+        error = end.error
+        assert error is not None  # every stop but zeros has one
+        check = _check_of(error)
+        self._out.find(
+            check, end.path, error.position, _TEXTS[check], expected=error.expected, found=error.found, mend=mend
+        )
+
+    def _end(self) -> None:
+        stop = self._pending
+        if stop is None:
+            return
+        end = stop.end
+        self.end_offset = end.offset
+        if end.kind is EndKind.ZEROS:
+            if stop.stray is not None:
+                self._find_stray(end.path, stop.stray, end.position)
+            return
+        self.is_end_damaged = True
+        self.damage.add(end.offset, OFFSET_MAX)
+        if stop.file.size_bytes < self._config.mapped_file_size_commit_log and stop.is_cut:
+            return  # the file's size is the finding
+        if stop.is_cut:
+            self._out.find(
+                "torn-tail", end.path, end.position,
+                "the log ends inside a message: it was cut off or not written to its end",
+                expected="a whole message, or zeros", found=f"a part of one at offset {end.offset}", mend=CUT_AT_START,
+            )
+        else:
+            self._report_message(end, CUT_AT_START)

@@ -1,0 +1,42 @@
+"""Checks of single messages, a window at a time: the stored physical offset and the property `__CRC32#`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from logdex.kernels.crc import crc_function_address, crc_table
+from logdex.kernels.property_crc import PROPERTY_SIZE_BYTES, WRONG, property_crcs
+from logdex.layout import MESSAGE_HEAD
+from logdex.rocketmq.scan import Window
+from logdex.rocketmq.verify.report import RESTORE, Collector
+
+
+def check_messages(window: Window, out: Collector) -> None:
+    """What a message says of itself."""
+    c, n = window.columns, window.count
+    for i in np.flatnonzero(c.stored_offset[:n] != c.position[:n]).tolist():
+        at = int(c.position[i])
+        out.find(
+            "message-physical-offset", window.file.path,
+            at - window.file.start_offset + MESSAGE_HEAD.offset_of("physical_offset"),
+            "the message says that it lies elsewhere", expected=at, found=int(c.stored_offset[i]), mend=RESTORE,
+        )
+    _check_property_crcs(window, out)
+
+
+def _check_property_crcs(window: Window, out: Collector) -> None:
+    c, n = window.columns, window.count
+    at = c.position[:n] - window.file.start_offset
+    results = np.zeros(n, np.uint8)
+    wrong = property_crcs(
+        window.data.ctypes.data, at, c.size[:n], c.properties_at[:n], crc_function_address(), crc_table().ctypes.data,
+        results,
+    )
+    if not wrong:
+        return
+    for i in np.flatnonzero(results == WRONG).tolist():
+        out.find(
+            "message-property-crc", window.file.path, int(at[i]) + int(c.size[i]) - PROPERTY_SIZE_BYTES,
+            "the property __CRC32# is not that of the message", expected="the CRC of all bytes before it",
+            found="another", mend=RESTORE,
+        )

@@ -1,0 +1,247 @@
+"""One queue against the log: the entries that its messages call for, place by place, and places without a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.layout import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
+from logdex.rocketmq.commit_log import CommitLogFile
+from logdex.rocketmq.consume_queue import EXT_ADDRESS_MAX
+from logdex.rocketmq.verify.damage import Damage
+from logdex.rocketmq.verify.queue_disk import QueueDisk, Rows, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.report import RESTORE, Collector
+
+_CHUNK_ROWS = 4096
+_AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
+_FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
+LEFT_OVER_MAX = 100_000
+"""Messages without their entry, and entries without their message, that are kept to be matched at the end."""
+
+
+@dataclass(slots=True)
+class Unplaced:
+    """A message whose entry is not where it should be."""
+
+    queue: QueueCheck
+    queue_offset: int
+    path: str
+    position: int
+    is_passed: bool
+    """Whether the queue had gone past its queue offset already."""
+    is_zero: bool
+    """Whether nothing stands in its place."""
+
+
+@dataclass(slots=True)
+class Extra:
+    """An entry at a place that no message of its queue claims."""
+
+    queue: QueueCheck
+    queue_offset: int
+    physical_offset: int
+
+
+@dataclass(slots=True)
+class LeftOver:
+    """What all queues together could not match; `unplaced` by physical offset."""
+
+    unplaced: dict[int, Unplaced] = field(default_factory=dict)
+    extras: list[Extra] = field(default_factory=list)
+
+
+class QueueCheck:
+    """Takes one queue's entries in log order. `disk` None: the queue has no directory. One thread."""
+
+    def __init__(
+        self, folder: str, disk: QueueDisk | None, out: Collector, damage: Damage, left: LeftOver, min_offset: int
+    ) -> None:
+        self.folder = folder
+        self.disk = disk
+        self.next = -1
+        self.messages = 0
+        self.gaps = 0
+        self.first_gap = -1
+        self.has_ext = False
+        self._out = out
+        self._damage = damage
+        self._left = left
+        self._min_offset = min_offset
+        self._file: CommitLogFile | None = None
+
+    def put(self, offsets: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8], file: CommitLogFile) -> None:
+        """Takes derived entries with their queue offsets; all messages lie in `file`."""
+        self.messages += len(offsets)
+        self._file = file
+        rows = entries.reshape(len(offsets), -1)
+        if self.disk is None:
+            if self.messages <= 2:
+                for offset, row in zip(offsets.tolist(), rows, strict=True):
+                    self._unplaced(offset, row, is_zero=True)
+            return
+        cuts = np.flatnonzero(np.diff(offsets) != 1) + 1
+        for part, part_rows in zip(np.split(offsets, cuts), np.split(rows, cuts), strict=True):
+            self._put_consecutive(self.disk, int(part[0]), part_rows)
+
+    def _put_consecutive(self, disk: QueueDisk, first: int, rows: Rows) -> None:
+        if self.next < 0:
+            self._begin(disk, first, rows[0])
+        found = disk.read(first, len(rows))
+        at = 0
+        for i in np.flatnonzero((found != rows).any(axis=1)).tolist():
+            self._matched(disk, first + at, first + i)
+            self._place(disk, first + i, rows[i], found[i])
+            at = i + 1
+        self._matched(disk, first + at, first + len(rows))
+
+    def _begin(self, disk: QueueDisk, first: int, row: npt.NDArray[np.uint8]) -> None:
+        """The first message: where the queue's places that the log still backs begin."""
+        self.next = disk.start
+        start = first
+        if not np.array_equal(disk.read(first, 1)[0], row):
+            backed = self._first_backed(disk)
+            start = first if backed is None else backed
+        if disk.start < start <= disk.end:
+            self.look_at_places(disk, disk.start, start)
+            self.next = start
+        elif start < disk.start or not disk.files:
+            self.next = max(start, 0)
+
+    def _first_backed(self, disk: QueueDisk) -> int | None:
+        for at in range(disk.start, disk.end, _CHUNK_ROWS):
+            entries = fields_of(disk.read(at, min(_CHUNK_ROWS, disk.end - at)))
+            backed = np.flatnonzero(self._calls_for_message(entries))
+            if len(backed):
+                return at + int(backed[0])
+        return None
+
+    def _calls_for_message(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        offsets = entries["physical_offset"].astype(np.int64)
+        gone = (offsets < self._min_offset) | self._damage.covers(offsets)
+        return np.asarray(is_written(entries) & ~is_pre_blank(entries) & ~gone)
+
+    def _matched(self, disk: QueueDisk, start: int, end: int) -> None:
+        """Places [start, end) are as they should be."""
+        if end > start:
+            self._advance(disk, start)
+            self.next = max(self.next, end)
+
+    def _advance(self, disk: QueueDisk, to: int) -> None:
+        if to > self.next:
+            self.gaps += to - self.next
+            self.first_gap = self.next if self.first_gap < 0 else self.first_gap
+            self.look_at_places(disk, self.next, to)
+            self.next = to
+
+    def _place(
+        self, disk: QueueDisk, offset: int, row: npt.NDArray[np.uint8], found_row: npt.NDArray[np.uint8]
+    ) -> None:
+        """One message whose entry differs from what stands in its place."""
+        if not disk.has(offset) and offset >= self.next and self._is_known_lack(disk, offset):
+            self._matched(disk, offset, offset + 1)  # the missing or cut file is the finding
+            return
+        expected, found = fields_of(row)[0], fields_of(found_row)[0]
+        is_zero = not found_row.any()
+        if not is_zero and found["physical_offset"] == expected["physical_offset"]:
+            self._matched(disk, offset, offset + 1)
+            self._field_differs(disk, offset, expected, found)
+        elif offset != self.next and np.array_equal(disk.read(self.next, 1)[0], row):
+            self._wrong_queue_offset(expected, offset, self.next)
+            self.next += 1
+        elif not is_zero and all(found[name] == expected[name] for name, _ in _FIELDS):
+            self._matched(disk, offset, offset + 1)
+            self._find_entry("consume-queue-offset", disk, offset, "physical_offset", expected, found)
+        else:
+            self._unplaced(offset, row, is_zero=is_zero)
+            if offset == self.next:
+                self.next += 1
+
+    def _is_known_lack(self, disk: QueueDisk, offset: int) -> bool:
+        """Whether a file that lacks this place was reported: one that is missing between others, or cut."""
+        return disk.start <= offset < disk.end or any(
+            file.size_bytes < disk.file_size_bytes and 0 <= offset * 20 - file.start_offset < disk.file_size_bytes
+            for file in disk.files[-1:]
+        )
+
+    def _field_differs(self, disk: QueueDisk, offset: int, expected: np.void, found: np.void) -> None:
+        differ = [(name, check) for name, check in _FIELDS if expected[name] != found[name]]
+        if self.has_ext and found["tags_code"] <= EXT_ADDRESS_MAX:
+            differ = [pair for pair in differ if pair[0] != "tags_code"]
+        if len(differ) == 1:
+            self._find_entry(differ[0][1], disk, offset, differ[0][0], expected, found)
+        elif differ:
+            self._find_entry("consume-queue-entry", disk, offset, None, expected, found)
+
+    def _find_entry(
+        self, check: str, disk: QueueDisk, offset: int, name: str | None, expected: np.void, found: np.void
+    ) -> None:
+        path, position = disk.place_of(offset)
+        what = "entry" if name is None else name.replace("_", " ")
+        shown = (expected, found) if name is None else (expected[name], found[name])
+        self._out.find(
+            check, path, position + (CONSUME_QUEUE_ENTRY.offset_of(name) if name else 0),
+            f"the {what} of queue offset {offset} is not that of its message at {expected['physical_offset']}",
+            expected=shown[0], found=shown[1], mend=self._out.rebuild, about=int(expected["physical_offset"]),
+        )
+
+    def _wrong_queue_offset(self, entry: np.void, stated: int, expected: int) -> None:
+        file = self._file
+        assert file is not None  # put() sets it
+        self._out.find(
+            "message-queue-offset", file.path, int(entry["physical_offset"]) - file.start_offset + _AT_QUEUE_OFFSET,
+            f"{self.folder} holds this message at queue offset {expected}",
+            expected=expected, found=stated, mend=RESTORE, about=int(entry["physical_offset"]),
+        )
+
+    def _unplaced(self, offset: int, row: npt.NDArray[np.uint8], *, is_zero: bool) -> None:
+        file = self._file
+        assert file is not None  # put() sets it
+        physical = int(fields_of(row)[0]["physical_offset"])
+        found = Unplaced(self, offset, file.path, physical - file.start_offset, offset < self.next, is_zero)
+        if len(self._left.unplaced) < LEFT_OVER_MAX:
+            self._left.unplaced[physical] = found
+        else:
+            self._out.truncated += 1
+
+    def look_at_places(self, disk: QueueDisk, start: int, end: int) -> int:
+        """Notes entries at places [start, end), which no message claims, that point to no message; gives how many
+        entries point behind the log's damage or before its start."""
+        explained = 0
+        start, end = max(start, disk.start), min(end, disk.end)
+        for at in range(start, end, _CHUNK_ROWS):
+            entries = fields_of(disk.read(at, min(_CHUNK_ROWS, end - at)))
+            wanting = np.flatnonzero(self._calls_for_message(entries))
+            explained += int(is_written(entries).sum()) - len(wanting)
+            for i in wanting[:LEFT_OVER_MAX].tolist():
+                if len(self._left.extras) < LEFT_OVER_MAX:
+                    self._left.extras.append(Extra(self, at + i, int(entries["physical_offset"][i])))
+                else:
+                    self._out.truncated += 1
+        return explained
+
+    def finish(self, end_offset: int) -> int:
+        """Looks at what is behind the last entry; gives how many entries there point behind the log's end."""
+        disk = self.disk
+        if disk is None:
+            return 0
+        stale = 0
+        for at in range(max(self.next, disk.start), disk.end, _CHUNK_ROWS):
+            rows = disk.read(at, min(_CHUNK_ROWS, disk.end - at))
+            if not rows.any():
+                break
+            entries = fields_of(rows)
+            behind = is_written(entries) & (entries["physical_offset"] >= end_offset)
+            stale += int(behind.sum())
+            for i in np.flatnonzero(self._calls_for_message(entries) & ~behind).tolist():
+                if len(self._left.extras) < LEFT_OVER_MAX:
+                    self._left.extras.append(Extra(self, at + i, int(entries["physical_offset"][i])))
+            stray = rows.any(axis=1) & ~is_written(entries)
+            if stray.any():
+                path, position = disk.place_of(at + int(np.argmax(stray)))
+                self._out.find(
+                    "consume-queue-stray-bytes", path, position, "not zero, and no entry",
+                    expected="zeros", found=rows[int(np.argmax(stray))].tobytes().hex(" "), mend=self._out.rebuild,
+                )
+        return stale

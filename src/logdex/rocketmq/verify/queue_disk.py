@@ -1,0 +1,86 @@
+"""One queue's files as they lie on disk, read as rows of 20 bytes; what is not there reads as zeros."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
+from logdex.layout import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BLANK_SIZE
+from logdex.rocketmq.offset_files import list_offset_files
+
+ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
+ROW_DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+Rows = npt.NDArray[np.uint8]
+"""uint8[n, 20]: entries as they stand on disk."""
+
+
+class QueueDisk:
+    """The files of one queue's directory, listed at construction. One thread."""
+
+    def __init__(self, directory: str, file_size_bytes: int, env: Env, open_files: OpenFiles) -> None:
+        self.directory = directory
+        self.file_size_bytes = file_size_bytes
+        self.files, _ = list_offset_files(env, directory)
+        self._starts = [file.start_offset for file in self.files]
+        self._open = open_files
+
+    @property
+    def start(self) -> int:
+        """Queue offset of the first place."""
+        return self._starts[0] // ENTRY_SIZE if self._starts else 0
+
+    @property
+    def end(self) -> int:
+        """Queue offset behind the last place."""
+        return self.files[-1].end_offset // ENTRY_SIZE if self.files else 0
+
+    def has(self, queue_offset: int) -> bool:
+        """Whether a file has this place."""
+        at = queue_offset * ENTRY_SIZE
+        place = bisect_right(self._starts, at) - 1
+        return place >= 0 and at + ENTRY_SIZE <= self.files[place].end_offset
+
+    def place_of(self, queue_offset: int) -> tuple[str, int]:
+        """Path and byte of a place, whether or not its file is there."""
+        at = max(queue_offset, 0) * ENTRY_SIZE
+        place = bisect_right(self._starts, at) - 1
+        if place >= 0 and at < self.files[place].end_offset:
+            return self.files[place].path, at - self.files[place].start_offset
+        inside = at % self.file_size_bytes
+        return f"{self.directory}/{at - inside:0{FILE_NAME_DIGITS}d}", inside
+
+    def read(self, queue_offset: int, count: int) -> Rows:
+        """`count` rows from a queue offset on."""
+        at, end = queue_offset * ENTRY_SIZE, (queue_offset + count) * ENTRY_SIZE
+        out = np.zeros((count, ENTRY_SIZE), np.uint8)
+        flat = out.reshape(-1)
+        place = max(bisect_right(self._starts, at) - 1, 0)
+        for file in self.files[place:]:
+            if file.start_offset >= end:
+                break
+            first, last = max(at, file.start_offset), min(end, file.end_offset)
+            if first < last:
+                with self._open.lend(file.path) as opened:
+                    data = opened.read_at(first - file.start_offset, last - first)
+                flat[first - at : first - at + len(data)] = np.frombuffer(data, np.uint8)
+        return out
+
+
+def fields_of(rows: Rows) -> npt.NDArray[np.void]:
+    """The rows as a structured array of `ROW_DTYPE`."""
+    return np.ascontiguousarray(rows).reshape(-1).view(ROW_DTYPE)
+
+
+def is_written(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which rows the engine takes for entries (pre-blank ones too)."""
+    return np.asarray((rows["physical_offset"] >= 0) & (rows["size"] > 0))
+
+
+def is_pre_blank(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which rows only fill a place before a queue's first message."""
+    blank = (rows["physical_offset"] == 0) & (rows["size"] == PRE_BLANK_SIZE) & (rows["tags_code"] == 0)
+    return np.asarray(blank)

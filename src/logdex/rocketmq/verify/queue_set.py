@@ -1,0 +1,221 @@
+"""All ConsumeQueues against the log, both ways; what no queue could match alone is matched between them at the end."""
+
+from __future__ import annotations
+
+from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
+from logdex.layout import FILE_NAME_DIGITS
+from logdex.rocketmq.consume_queue import discover_queues
+from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver, queue_folder
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.scan import Scanner, Window
+from logdex.rocketmq.store_files import StorePaths
+from logdex.rocketmq.verify.damage import Damage
+from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
+from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk
+from logdex.rocketmq.verify.report import RESTORE, Collector
+
+_OPEN_FILES_MAX = 256
+_LIGHT_QUEUE_PREFIX = "%LMQ%"
+"""Light message queues point to messages of other topics."""
+
+
+class QueueSet:
+    """Takes windows in log order. One thread; `close` it."""
+
+    def __init__(
+        self, root: str, config: StoreConfig, min_offset: int, damage: Damage, out: Collector, env: Env,
+        *, is_unclean: bool,
+    ) -> None:
+        self._directory = StorePaths(root).consume_queue
+        self._config = config
+        self._min_offset = min_offset
+        self._damage = damage
+        self._out = out
+        self._env = env
+        self._is_unclean = is_unclean
+        self._open = OpenFiles(env, _OPEN_FILES_MAX)
+        self._deriver = ConsumeQueueDeriver()
+        self._left = LeftOver()
+        self._queues: list[QueueCheck | None] = []
+        self._by_folder: dict[str, QueueCheck] = {}
+        self._has_any = env.is_dir(self._directory)
+        self._has_ext = env.is_dir(f"{root}/consumequeue_ext")
+        if self._has_ext:
+            text = "not supported: tagsCodes that point there are not checked"
+            out.info("consume-queue-ext", f"{root}/consumequeue_ext", text)
+
+    def put(self, window: Window, scanner: Scanner) -> None:
+        """Compares the entries that a window's messages call for."""
+        if not self._has_any:
+            return
+        names = scanner.table.queues
+        for number, offsets, entries in self._deriver.derive(window, len(names)):
+            while len(self._queues) <= number:
+                name = names[len(self._queues)]
+                folder = queue_folder(name.topic, name.queue_id)
+                self._queues.append(None if folder is None else self._queue(folder))
+            queue = self._queues[number]
+            if queue is not None:
+                queue.put(offsets, entries, window.file)
+
+    def _queue(self, folder: str) -> QueueCheck:
+        queue = self._by_folder.get(folder)
+        if queue is None:
+            directory = f"{self._directory}/{folder}"
+            size = self._config.consume_queue_file_size_bytes
+            has = self._env.is_dir(directory)
+            disk = QueueDisk(directory, size, self._env, self._open) if has else None
+            if disk is not None and not disk.files:
+                disk = None
+            queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._min_offset)
+            queue.has_ext = self._has_ext
+            self._by_folder[folder] = queue
+            if disk is not None:
+                self._check_files(disk)
+        return queue
+
+    def _check_files(self, disk: QueueDisk) -> None:
+        self._out.files += len(disk.files)
+        expected: int | None = None
+        for file in disk.files:
+            if file.size_bytes != disk.file_size_bytes:
+                self._out.find(
+                    "consume-queue-file-size", file.path, file.size_bytes, "a ConsumeQueue file of another size",
+                    expected=disk.file_size_bytes, found=file.size_bytes,
+                    mend=f"{self._out.rebuild}; if all files are so long, state --mapped-file-size-consume-queue",
+                )
+            if expected is not None and file.start_offset > expected:
+                self._out.find(
+                    "consume-queue-gap", f"{disk.directory}/{expected:0{FILE_NAME_DIGITS}d}", 0,
+                    "a ConsumeQueue file is missing, the queue goes on behind it",
+                    expected=f"{expected:0{FILE_NAME_DIGITS}d}", found=f"{file.start_offset:0{FILE_NAME_DIGITS}d}",
+                    mend=self._out.rebuild,
+                )
+            expected = file.start_offset + disk.file_size_bytes
+
+    def finish(self, end_offset: int, messages: int) -> None:
+        """The log is at its end: looks at what is left over, and at queues without messages."""
+        if not self._has_any:
+            self._no_queues(messages)
+            return
+        stale = sum(queue.finish(end_offset) for queue in list(self._by_folder.values()))
+        stale += self._look_at_others(end_offset)
+        if stale:
+            self._out.info(
+                "consume-queue-stale-entries", self._directory,
+                f"{stale} entries point behind the log's end, as those do that a recovery has cut",
+            )
+        for extra in self._left.extras:
+            self._match_extra(extra)
+        self._missing_queues()
+        behind = 0
+        for physical_offset, unplaced in self._left.unplaced.items():
+            behind += self._find_unplaced(physical_offset, unplaced)
+        if behind:
+            self._out.info(
+                "consume-queue-behind", self._directory,
+                f"{behind} messages have no entry yet: a broker's next start makes them, the last end was unclean",
+            )
+        self._note_gaps()
+
+    def _no_queues(self, messages: int) -> None:
+        if not messages:
+            return
+        if self._is_unclean:
+            text = "there are no ConsumeQueues: a broker's next start makes them"
+            self._out.info("consume-queue-missing", self._directory, text)
+            return
+        self._out.find(
+            "consume-queue-missing", self._directory, 0, "there are no ConsumeQueues", expected="a directory",
+            found="nothing", mend=self._out.rebuild,
+        )
+
+    def _look_at_others(self, end_offset: int) -> int:
+        """Queues on disk that no message of the log belongs to."""
+        stale = 0
+        for topic, queue_id, directory in discover_queues(self._directory.rpartition("/")[0], env=self._env):
+            folder = directory[len(self._directory) + 1 :]
+            if folder in self._by_folder:
+                continue
+            if folder.startswith(_LIGHT_QUEUE_PREFIX):
+                self._out.info("light-queue", directory, "a light message queue: its entries are not checked")
+                continue
+            queue = self._queue(folder)
+            stale += queue.finish(end_offset)
+            name = topic.decode("utf-8", "backslashreplace")
+            self._out.info("queue-without-messages", directory, f"the log has no message of {name} queue {queue_id}")
+        return stale
+
+    def _match_extra(self, extra: Extra) -> None:
+        unplaced = self._left.unplaced.get(extra.physical_offset)
+        if unplaced is not None and unplaced.queue is not extra.queue:
+            del self._left.unplaced[extra.physical_offset]
+            if unplaced.queue.disk is None:
+                unplaced.queue.messages -= 1
+            self._out.find(
+                "message-queue", unplaced.path, unplaced.position,
+                f"{extra.queue.folder} holds this message at queue offset {extra.queue_offset}",
+                expected=f"{extra.queue.folder}, queue offset {extra.queue_offset}",
+                found=f"{unplaced.queue.folder}, queue offset {unplaced.queue_offset}", mend=RESTORE,
+                about=extra.physical_offset,
+            )
+            return
+        assert extra.queue.disk is not None  # it was read there
+        path, position = extra.queue.disk.place_of(extra.queue_offset)
+        self._out.find(
+            "consume-queue-extra-entry", path, position,
+            f"the entry of queue offset {extra.queue_offset} points to no message of this queue",
+            expected="zeros, or an entry of a message that the log has",
+            found=f"physical offset {extra.physical_offset}",
+            mend=self._out.rebuild, about=extra.physical_offset,
+        )
+
+    def _missing_queues(self) -> None:
+        for folder, queue in sorted(self._by_folder.items()):
+            if queue.disk is not None or queue.messages <= 0:
+                continue
+            path = f"{self._directory}/{folder}"
+            if self._is_unclean:
+                self._out.info("consume-queue-missing", path, f"{queue.messages} messages and no ConsumeQueue yet")
+                continue
+            self._out.find(
+                "consume-queue-missing", path, 0, f"the queue has {queue.messages} messages and no ConsumeQueue",
+                expected="a directory with files", found="nothing", mend=self._out.rebuild,
+            )
+
+    def _find_unplaced(self, physical_offset: int, unplaced: Unplaced) -> bool:
+        """A message that no queue has; True where that is only to be expected."""
+        disk = unplaced.queue.disk
+        if disk is None:
+            return False
+        if self._is_unclean and unplaced.is_zero and not unplaced.is_passed:
+            return True
+        offset = unplaced.queue_offset
+        if unplaced.is_passed or offset < 0 or offset > (1 << 62) // ENTRY_SIZE:
+            self._out.find(
+                "message-queue-offset", unplaced.path, unplaced.position + 20,
+                f"{unplaced.queue.folder} holds another message at this queue offset",
+                expected="a queue offset of its own", found=offset, mend=RESTORE, about=physical_offset,
+            )
+            return False
+        path, position = disk.place_of(offset)
+        self._out.find(
+            "consume-queue-entry", path, position,
+            f"queue offset {offset} has no entry of its message at {physical_offset}",
+            expected=f"physical offset {physical_offset}", found="zeros" if unplaced.is_zero else "another entry",
+            mend=self._out.rebuild, about=physical_offset,
+        )
+        return False
+
+    def _note_gaps(self) -> None:
+        for folder, queue in sorted(self._by_folder.items()):
+            if queue.gaps:
+                self._out.info(
+                    "queue-offset-gap", f"{self._directory}/{folder}",
+                    f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
+                )
+
+    def close(self) -> None:
+        """Closes the files that are open."""
+        self._open.close()

@@ -1,0 +1,90 @@
+"""The small files of a store: checkpoint, abort, lock, config/*.json."""
+
+from __future__ import annotations
+
+from logdex import limits
+from logdex.errors import CorruptError, StoreError
+from logdex.io.env import Env
+from logdex.layout import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
+from logdex.rocketmq.checkpoint import StoreCheckpoint
+from logdex.rocketmq.config_json import parse_config_json
+from logdex.rocketmq.store_files import StorePaths
+from logdex.rocketmq.verify.report import Collector
+
+_SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
+_MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
+
+
+def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
+    """Whether the last end was unclean; says so."""
+    paths = StorePaths(root)
+    for check, path in (("abort", paths.abort), ("lock", paths.lock)):
+        if not env.exists(path):
+            continue
+        out.files += 1
+        if not env.is_file(path):
+            out.find(check, path, 0, "no file", expected="a small file", mend="look at what it is, and move it away")
+        elif env.size_bytes(path) > _SMALL_FILE_SIZE_BYTES_MAX:
+            out.find(
+                check, path, _SMALL_FILE_SIZE_BYTES_MAX, "too long for what it is",
+                expected=f"at most {_SMALL_FILE_SIZE_BYTES_MAX} bytes", found=env.size_bytes(path),
+                mend="look at what it is, and move it away",
+            )
+    if not env.exists(paths.abort):
+        return False
+    out.info("unclean-end", paths.abort, "a broker runs on this directory, or did not shut down cleanly")
+    return True
+
+
+def check_checkpoint(
+    root: str, max_store_timestamp_ms: int, end_offset: int, out: Collector, env: Env, *, is_missed: bool
+) -> None:
+    """Sanity of the checkpoint against a log whose newest message was stored at `max_store_timestamp_ms` and that ends
+    at `end_offset`. `is_missed`: whether it is worth a word that there is none."""
+    path = StorePaths(root).checkpoint
+    if not env.exists(path):
+        if is_missed:
+            out.info("no-checkpoint", path, "there is none: a broker's next start makes one")
+        return
+    out.files += 1
+    size = env.size_bytes(path)
+    if size != CHECKPOINT_FILE_SIZE_BYTES:
+        out.find(
+            "checkpoint-size", path, min(size, CHECKPOINT_FILE_SIZE_BYTES), "a checkpoint of another size",
+            expected=CHECKPOINT_FILE_SIZE_BYTES, found=size, mend=_MEND_CHECKPOINT,
+        )
+    if not CHECKPOINT.size_bytes <= size <= limits.CHECKPOINT_SIZE_BYTES_MAX:
+        return
+    checkpoint = StoreCheckpoint.read(path, env=env)
+    for name, expected, found in checkpoint.problems(
+        last_store_timestamp_ms=max_store_timestamp_ms, log_end_offset=end_offset
+    ):
+        out.find(
+            "checkpoint-time" if name.endswith("_ms") else "checkpoint-offset", path, CHECKPOINT.offset_of(name),
+            f"{name} cannot be", expected=expected, found=found, mend=_MEND_CHECKPOINT,
+        )
+
+
+def check_config(root: str, out: Collector, env: Env) -> None:
+    """Parses config/*.json as the broker does; the broker falls back on FILE.bak."""
+    directory = StorePaths(root).config
+    if not env.is_dir(directory):
+        return
+    for name in env.list_dir(directory):
+        path = f"{directory}/{name}"
+        if not name.endswith(".json") or not env.is_file(path):
+            continue
+        out.files += 1
+        try:
+            data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
+            if data:
+                parse_config_json(data, path=path)
+            else:
+                out.info("empty-config", path, "empty: the broker falls back on the .bak file")
+        except CorruptError as error:
+            out.find(
+                "config-json", path, error.position, "the broker cannot parse it", expected=error.expected,
+                found=error.found, mend=f"copy {path}.bak over it: the broker falls back on that",
+            )
+        except StoreError as error:
+            out.find("unreadable", path, 0, error.message, expected="a file that can be read", mend=error.hint or "")

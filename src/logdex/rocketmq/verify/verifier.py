@@ -1,0 +1,81 @@
+"""`verify`: one pass over the log, the queues and IndexFiles walked beside it. Reads everything, writes nothing.
+
+What it expects of a queue or an IndexFile is what the scan kernel and `derive_consume_queue` give for the log's
+messages; memory depends on the window and on maxHashSlotNum (4 bytes a slot), not on the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.store_files import StorePaths
+from logdex.rocketmq.verify.damage import OFFSET_MAX
+from logdex.rocketmq.verify.index_check import IndexCheck
+from logdex.rocketmq.verify.log_scan import LogScan
+from logdex.rocketmq.verify.messages import check_messages
+from logdex.rocketmq.verify.queue_set import QueueSet
+from logdex.rocketmq.verify.report import FINDINGS_MAX, Collector, VerifyReport
+from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
+
+Progress = Callable[[int, int], None]
+"""Called now and then with (messages so far, bytes of CommitLog so far)."""
+
+
+def verify(
+    root: str,
+    config: StoreConfig,
+    *,
+    env: Env = DEFAULT_ENV,
+    progress: Progress | None = None,
+    max_findings: int = FINDINGS_MAX,
+    checks: Collection[str] | None = None,
+) -> VerifyReport:
+    """Checks the store at `root`; `checks` (keys of `CHECKS`) limits what is reported, `max_findings` how much.
+
+    Raises what opening the log raises (`MissingFileError`, `NotAStoreError`), `UsageError` for an unknown check,
+    `StorageError` where the system refuses to read a file. Damage is never raised.
+    """
+    started = time.perf_counter()
+    root = str(root).rstrip("/") or "/"
+    out = Collector(root, max_findings, checks)
+    log = CommitLog(StorePaths(root).commit_log, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    is_unclean = check_abort_and_lock(root, out, env)
+    scan = LogScan(log, config, out, env)
+    queues = QueueSet(root, config, log.min_offset, scan.damage, out, env, is_unclean=is_unclean)
+    index = IndexCheck(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
+    newest_ms = 0
+    try:
+        for window in scan.windows():
+            check_messages(window, out)
+            queues.put(window, scan.scanner)
+            index.put(window)
+            newest_ms = max(newest_ms, int(np.max(window.columns.store_timestamp_ms[: window.count])))
+            if progress is not None:
+                progress(scan.scanner.messages, scan.end_offset - log.min_offset)
+        queues.finish(scan.end_offset, scan.scanner.messages)
+        index.finish(scan.end_offset)
+    finally:
+        queues.close()
+        index.close()
+        log.close()
+    if scan.damage:  # what is lost may have been newer than all that is left
+        newest_ms = known_end = OFFSET_MAX
+    else:
+        known_end = scan.end_offset
+    check_checkpoint(root, newest_ms, known_end, out, env, is_missed=scan.scanner.messages > 0)
+    check_config(root, out, env)
+    return VerifyReport(
+        findings=out.findings(),
+        infos=sorted(out.infos, key=lambda info: (info.path, info.kind, info.message)),
+        messages=scan.scanner.messages,
+        bytes=scan.end_offset - log.min_offset,
+        files=out.files,
+        seconds=time.perf_counter() - started,
+        truncated=out.truncated,
+    )
