@@ -56,7 +56,7 @@ class ScanPart:
 @dataclass(slots=True)
 class PartScan:
     """What scanning a part met. `first` is the byte of its first message, -1 where none was found; `next` the byte
-    where the next part must begin, -1 where the file (or the log, at `end`) ends in this part. `queues` has each queue's
+    where the next part must begin, -1 where the file (or the log, at `end`) ends here. `queues` has each queue's
     number in the stage file and its ConsumeQueue entries, in the order of first entries. `keyless_messages` come behind
     the last message that has keys."""
 
