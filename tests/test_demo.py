@@ -1,0 +1,130 @@
+"""scripts/demo.py: shows what it promises, leaves nothing behind, and fails where something differs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests import golden
+
+SCRIPT = golden.ROOT / "scripts" / "demo.py"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("demo_script", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+demo = load()
+
+
+def derived(root: Path, files: dict[str, bytes]) -> Path:
+    for name in ("consumequeue", "index"):
+        (root / name).mkdir(parents=True)
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return root
+
+
+QUEUE = "consumequeue/t/0/00000000000000000000"
+THEIRS = {QUEUE: b"queue", "index/20260101000000000": b"first", "index/20260101000000001": b"second"}
+
+
+@pytest.mark.spark
+def test_the_demo(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "-> 11 of 11 files identical" in done.stdout
+    commands = re.findall(r"^\$ logdex (\w+) ", done.stdout, re.MULTILINE)
+    assert commands == ["info", "rebuild", "query", "message", "get"]
+    assert "engine spark" in done.stdout
+    assert list(temporary.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [temporary]
+
+
+def test_equal_stores_are_identical_whatever_their_index_files_are_called(tmp_path: Path) -> None:
+    ours = {QUEUE: b"queue", "index/1": b"first", "index/2": b"second"}
+    assert demo.compare(derived(tmp_path / "a", THEIRS), derived(tmp_path / "b", ours)) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        ({QUEUE: b"queuE"}, [QUEUE]),
+        ({QUEUE: None}, [QUEUE]),
+        ({"consumequeue/t/1/00000000000000000000": b""}, ["consumequeue/t/1/00000000000000000000"]),
+        ({"index/20260101000000001": b"secund"}, ["index, file 2"]),
+        ({"index/20260101000000001": None}, ["index, file 2"]),
+        ({"index/20260101000000002": b"third"}, ["index, file 3"]),
+    ],
+)
+def test_differences_are_seen(tmp_path: Path, change: dict[str, bytes | None], differing: list[str]) -> None:
+    ours = {name: content for name, content in {**THEIRS, **change}.items() if content is not None}
+    theirs, rebuilt = derived(tmp_path / "a", THEIRS), derived(tmp_path / "b", ours)
+    assert demo.compare(theirs, rebuilt)[1] == differing
+    with pytest.raises(demo.DemoFailed, match="not the broker's"):
+        demo.show_comparison(theirs, rebuilt)
+
+
+def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
+    with pytest.raises(demo.DemoFailed):
+        demo.show_comparison(derived(tmp_path / "a", {}), derived(tmp_path / "b", {}))
+
+
+def test_wrong_answers_are_seen() -> None:
+    with pytest.raises(demo.DemoFailed, match="not so: the same message"):
+        demo.expect("the same message", False)
+
+
+def test_a_command_that_fails_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(demo.DemoFailed, match="logdex info ended with exit code 2"):
+        demo.logdex(tmp_path, "info", "nowhere")
+    assert "$ logdex info nowhere" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("failure", "code"), [(demo.DemoFailed("harm"), 1), (OSError("disk full"), 2)])
+def test_failures_have_exit_codes_and_leave_nothing(
+    failure: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(folder: Path) -> None:
+        (folder / "store").mkdir()
+        raise failure
+
+    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr(demo.tempfile, "tempdir", str(tmp_path))
+    assert demo.main([]) == code
+    assert f"demo: {failure}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_keep_keeps_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "run", lambda folder: (folder / "store").mkdir())
+    monkeypatch.setattr(demo.tempfile, "tempdir", str(tmp_path))
+    assert demo.main(["--keep"]) == 0
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "store").is_dir()
+    assert str(folder) in capsys.readouterr().out
