@@ -15,6 +15,8 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout import BLANK, BLANK_MAGIC, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.log_end import EndKind, LogEnd
+from logdex.rocketmq.log_hole import hole_before_files, hole_in_file
 
 
 @dataclass(slots=True)
@@ -49,14 +51,14 @@ def find_log_tail(log: CommitLog, known_offset: int | None, config: StoreConfig,
         except StoreError:
             return scan_log_tail(log, None, config, env=env)
         behind = known_offset + message.size_bytes
-        at_end = _clean_end(log, behind)
+        at_end = _clean_end(log, behind, env)
         if at_end is not None:
             at_end.last_store_timestamp_ms = message.store_timestamp_ms
             return at_end
     return scan_log_tail(log, known_offset, config, env=env)
 
 
-def _clean_end(log: CommitLog, offset: int) -> LogTail | None:
+def _clean_end(log: CommitLog, offset: int, env: Env) -> LogTail | None:
     """The end at `offset` if nothing at all was written there."""
     file = log.file_of(offset)
     if file is None:
@@ -65,13 +67,16 @@ def _clean_end(log: CommitLog, offset: int) -> LogTail | None:
         return LogTail(offset, "end of files", "the last file is full")
     head = log.read(offset, min(BLANK.size_bytes, file.end_offset - offset))
     if not any(head):
-        return LogTail(offset, "zeros", "nothing was written from here on")
+        end = LogEnd(EndKind.ZEROS, offset, file.path, offset - file.start_offset, "nothing was written from here on")
+        with env.map_read(file.path) as mapped:
+            end = hole_before_files(log, hole_in_file(end, mapped.array))
+        return LogTail(offset, end.kind.value, end.reason, end.is_clean)
     if int.from_bytes(head[4:8], "big") != BLANK_MAGIC:
         return None
     following = file.start_offset + log.file_size_bytes
     if following == log.files[-1].start_offset:
         empty = not log.files[-1].size_bytes
-        return None if empty else _clean_end(log, following)
+        return None if empty else _clean_end(log, following, env)
     return None
 
 

@@ -18,9 +18,11 @@ from logdex.layout import MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver
 from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.log_end import LogEnd
+from logdex.rocketmq.log_hole import hole_before_files, hole_in_file
 from logdex.rocketmq.rebuild import index_window
 from logdex.rocketmq.rebuild_stage import StageFile, StageWriter
-from logdex.rocketmq.scan import LogEnd, Scanner, Window, end_of_files, missing_file_end
+from logdex.rocketmq.scan import Scanner, Window, end_of_files, missing_file_end
 from logdex.rocketmq.topic_table import QueueName
 
 PART_SIZE_BYTES_MIN = 64 << 20
@@ -148,7 +150,7 @@ def scan_part(
             try:
                 window = next(windows)
             except StopIteration as stop:
-                result.end = stop.value
+                result.end = _told_end(stop.value, env)
                 break
             _stage_window(window, scanner, deriver, stage, result)
             before, at = at, _end_of(window)
@@ -158,6 +160,14 @@ def scan_part(
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
     return result
+
+
+def _told_end(end: LogEnd | None, env: Env) -> LogEnd | None:
+    """A file's end, a hole told as one."""
+    if end is None:
+        return None
+    with env.map_read(end.path) as mapped:
+        return hole_in_file(end, mapped.array)
 
 
 def _end_of(window: Window) -> int:
@@ -217,7 +227,7 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
             again.append(missing)
         elif kept and kept[-1].end is not None:
             # What is behind the end is not of the log, whatever it looks like.
-            return again or WholeLog(joined, kept[-1].end)
+            return again or WholeLog(joined, hole_before_files(log, kept[-1].end))
     if again:
         return again
     return WholeLog(joined, end_of_files(log) if len(files) == len(log.files) else missing_file_end(log, files[-1]))

@@ -7,7 +7,6 @@ zeros (never written), torn (cut off), corrupt.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -22,38 +21,14 @@ from logdex.kernels.crc import crc_function_address, crc_table
 from logdex.layout import MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.log_end import EndKind as EndKind
+from logdex.rocketmq.log_end import LogEnd as LogEnd
+from logdex.rocketmq.log_hole import hole_before_files, hole_in_file
 from logdex.rocketmq.message import decode_message
 from logdex.rocketmq.topic_table import TopicTable
 
 WINDOW_MESSAGES = 16_384
 """Columns of a window (about 90 bytes a message) then stay in the core's cache while they are used."""
-
-
-class EndKind(enum.Enum):
-    """Why a log ends where it does."""
-
-    END_OF_FILES = "end of files"
-    ZEROS = "zeros"
-    TORN = "torn"
-    CORRUPT = "corrupt"
-    MISSING_FILE = "missing file"
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """Where the valid log ends: `offset` is the physical offset, `path` and `position` the file and the byte in it."""
-
-    kind: EndKind
-    offset: int
-    path: str
-    position: int
-    reason: str
-    error: CorruptError | None = None
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing but unwritten bytes follow, as far as the end itself tells."""
-        return self.kind in (EndKind.END_OF_FILES, EndKind.ZEROS)
 
 
 @dataclass(slots=True)
@@ -150,7 +125,9 @@ class Scanner:
             start = max(0, (start_offset or 0) - file.start_offset)
             end = yield from self.scan_file(file, start)
             if end is not None:
-                return end
+                with self._env.map_read(file.path) as mapped:
+                    end = hole_in_file(end, mapped.array)
+                return hole_before_files(log, end)
             previous = file
         return end_of_files(log)
 

@@ -1,0 +1,39 @@
+"""Zeros in a CommitLog are its end only if nothing lies behind them; else they are a hole, and what follows is lost.
+
+For the engine the log ends at the zeros either way; whoever reports an end must not call a hole a good one.
+Source: ``docs/formats/commit-log.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from logdex.io.env import ByteArray
+from logdex.layout import BLANK
+from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.log_end import EndKind, LogEnd
+
+LOOK_BEHIND_BYTES = 16 << 20
+"""How far behind the zeros their own file is looked at: holes are lost pages or blocks, and looking through all of
+a file that was made ahead would cost as much as scanning it. `verify` looks at all."""
+
+
+def hole_in_file(end: LogEnd, data: ByteArray) -> LogEnd:
+    """`end`, told as a hole if it is at zeros and `data`, the bytes of its file, goes on a little behind them."""
+    if end.kind is EndKind.ZEROS and data[end.position : end.position + LOOK_BEHIND_BYTES].any():
+        return _hole(end, "the same file")
+    return end
+
+
+def hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
+    """`end`, told as a hole if it is at zeros and a later file of the log begins with a message. Reads file heads."""
+    if end.kind is not EndKind.ZEROS:
+        return end
+    for file in log.files:
+        if file.start_offset > end.offset and any(log.read(file.start_offset, min(BLANK.size_bytes, file.size_bytes))):
+            return _hole(end, file.path)
+    return end
+
+
+def _hole(end: LogEnd, where: str) -> LogEnd:
+    return replace(end, kind=EndKind.HOLE, reason=f"zeros where a message must be, {where} goes on behind them")
