@@ -219,10 +219,11 @@ class IndexCheck:
         self._take_extra(rows)
         gone = rows.phy_offset < self._log.min_offset
         self._expired += int(gone.sum())
-        for i in np.flatnonzero(~gone & ~self._damage.covers(rows.phy_offset)).tolist():
+        unexplained = np.flatnonzero(~gone & ~self._damage.covers(rows.phy_offset))
+        for i in self._out.some("index-extra-entry", unexplained):
             offset = int(rows.phy_offset[i])
             key_hash = int(rows.key_hash[i])
-            hashes = None if self._out.is_full else self._hashes_of(offset)
+            hashes = self._hashes_of(offset)
             if hashes is not None and key_hash in hashes:
                 self._repeats += 1
             elif hashes is not None:

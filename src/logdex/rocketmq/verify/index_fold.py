@@ -57,7 +57,7 @@ class IndexFold:
             return
         previous = np.empty(len(key_hash), np.int32)
         self._fresh += index_links(np.ascontiguousarray(key_hash), rows.first, self._slots, previous)
-        for i in np.flatnonzero(previous != rows.previous_index).tolist():
+        for i in self._out.some("index-link", np.flatnonzero(previous != rows.previous_index)):
             self._out.find(
                 "index-link", self.disk.path, self.disk.position(rows.first + i, "previous_index"),
                 f"entry {rows.first + i} does not name the one before it in its slot",
@@ -116,6 +116,9 @@ class IndexFold:
         wrong = np.flatnonzero(expected != rows.time_diff_s)
         if not len(wrong):
             return
+        if self._out.is_full:
+            self._out.truncated += len(wrong)
+            return
         for offset in np.unique(offsets[wrong]).tolist():
             all_of_it = np.flatnonzero(offsets == offset)
             of_it = wrong[offsets[wrong] == offset]
@@ -137,14 +140,12 @@ class IndexFold:
         disk = self.disk
         for at in range(0, disk.slot_num, _SLOTS_CHUNK):
             found, expected = disk.slots[at : at + _SLOTS_CHUNK], self._slots[at : at + _SLOTS_CHUNK]
-            for i in np.flatnonzero(found != expected).tolist():
+            for i in self._out.some("index-slot", np.flatnonzero(found != expected)):
                 self._out.find(
                     "index-slot", disk.path, disk.slot_position(at + i),
                     f"slot {at + i} does not name its newest entry",
                     expected=int(expected[i]), found=int(found[i]), mend=self._out.rebuild,
                 )
-                if self._out.is_full:
-                    break
         if disk.stray is not None:
             self._out.find(
                 "index-stray-bytes", disk.path, disk.first_byte(disk.stray), "not zero, behind the last entry",

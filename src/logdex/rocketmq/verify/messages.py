@@ -14,7 +14,7 @@ from logdex.rocketmq.verify.report import RESTORE, Collector
 def check_messages(window: Window, out: Collector) -> None:
     """What a message says of itself."""
     c, n = window.columns, window.count
-    for i in np.flatnonzero(c.stored_offset[:n] != c.position[:n]).tolist():
+    for i in out.some("message-physical-offset", np.flatnonzero(c.stored_offset[:n] != c.position[:n])):
         at = int(c.position[i])
         out.find(
             "message-physical-offset", window.file.path,
@@ -34,7 +34,7 @@ def _check_property_crcs(window: Window, out: Collector) -> None:
     )
     if not wrong:
         return
-    for i in np.flatnonzero(results == WRONG).tolist():
+    for i in out.some("message-property-crc", np.flatnonzero(results == WRONG)):
         out.find(
             "message-property-crc", window.file.path, int(at[i]) + int(c.size[i]) - PROPERTY_SIZE_BYTES,
             "the property __CRC32# is not that of the message", expected="the CRC of all bytes before it",

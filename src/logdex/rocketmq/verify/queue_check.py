@@ -65,6 +65,7 @@ class QueueCheck:
         self.gaps = 0
         self.first_gap = -1
         self.has_ext = False
+        self.lacks_front = False
         self._out = out
         self._damage = damage
         self._left = left
@@ -103,11 +104,25 @@ class QueueCheck:
         if not np.array_equal(disk.read(first, 1)[0], row):
             backed = self._first_backed(disk)
             start = first if backed is None else backed
+            is_row = backed is not None and np.array_equal(disk.read(backed, 1)[0], row)
+            if 0 <= first < disk.start and not is_row:
+                self._find_lacking_front(disk, first)
+                start = first
         if disk.start < start <= disk.end:
             self.look_at_places(disk, disk.start, start)
             self.next = start
         elif start < disk.start or not disk.files:
             self.next = max(start, 0)
+
+    def _find_lacking_front(self, disk: QueueDisk, first: int) -> None:
+        """The log has messages of queue offsets before the first file."""
+        path, position = disk.place_of(first)
+        self.lacks_front = True
+        self._out.find(
+            "consume-queue-gap", path, 0, "a ConsumeQueue file is missing, the log has messages for it",
+            expected=f"an entry for queue offset {first} at byte {position}",
+            found=f"a first file that begins with queue offset {disk.start}", mend=self._out.rebuild,
+        )
 
     def _first_backed(self, disk: QueueDisk) -> int | None:
         for at in range(disk.start, disk.end, _CHUNK_ROWS):
@@ -150,7 +165,7 @@ class QueueCheck:
         elif offset != self.next and np.array_equal(disk.read(self.next, 1)[0], row):
             self._wrong_queue_offset(expected, offset, self.next)
             self.next += 1
-        elif not is_zero and all(found[name] == expected[name] for name, _ in _FIELDS):
+        elif not is_zero and offset >= self.next and all(found[name] == expected[name] for name, _ in _FIELDS):
             self._matched(disk, offset, offset + 1)
             self._find_entry("consume-queue-offset", disk, offset, "physical_offset", expected, found)
         else:
@@ -160,7 +175,8 @@ class QueueCheck:
 
     def _is_known_lack(self, disk: QueueDisk, offset: int) -> bool:
         """Whether a file that lacks this place was reported: one that is missing between others, or cut."""
-        return disk.start <= offset < disk.end or any(
+        is_in_front = self.lacks_front and 0 <= offset < disk.start
+        return is_in_front or disk.start <= offset < disk.end or any(
             file.size_bytes < disk.file_size_bytes and 0 <= offset * 20 - file.start_offset < disk.file_size_bytes
             for file in disk.files[-1:]
         )

@@ -6,6 +6,9 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from logdex.errors import UsageError
 
 CHECKS = {
@@ -177,6 +180,14 @@ class Collector:
         self._suspects[physical_offset] = Finding(
             check, path, position, message, str(expected), str(found), RESTORE_MESSAGE
         )
+
+    def some(self, check: str, places: npt.NDArray[np.intp]) -> list[int]:
+        """Those of many places, each a finding of `check`, that there is room for; the others are only counted."""
+        if self._checks is not None and check not in self._checks:
+            return []
+        room = max(self._max - len(self._findings), 0)
+        self.truncated += max(len(places) - room, 0)
+        return [int(place) for place in places[:room]]
 
     def info(self, kind: str, path: str, message: str) -> None:
         """Takes a piece of information; a kind has room for as many as there may be findings."""
