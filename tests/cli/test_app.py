@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import logdex
+from tests import golden
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,6 +65,28 @@ def test_typed_errors_are_a_line_and_a_hint() -> None:
     assert (done.returncode, done.stderr) == (1, "logdex: p: byte 3: bad\n")
 
 
+def test_what_nobody_expected_is_a_line_and_how_to_report_it() -> None:
+    done = run_command("raise ZeroDivisionError('oh')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "logdex: unexpected ZeroDivisionError: oh",
+        "        this is a bug: please report it with what LOGDEX_DEBUG=1 shows",
+    ]
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGDEX_DEBUG", "1")
+    done = run_command("raise UsageError('that cannot be')")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith("logdex: that cannot be\n")
+
+
+def test_an_error_is_one_line_whatever_is_in_it() -> None:
+    done = run_command("raise UsageError('two\\nlines \\udcff')")
+    assert done.stderr == "logdex: two\\x0alines \\xff\n"
+
+
 def test_interrupt_is_quiet() -> None:
     done = run_command("raise KeyboardInterrupt")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
@@ -81,3 +106,22 @@ def test_a_closed_pipe_is_quiet() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path) -> None:
+    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", tmp_path)  # more than a pipe holds
+    command = [sys.executable, "-m", "logdex", "cat", str(tmp_path / "store"), *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+        assert (process.returncode, errors) == (130, b"")

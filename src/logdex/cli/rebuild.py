@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,11 +56,15 @@ def rebuild(
     """Derive all ConsumeQueues and IndexFiles from the CommitLog alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
     target = _target(store.path, output, in_place)
     from logdex.cli.stores import resolve
+    from logdex.rocketmq.broker_lock import broker_lock
 
     config, log = resolve(store)
     if in_place:
         note(f"writes consumequeue/ and index/ in {store.path}; what is there is kept under a dated name")
-    report = _run(store.path, target, config, log, engine=engine, master=master, in_place=in_place, sync=not no_sync)
+    with broker_lock(store.path) if in_place else nullcontext():
+        report = _run(
+            store.path, target, config, log, engine=engine, master=master, in_place=in_place, sync=not no_sync
+        )
     if as_json:
         emit_json(report.to_json())
     else:
