@@ -70,11 +70,7 @@ MESSAGE_HEAD = Layout(
 """What stands before the born host, which takes 8 bytes (IPv4 + port) or 20 (IPv6 + port)."""
 
 MESSAGE_TAIL = Layout(
-    "message-tail",
-    16,
-    ("reconsume_times", "i"),
-    ("prepared_transaction_offset", "q"),
-    ("body_length", "i"),
+    "message-tail", 16, ("reconsume_times", "i"), ("prepared_transaction_offset", "q"), ("body_length", "i")
 )
 """What stands between the store host and the body."""
 
@@ -85,9 +81,7 @@ MESSAGE_FIXED_SIZE_BYTES_MIN = 91
 
 BLANK = Layout("blank", 8, ("remaining_size", "i"), ("magic", "I"))
 
-CONSUME_QUEUE_ENTRY = Layout(
-    "consume-queue-entry", 20, ("physical_offset", "q"), ("size", "i"), ("tags_code", "q")
-)
+CONSUME_QUEUE_ENTRY = Layout("consume-queue-entry", 20, ("physical_offset", "q"), ("size", "i"), ("tags_code", "q"))
 PRE_BLANK_SIZE = 0x7FFFFFFF
 """`size` of the entries that fill a queue's first file before its first message (physical offset 0, tags code 0)."""
 
