@@ -1,0 +1,79 @@
+"""README.md and docs/guide/rebuild.md as a reader would type them, and the links of all documents."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import golden
+from tests.docs.test_quickstart import BLOCK, run_block
+
+README = golden.ROOT / "README.md"
+TOURS = [README, golden.ROOT / "docs" / "guide" / "rebuild.md"]
+FRONT = [golden.ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
+DOCUMENTS = [*FRONT, *sorted((golden.ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def links(page: Path) -> list[str]:
+    return [target for target in LINK.findall(page.read_text("utf-8")) if "://" not in target]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", TOURS, ids=lambda page: page.name)
+def test_every_block_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", tmp_path)
+    printed = ""
+    for language, code in BLOCK.findall(page.read_text("utf-8")):
+        if language == "text":
+            missing = [line for line in code.splitlines() if line not in printed]
+            assert missing == [], printed
+        else:
+            printed = run_block(language, code, tmp_path)
+
+
+@pytest.mark.parametrize("page", TOURS, ids=lambda page: page.name)
+def test_no_block_escapes(page: Path) -> None:
+    fences = re.findall(r"^```(\w+)$", page.read_text("utf-8"), re.MULTILINE)
+    assert len(BLOCK.findall(page.read_text("utf-8"))) == len(fences) - fences.count("sh")
+    assert set(fences) <= {"bash", "python", "text", "sh"}
+
+
+def test_the_commands_on_top_are_there() -> None:
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    for line in block.splitlines():
+        script = golden.ROOT / line.split()[0]
+        assert script.stat().st_mode & 0o111, f"{script} cannot be run"
+
+
+def test_the_versions_that_readme_names_are_those_that_are_tested() -> None:
+    named = re.search(r"tested with ([^)]*)\)", README.read_text("utf-8"))
+    assert named is not None
+    stores = {golden.manifest(name)["rocketmq"] for name in golden.NAMES}
+    assert stores <= set(re.findall(r"\d+\.\d+\.\d+", named[1]))
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.relative_to(golden.ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert [target for target in links(page) if not (page.parent / target).exists()] == []
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    reached, waiting = {README}, [README]
+    while waiting:
+        page = waiting.pop()
+        found = {(page.parent / target).resolve() for target in links(page) if target.endswith(".md")} - reached
+        reached |= found
+        waiting += found
+    assert [str(page.relative_to(golden.ROOT)) for page in DOCUMENTS if page not in reached] == []
+
+
+def test_every_layer_is_in_the_architecture() -> None:
+    text = (golden.ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    inside = (golden.ROOT / "src" / "logdex").iterdir()
+    names = {path.name + "/" if path.is_dir() else path.name for path in inside}
+    names -= {"__pycache__/", "py.typed", "__init__.py", "__main__.py"}
+    names |= {f"{path.name}/" for path in (golden.ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
+    assert sorted(name for name in names if name not in text) == []
