@@ -20,8 +20,6 @@ from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import StoredMessage, decode_message
 from tests import golden
 
-pytestmark = pytest.mark.needs_shared
-
 DERIVED_ANEW = golden.derived_anew()
 
 

@@ -35,7 +35,7 @@ def list_offset_files(env: Env, directory: str) -> tuple[tuple[OffsetFile, ...],
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
         is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= OFFSET_MAX
-        if is_offset and env.is_file(path):
+        if is_offset and not env.is_dir(path):  # a dangling link or a FIFO is refused below, not passed over
             files.append(OffsetFile(path, int(name), env.size_bytes(path)))
         else:
             foreign.append(name)

@@ -107,6 +107,13 @@ def test_no_log(tmp_path: Path) -> None:
         CommitLog(str(tmp_path))
 
 
+def test_a_dangling_link_is_not_passed_over(root: Path) -> None:
+    name = f"{max(int(path.name) for path in (root / 'commitlog').iterdir()) + 1_000_000:020d}"
+    (root / "commitlog" / name).symlink_to(root / "gone")
+    with pytest.raises(StorageError, match=name):
+        CommitLog(str(root / "commitlog"))
+
+
 def test_refresh_sees_new_files(root: Path) -> None:
     log = log_of(root)
     (root / "commitlog" / f"{8192:020d}").write_bytes(bytes(SIZE))
