@@ -23,6 +23,7 @@ from logdex.rocketmq.verify.index_fold import IndexFold
 from logdex.rocketmq.verify.report import Collector
 
 _LOOK_AHEAD_ROWS = 4096
+_LAST_ROWS = 1 << 16
 _STEPS_MAX = 50_000
 """Differences that are gone through one by one; with more the files are of another log."""
 
@@ -217,9 +218,13 @@ class IndexCheck:
         assert self._fold is not None  # rows came from it
         disk = self._fold.disk
         self._take_extra(rows)
-        gone = rows.phy_offset < self._log.min_offset
+        self._explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
+
+    def _explain(self, disk: IndexDisk, rows: IndexRows, which: npt.NDArray[np.bool_]) -> None:
+        """Says what those of the entries are that are none of the log's next keys."""
+        gone = which & (rows.phy_offset >= 0) & (rows.phy_offset < self._log.min_offset)
         self._expired += int(gone.sum())
-        unexplained = np.flatnonzero(~gone & ~self._damage.covers(rows.phy_offset))
+        unexplained = np.flatnonzero(which & ~gone & ~self._damage.covers(rows.phy_offset))
         for i in self._out.some("index-extra-entry", unexplained):
             offset = int(rows.phy_offset[i])
             key_hash = int(rows.key_hash[i])
@@ -297,17 +302,17 @@ class IndexCheck:
     def finish(self, end_offset: int) -> None:
         """The log is at its end: looks at the entries that are left, and says what is lacking."""
         behind = 0
-        while (rows := self._rows(_LOOK_AHEAD_ROWS)) is not None:
+        found_in = ""
+        while (rows := self._rows(_LAST_ROWS)) is not None:
+            assert self._fold is not None  # rows came from it
+            disk = self._fold.disk
+            self._take_extra(rows)
             beyond = (rows.phy_offset >= end_offset) & ~self._damage.covers(rows.phy_offset)
-            cut = int(np.argmax(beyond)) if beyond.any() else len(beyond)
-            if cut:
-                self._extra(rows.part(0, cut))
-                continue
-            run = len(beyond) if beyond.all() else int(np.argmin(beyond))
-            self._take_extra(rows.part(0, run))
-            behind += run
-            if not self._is_unclean:
-                self._find_beyond(rows, run, end_offset)
+            self._explain(disk, rows, ~beyond)
+            behind += int(beyond.sum())
+            if beyond.any() and not self._is_unclean and found_in != disk.path:
+                found_in = disk.path
+                self._find_beyond(disk, rows, int(np.argmax(beyond)), end_offset)
         if self._is_unclean:
             self._say(behind, "index-ahead", "entries point behind the log's end: the last end was unclean")
         self._say(self._repeats, "index-repeated-entries", "entries repeat one of the same key and message")
@@ -315,13 +320,11 @@ class IndexCheck:
         for lack in self._lacks:
             self._find_lack(lack)
 
-    def _find_beyond(self, rows: IndexRows, run: int, end_offset: int) -> None:
-        assert self._place  # a file has been opened
-        path, fold = self._paths[self._place - 1], self._fold
-        position = fold.disk.position(rows.first) if fold else 0
+    def _find_beyond(self, disk: IndexDisk, rows: IndexRows, row: int, end_offset: int) -> None:
         self._out.find(
-            "index-extra-entry", path, position, f"{run} entries from {rows.first} on point behind the log's end",
-            expected=f"physical offsets below {end_offset}", found=int(rows.phy_offset[0]), mend=self._out.rebuild,
+            "index-extra-entry", disk.path, disk.position(rows.first + row),
+            f"entry {rows.first + row}, and perhaps more of this file, points behind the log's end",
+            expected=f"a physical offset below {end_offset}", found=int(rows.phy_offset[row]), mend=self._out.rebuild,
         )
 
     def _say(self, count: int, kind: str, text: str) -> None:
