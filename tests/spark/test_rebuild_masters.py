@@ -13,18 +13,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from logdex.rocketmq.rebuild import rebuild
+from logdex.spark.rebuild_job import rebuild_with_config
 from logdex.testing.store_builder import write_commit_log
 from tests.unit.spark.test_rebuild_job import CONFIG, contents, messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
 
 FILE_SIZE = 64 << 10
-CONFIG_64K = replace(CONFIG, mapped_file_size_commit_log=FILE_SIZE, max_hash_slot_num=101, max_index_num=300)
+CONFIG_64K = replace(
+    CONFIG,
+    mapped_file_size_commit_log=FILE_SIZE,
+    mapped_file_size_consume_queue=8000,
+    max_hash_slot_num=101,
+    max_index_num=300,
+)
 
 PROGRAM = """
 import json, sys
@@ -33,7 +43,7 @@ from logdex.spark.rebuild_job import rebuild_on
 from logdex.spark.session import session
 from logdex.spark.tasks import TaskRunner
 
-master, store, output, notes, mode, conf, sizes = sys.argv[1:]
+master, store, output, notes, mode, sizes = sys.argv[1:]
 
 def wrap(function):
     def noted(task, attempt, count):
@@ -43,12 +53,13 @@ def wrap(function):
         pathlib.Path(notes, f"{os.getpid()}.{attempt}.{number}").touch()
         time.sleep(0.05)
         result = function(task, attempt, count)
-        if mode == "fail-first" and number == 0:
+        first = number == 0 and TaskContext.get().partitionId() < 3
+        if mode == "fail-first" and first:
             raise ValueError("the first attempt fails when all is written")
-        if mode == "storage-first" and number == 0:
+        if mode == "storage-first" and first:
             from logdex.errors import StorageError
             raise StorageError("stale file handle", path="x", errno=116)
-        if mode == "kill-first" and number == 0 and TaskContext.get().partitionId() == 1:
+        if mode == "kill-first" and first:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
     return noted
@@ -57,7 +68,7 @@ class Wrapping(TaskRunner):
     def run(self, name, function, tasks):
         return super().run(name, wrap(function), tasks)
 
-with session(master, conf=json.loads(conf)) as spark:
+with session(master) as spark:
     config = StoreConfig(**json.loads(sizes))
     while True:
         report = rebuild_on(Wrapping(spark), store, output, config, part_size_bytes=40_000)
@@ -83,7 +94,7 @@ def expected(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return contents(output)
 
 
-def command(master: str, store: Path, output: Path, notes: Path, mode: str, conf: dict[str, str]) -> list[str]:
+def command(master: str, store: Path, output: Path, notes: Path, mode: str) -> list[str]:
     notes.mkdir(exist_ok=True)
     sizes = {
         name: getattr(CONFIG_64K, name)
@@ -94,8 +105,7 @@ def command(master: str, store: Path, output: Path, notes: Path, mode: str, conf
             "max_index_num",
         )
     }
-    settings = [json.dumps(conf), json.dumps(sizes)]
-    return [sys.executable, "-c", PROGRAM, master, str(store), str(output), str(notes), mode, *settings]
+    return [sys.executable, "-c", PROGRAM, master, str(store), str(output), str(notes), mode, json.dumps(sizes)]
 
 
 def run(
@@ -103,7 +113,7 @@ def run(
 ) -> tuple[dict[str, Any], list[list[str]]]:
     """The report, and (pid, attempt, number) of every attempt, of a rebuild into ``tmp_path/out``."""
     done = subprocess.run(
-        command(master, store, tmp_path / "out", tmp_path / "notes", mode, {}),
+        command(master, store, tmp_path / "out", tmp_path / "notes", mode),
         env={**os.environ, **(environ or {})},
         cwd=tmp_path,
         capture_output=True,
@@ -127,27 +137,26 @@ def test_failed_attempts_write_no_wrong_byte(
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_and_run_again(store: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
+def test_killed_at_any_moment_and_run_again(
+    spark: SparkSession, store: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
     chance = random.Random()
     output = tmp_path / "out"
     for turn in range(3):
         with subprocess.Popen(
-            command("local[2]", store, output, tmp_path / "notes", "for-ever", {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            command("local[2]", store, output, tmp_path / "notes", "for-ever"), stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
             process.stdout.readline()  # the first of many is done: it is warm
             delay_s = chance.random()
             time.sleep(delay_s)
             process.kill()
-        while_there = contents(output)
-        rebuild_again = run("local[2]", store, tmp_path)[0]
+        left = sorted(path.name for path in output.iterdir())
+        report = rebuild_with_config(spark, str(store), str(output), CONFIG_64K, part_size_bytes=40_000)
         now = {name: data for name, data in contents(output).items() if re.match(r"(consumequeue|index)/", name)}
-        assert now == expected, (turn, delay_s, sorted(while_there))
-        assert rebuild_again["messages"] == 1500
-        assert not [path for path in output.iterdir() if path.name.startswith(".logdex-staging")]
+        assert now == expected, (turn, delay_s, left)
+        assert report.messages == 1500
+        assert not [path for path in output.iterdir() if path.name.startswith(".logdex")]
 
 
 def spark_home() -> Path:
