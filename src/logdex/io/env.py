@@ -25,6 +25,10 @@ from logdex.errors import EnvironmentProblem, StorageError
 ByteArray = npt.NDArray[np.uint8]
 
 
+_NOT_THERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG, errno_codes.ELOOP)
+"""Refusals that mean that nothing has this name; others, such as EACCES and EIO, mean that nobody knows."""
+
+
 @dataclass(slots=True)
 class IoCounters:
     """What went through an `Env`, in bytes; `mapped_bytes` counts the length of each mapping, read or not."""
@@ -34,30 +38,13 @@ class IoCounters:
     written_bytes: int = 0
 
 
-@contextmanager
-def _located(path: str) -> Iterator[None]:
-    """Turns the system's refusals into `StorageError`."""
-    try:
-        yield
-    except OSError as error:
-        hint = None
-        if error.errno in (errno_codes.EACCES, errno_codes.EPERM):
-            hint = "check the owner and the mode of the file"
-        elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
-            hint = "free some space or choose another --output"
-        reason = error.strerror or str(error)
-        raise StorageError(reason.lower(), path=path, errno=error.errno, hint=hint) from error
-    except ValueError as error:  # a NUL in a path, an empty mapping
-        raise StorageError(str(error), path=path, errno=errno_codes.EINVAL) from error
-
-
 class ReadFile:
     """A file open for positioned reads; safe to share between threads (each read is one `pread`)."""
 
     def __init__(self, env: Env, path: str) -> None:
         self.path = path
         self._env = env
-        with _located(path):
+        with env.operation("open_read", path):
             # without O_NONBLOCK a FIFO in a store would be waited for, for ever
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
@@ -72,7 +59,7 @@ class ReadFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Up to `size_bytes` bytes from `position`; shorter only where the file ends."""
         parts = []
-        with _located(self.path):
+        with self._env.operation("read_at", self.path):
             while size_bytes > 0:
                 part = os.pread(self._fd, size_bytes, position)
                 if not part:
@@ -86,11 +73,11 @@ class ReadFile:
 
     def map(self) -> MappedBytes:
         """The whole file as a read-only array of bytes, mapped; empty for an empty file."""
-        with _located(self.path):
+        with self._env.operation("map_read", self.path):
             size = os.fstat(self._fd).st_size
             mapped = mmap.mmap(self._fd, size, prot=mmap.PROT_READ) if size else None
         self._env.counters.mapped_bytes += size
-        return MappedBytes(self.path, mapped)
+        return MappedBytes(self._env, self.path, mapped)
 
     def close(self) -> None:
         """Closes the file; mappings made of it stay valid."""
@@ -108,8 +95,9 @@ class ReadFile:
 class MappedBytes:
     """A mapped file: `array` is its bytes (uint8). Close it when no kernel runs on it any more."""
 
-    def __init__(self, path: str, mapped: mmap.mmap | None) -> None:
+    def __init__(self, env: Env, path: str, mapped: mmap.mmap | None) -> None:
         self.path = path
+        self._env = env
         self._mapped = mapped
         self.array: ByteArray = np.frombuffer(mapped if mapped is not None else b"", dtype=np.uint8)
 
@@ -126,7 +114,7 @@ class MappedBytes:
     def flush(self) -> None:
         """Writes changed pages through to the disk (a mapping for writing)."""
         if self._mapped is not None:
-            with _located(self.path):
+            with self._env.operation("flush", self.path):
                 self._mapped.flush()
 
     def __enter__(self) -> MappedBytes:
@@ -143,13 +131,13 @@ class WriteFile:
         self.path = path
         self._env = env
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else 0)
-        with _located(path):
+        with env.operation("open_write", path):
             self._fd = os.open(path, flags, 0o644)
 
     def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
         """Writes all of `data` at `position`."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
-        with _located(self.path):
+        with self._env.operation("write_at", self.path):
             while len(view):
                 done = os.pwrite(self._fd, view, position)
                 self._env.counters.written_bytes += done
@@ -158,13 +146,13 @@ class WriteFile:
 
     def truncate(self, size_bytes: int) -> None:
         """Sets the file's size; what is added reads as zero and takes no space."""
-        with _located(self.path):
+        with self._env.operation("truncate", self.path):
             os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, position: int, size_bytes: int) -> None:
         """Claims disk space, so that writing to a mapping cannot fail later (no-op where the system cannot)."""
         if hasattr(os, "posix_fallocate") and size_bytes > 0:
-            with _located(self.path):
+            with self._env.operation("reserve", self.path):
                 try:
                     os.posix_fallocate(self._fd, position, size_bytes)
                 except OSError as error:
@@ -173,13 +161,13 @@ class WriteFile:
 
     def map(self, size_bytes: int) -> MappedBytes:
         """The first `size_bytes` bytes as an array that can be written."""
-        with _located(self.path):
+        with self._env.operation("map_write", self.path):
             mapped = mmap.mmap(self._fd, size_bytes)
-        return MappedBytes(self.path, mapped)
+        return MappedBytes(self._env, self.path, mapped)
 
     def sync(self) -> None:
         """fsync."""
-        with _located(self.path):
+        with self._env.operation("sync", self.path):
             os.fsync(self._fd)
 
     def close(self) -> None:
@@ -201,50 +189,80 @@ class Env:
     def __init__(self) -> None:
         self.counters = IoCounters()
 
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        """Every call to the system is made in one of these: turns refusals into `StorageError`.
+
+        `kind` is the name of the method that makes the call; a test's Env counts, refuses or kills by it.
+        """
+        try:
+            yield
+        except OSError as error:
+            hint = None
+            if error.errno in (errno_codes.EACCES, errno_codes.EPERM):
+                hint = "check the owner and the mode of the file"
+            elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
+                hint = "free some space or choose another --output"
+            reason = error.strerror or str(error)
+            raise StorageError(reason.lower(), path=path, errno=error.errno, hint=hint) from error
+        except ValueError as error:  # a NUL in a path, an empty mapping
+            raise StorageError(str(error), path=path, errno=errno_codes.EINVAL) from error
+
     # -- looking -------------------------------------------------------------------------------------------------------
     def list_dir(self, path: str) -> list[str]:
         """Names in a directory, sorted; names that are not UTF-8 carry surrogate escapes."""
-        with _located(path):
+        with self.operation("list_dir", path):
             return sorted(os.listdir(path))
 
     def is_dir(self, path: str) -> bool:
         """Whether `path` is a directory (or a link to one)."""
-        with _located(path):
-            return os.path.isdir(path)
+        status = self._status("is_dir", path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def is_file(self, path: str) -> bool:
         """Whether `path` is a regular file (or a link to one)."""
-        with _located(path):
-            return os.path.isfile(path)
+        status = self._status("is_file", path)
+        return status is not None and stat.S_ISREG(status.st_mode)
 
     def exists(self, path: str) -> bool:
         """Whether anything is at `path`."""
-        with _located(path):
-            return os.path.lexists(path)
+        return self._status("exists", path, follow=False) is not None
+
+    def _status(self, kind: str, path: str, *, follow: bool = True) -> os.stat_result | None:
+        """What is at `path`, None for nothing. Where the system does not say, that is an error, never an absence."""
+        with self.operation(kind, path):
+            try:
+                return os.stat(path, follow_symlinks=follow)
+            except OSError as error:
+                if error.errno in _NOT_THERE:
+                    return None
+                raise
+            except ValueError:  # a NUL in it: no file can have that name
+                return None
 
     def size_bytes(self, path: str) -> int:
         """Length of a file."""
-        with _located(path):
+        with self.operation("size_bytes", path):
             return os.stat(path).st_size
 
     def modified_ns(self, path: str) -> int:
         """Modification time, nanoseconds since the epoch."""
-        with _located(path):
+        with self.operation("modified_ns", path):
             return os.stat(path).st_mtime_ns
 
     def real_path(self, path: str) -> str:
         """`path` made absolute, links followed."""
-        with _located(path):
+        with self.operation("real_path", path):
             return os.path.realpath(path)
 
     def free_bytes(self, path: str) -> int:
         """Free space on the file system of `path` or of its nearest existing parent."""
-        while not os.path.exists(path):
-            parent = os.path.dirname(os.path.abspath(path))
-            if parent == path:
-                break
-            path = parent
-        with _located(path):
+        with self.operation("free_bytes", path):
+            while not os.path.exists(path):
+                parent = os.path.dirname(os.path.abspath(path))
+                if parent == path:
+                    break
+                path = parent
             status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
@@ -276,7 +294,7 @@ class Env:
     # -- writing -------------------------------------------------------------------------------------------------------
     def make_dirs(self, path: str) -> None:
         """Creates a directory and its parents; fine if it is there."""
-        with _located(path):
+        with self.operation("make_dirs", path):
             os.makedirs(path, exist_ok=True)
 
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
@@ -285,40 +303,59 @@ class Env:
 
     def rename(self, source: str, target: str) -> None:
         """Renames atomically within a file system."""
-        with _located(source):
+        with self.operation("rename", source):
             os.replace(source, target)
 
     def remove_tree(self, path: str) -> None:
         """Removes a directory with all that is in it; fine if it is not there."""
-        with _located(path):
+        with self.operation("remove_tree", path):
             if os.path.lexists(path):
                 shutil.rmtree(path)
 
     def remove(self, path: str) -> None:
         """Removes one file; fine if it is not there."""
-        with _located(path):
+        with self.operation("remove", path):
             Path(path).unlink(missing_ok=True)
 
     def sync_dir(self, path: str) -> None:
         """fsync of a directory, so that names in it are on disk."""
-        with _located(path):
+        with self.operation("sync_dir", path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
 
-    def lock_file(self, path: str) -> WriteFile | None:
-        """Takes an exclusive lock on `path` (created), held until closed; None if another holds it."""
+    def lock_file(self, path: str, *, as_java: bool = False) -> WriteFile | None:
+        """Takes an exclusive lock on `path` (created), held until closed; None if another holds it. `as_java`: of the
+        kind that Java's FileLock is, which locks of the other kind do not see.
+
+        The holder may remove the file before it closes it: nobody is then left with a lock on a file without a name.
+        """
+        while True:
+            file = self.open_write(path)
+            try:
+                if not self._try_lock(file, as_java):
+                    file.close()
+                    return None
+                status = self._status("lock_file", path)
+                if status is not None and os.path.samestat(status, os.fstat(file._fd)):
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()
+
+    def _try_lock(self, file: WriteFile, as_java: bool) -> bool:
         import fcntl
 
-        file = WriteFile(self, path, exclusive=False)
-        try:
-            fcntl.lockf(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            return None
-        return file
+        with self.operation("lock_file", file.path):
+            try:
+                # flock, not lockf, among ourselves: it also keeps two threads of one process apart
+                (fcntl.lockf if as_java else fcntl.flock)(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
 
 
 DEFAULT_ENV = Env()

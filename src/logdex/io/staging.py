@@ -1,16 +1,18 @@
 """Writing a directory's new contents aside and publishing them at the end, safe against a kill at any moment.
 
 All is written below ``OUTPUT/.logdex-staging-…``, synced, then renamed into place name by name. What stood there before
-is kept under a dated name. A run that was killed leaves a staging folder, which the next one removes; a lock file keeps
-two runs from working on one output at once.
+is kept under a dated name. An error undoes what was published, so that the output is as before. A run that was killed
+leaves a staging folder, which the next one removes; a lock file keeps two runs from working on one output at once.
 """
 
 from __future__ import annotations
 
+import posixpath
 import uuid
 from datetime import UTC, datetime
+from types import TracebackType
 
-from logdex.errors import UsageError
+from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
 
 PREFIX = ".logdex-staging-"
@@ -24,31 +26,70 @@ class Staging:
         self._env = env
         self._sync = sync
         self.output = output
-        env.make_dirs(output)
+        self._make_output()
         self._lock = env.lock_file(f"{output}/{LOCK_NAME}")
         if self._lock is None:
             raise UsageError(f"{output}: another run is writing here", hint="wait for it, or choose another --output")
-        for name in env.list_dir(output):
-            if name.startswith(PREFIX):
-                env.remove_tree(f"{output}/{name}")
         self.directory = f"{output}/{PREFIX}{uuid.uuid4().hex[:12]}"
-        env.make_dirs(self.directory)
+        try:
+            for name in env.list_dir(output):
+                if name.startswith(PREFIX):
+                    env.remove_tree(f"{output}/{name}")
+            env.make_dirs(self.directory)
+        except BaseException as error:
+            self._close_after(error)
+            raise
+
+    def _make_output(self) -> None:
+        """Creates the output, and makes the names that this adds to other directories last."""
+        path, parents = self.output, []
+        while not self._env.exists(path):
+            path = posixpath.dirname(path) or "."
+            parents.append(path)
+        self._env.make_dirs(self.output)
+        if self._sync:
+            for path in parents:
+                self._env.sync_dir(path)
 
     def publish(self, names: list[str]) -> dict[str, str]:
-        """Moves ``staging/NAME`` to ``output/NAME`` for each name; gives where what stood there was kept."""
+        """Moves ``staging/NAME`` to ``output/NAME`` for each name; gives where what stood there was kept.
+
+        All of them or, on an error, none, as far as the system then still allows it.
+        """
         if self._sync:
             self._sync_tree(self.directory)
         kept: dict[str, str] = {}
+        moved: list[tuple[str, str]] = []
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        for name in names:
-            target = f"{self.output}/{name}"
-            if self._env.exists(target):
-                kept[name] = self._free_name(f"{target}.{stamp}")
-                self._env.rename(target, kept[name])
-            self._env.rename(f"{self.directory}/{name}", target)
-        if self._sync:
-            self._env.sync_dir(self.output)
+        try:
+            for name in names:
+                target = f"{self.output}/{name}"
+                if self._env.exists(target):
+                    kept[name] = self._free_name(f"{target}.{stamp}")
+                    self._move(target, kept[name], moved)
+                self._move(f"{self.directory}/{name}", target, moved)
+            if self._sync:
+                self._env.sync_dir(self.output)
+        except BaseException as error:
+            self._move_back(moved, error)
+            raise
         return kept
+
+    def _move(self, source: str, target: str, moved: list[tuple[str, str]]) -> None:
+        self._env.rename(source, target)
+        moved.append((source, target))
+
+    def _move_back(self, moved: list[tuple[str, str]], error: BaseException) -> None:
+        """Undoes renames, newest first; where that fails too, what was replaced is still there, and is named."""
+        while moved:
+            source, target = moved[-1]
+            try:
+                self._env.rename(target, source)
+            except StorageError:
+                if isinstance(error, StorageError):
+                    error.hint = f"what was {source} is now {target}"
+                return
+            moved.pop()
 
     def _free_name(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -64,14 +105,29 @@ class Staging:
 
     def close(self) -> None:
         """Removes the staging folder and the lock."""
-        self._env.remove_tree(self.directory)
-        if self._lock is not None:
-            self._env.remove(self._lock.path)
-            self._lock.close()
-            self._lock = None
+        try:
+            self._env.remove_tree(self.directory)
+            if self._lock is not None:
+                self._env.remove(self._lock.path)
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+
+    def _close_after(self, error: BaseException) -> None:
+        """`close` on the way out with an `error`, which then tells more than a failure to clean up."""
+        try:
+            self.close()
+        except StorageError as second:
+            error.add_note(f"cleaning up failed too: {second}")
 
     def __enter__(self) -> Staging:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._close_after(error)

@@ -76,7 +76,11 @@ class ConsumeQueue:
         self._env = env
         self._given_file_size = file_size_bytes
         self._open = OpenFiles(env, 4)
-        self.refresh()
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
 
     def refresh(self) -> None:
         """Lists the directory again and finds the end anew, for a broker that goes on writing to it."""

@@ -106,13 +106,17 @@ class IndexTarget:
 
     def close(self) -> None:
         """Unmaps and closes, after an fsync where the target was opened with `sync`."""
-        self.array = np.empty(0, np.uint8)
-        self._mapped.close()
         try:
             if self._sync:
-                self._file.sync()
+                self._file.sync()  # which writes through what was changed in the mapping as well
         finally:
-            self._file.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Unmaps and closes the file as it is."""
+        self.array = np.empty(0, np.uint8)
+        self._mapped.close()
+        self._file.close()
 
 
 class IndexState:
@@ -314,4 +318,4 @@ class IndexFilesDeriver:
         if kind is None:
             self.finish()
         elif self._target is not None:
-            self._target.close()
+            self._target.abandon()

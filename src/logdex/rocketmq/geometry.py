@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from logdex.errors import CorruptError, GeometryError, StoreError
+from logdex.errors import CorruptError, GeometryError, MissingFileError, NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.broker_conf import BrokerConf
 from logdex.rocketmq.commit_log import CommitLog
@@ -107,7 +107,7 @@ def _open_log(paths: StorePaths, file_size: int | None, env: Env) -> CommitLog |
     """The CommitLog, None for a store without one: what uses it will say so."""
     try:
         return CommitLog(paths.commit_log, file_size_bytes=file_size, env=env)
-    except StoreError:
+    except (MissingFileError, NotAStoreError):
         return None
 
 

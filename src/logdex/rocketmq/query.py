@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logdex.errors import CorruptError, LogdexError, MissingFileError, StoreError, UsageError
+from logdex.errors import CorruptError, LogdexError, MissingFileError, UsageError
 from logdex.io.env import Env
 from logdex.layout import SYS_FLAG_ROLLBACK
 from logdex.rocketmq.commit_log import CommitLog
@@ -155,7 +155,7 @@ def _handed_out(source: QuerySource, offset: int) -> StoredMessage | None:
         return None
     try:
         return source.log.read_message(offset, check_crc=False)
-    except StoreError:
+    except (CorruptError, MissingFileError):
         return None
 
 

@@ -10,6 +10,7 @@ import posixpath
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from types import TracebackType
 from typing import Any
 
 from logdex.errors import UsageError
@@ -99,7 +100,10 @@ def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
 
 
 class StoreWriter:
-    """The derived files of one store being written below `directory`; takes windows in log order. One thread."""
+    """The derived files of one store being written below `directory`; takes windows in log order. One thread.
+
+    A context manager: on an error it closes its files as they are.
+    """
 
     def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool) -> None:
         self._directory = directory
@@ -140,6 +144,17 @@ class StoreWriter:
             report.note_skipped(topic, queue_id, entries)
 
 
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.queues.output.abandon()
+            self.index.__exit__(kind, error, trace)
+
+
 def index_window(window: Window) -> IndexWindow:
     """The part of a window that IndexFiles are made of."""
     c, n = window.columns, window.count
@@ -167,14 +182,14 @@ def rebuild(
     report = RebuildReport("local")
     scanner = Scanner(config, env=env)
     with Staging(env, output, sync=sync) as staging:
-        writer = StoreWriter(staging.directory, config, env, sync=sync)
-        for window in scanner.scan(log):
-            writer.put(window, scanner)
-            if progress is not None:
-                last = window.count - 1
-                done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
-                progress(scanner.messages, done)
-        writer.finish(report)
+        with StoreWriter(staging.directory, config, env, sync=sync) as writer:
+            for window in scanner.scan(log):
+                writer.put(window, scanner)
+                if progress is not None:
+                    last = window.count - 1
+                    done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
+                    progress(scanner.messages, done)
+            writer.finish(report)
         report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
     end = scanner.end
     assert end is not None  # the scan ran to its end

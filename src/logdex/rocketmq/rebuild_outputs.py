@@ -173,11 +173,14 @@ def write_queues(
 ) -> QueuesDone:
     """Writes some queues' files below a new directory."""
     queues = ConsumeQueueSet(directory, config.consume_queue_file_size_bytes, env, sync=sync)
-    for stage, names in task.stages:
-        with StageReader(stage, env) as reader:
-            for number, offsets, entries in reader.queue_runs(names):
-                queues.put(*names[number], offsets, entries)
-    files = queues.close()
+    try:
+        for stage, names in task.stages:
+            with StageReader(stage, env) as reader:
+                for number, offsets, entries in reader.queue_runs(names):
+                    queues.put(*names[number], offsets, entries)
+        files = queues.close()
+    finally:
+        queues.output.abandon()
     return QueuesDone(directory, {folder: writer.report for folder, writer in queues.writers.items()}, files)
 
 

@@ -1,0 +1,327 @@
+"""`FaultEnv`: an `Env` that refuses, is killed, and then shows what a power cut could have left on the disk.
+
+Fault model
+- Every call to the system is one operation, counted from 1. At the n-th (of some kinds, or of all) the system refuses
+  with an errno, once or from then on; or the process is killed: `Killed` is raised there and by every later operation,
+  so that no cleanup reaches the disk, as after ``kill -9``. What an operation before it did is done.
+- A **killed process** loses nothing that was written: the directory is what it is. A **power cut** (`survivor`) loses
+  any part of what was not synced, chosen by a seed:
+  - contents: of a file that was open for writing since its last `sync` (or `flush` of its mapping), each page of 512 or
+    4,096 bytes is the new or the old one, zeros where there was none, and the length is the new or the old one. Writes
+    through a mapping are not seen one by one: a file counts as unsynced from its opening on.
+  - names: each create, rename or removal of a name, until `sync_dir` of the directory it stands (a rename: ends) in, is
+    kept or undone. Changes of one and the same name keep their order. A rename is atomic; a file's sync does not
+    carry its name with it (POSIX promises neither; ext4 and XFS do more).
+- Not modelled: wrong bytes in what was synced, writing to a file that was renamed while open, links, other processes.
+
+Contents are copied at each sync: for small files. The root must not be changed but through this Env. One thread.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from logdex.io.env import DEFAULT_ENV, Env, ReadFile, WriteFile
+
+CHANGES = frozenset(
+    {
+        *("open_write", "write_at", "truncate", "reserve", "map_write", "sync", "flush"),
+        *("make_dirs", "rename", "remove", "remove_tree", "sync_dir", "lock_file"),
+    }
+)
+"""Kinds of operations that change the disk, or when its changes last."""
+
+_CONTENT_MAX = 1 << 30
+
+
+class Killed(BaseException):
+    """The process is dead from here on. No `Exception`: what a dead process would not catch must not catch it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """At the `at`-th operation (from 1) of `kinds` (None: any): refuses with `errno`, or kills where that is None.
+    With `lasting` every later operation of those kinds is refused as well."""
+
+    at: int
+    errno: int | None = None
+    kinds: frozenset[str] | None = None
+    lasting: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    """`synced`: the contents that are sure to last; None: those that it has. `gone`: its last contents, once it has no
+    name any more."""
+
+    synced: bytes | None = None
+    gone: bytes = b""
+
+
+@dataclass(eq=False, slots=True)
+class _Dir:
+    names: dict[str, _Node] = field(default_factory=dict)
+
+
+_Node = _File | _Dir
+_Entries = dict[_Dir, dict[str, _Node]]
+
+
+@dataclass(frozen=True, slots=True)
+class _NameChange:
+    """`name` in `parent` became `node` (None: nothing), was `before`; for a rename, `node` came from `source`."""
+
+    parent: _Dir
+    name: str
+    node: _Node | None
+    before: _Node | None
+    source: tuple[_Dir, str] | None = None
+
+    @property
+    def entries(self) -> set[tuple[_Dir, str]]:
+        return {(self.parent, self.name)} | ({self.source} if self.source else set())
+
+    def undo(self, entries: _Entries) -> None:
+        names = entries[self.parent]
+        if names.get(self.name) is not self.node:
+            return  # a kept rename has carried it elsewhere
+        if self.source is not None and self.node is not None:
+            entries[self.source[0]][self.source[1]] = self.node
+        if self.before is None:
+            names.pop(self.name, None)
+        else:
+            names[self.name] = self.before
+
+
+class FaultEnv(Env):
+    """An Env over the directory `root` (absolute) with one `fault`; see the module's text. What is opened outside of
+    `root` is counted and harmed alike, but `survivor` knows nothing of it.
+
+    Call `release` after a kill: it closes what the dead process had open, locks included. One thread.
+    """
+
+    def __init__(self, root: str, fault: Fault | None = None) -> None:
+        super().__init__()
+        self.root = root.rstrip("/")
+        self.fault = fault
+        self.log: list[tuple[str, str]] = []
+        """(kind, path) of each operation so far."""
+        self.killed = False
+        self.hits = 0
+        """How often the fault has struck."""
+        self._matching = 0
+        self._files: list[ReadFile | WriteFile] = []
+        self._pending: list[_NameChange] = []
+        self._tree = self._read_tree(self.root) if DEFAULT_ENV.is_dir(self.root) else _Dir()
+
+    # -- operations ----------------------------------------------------------------------------------------------------
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        """As `Env.operation`, with the fault struck before the system is asked."""
+        with super().operation(kind, path):
+            self._strike(kind, path)
+            yield
+        if kind in ("sync", "flush"):
+            node = self._find(path)
+            if isinstance(node, _File):
+                node.synced = DEFAULT_ENV.read_file(path, _CONTENT_MAX)
+        elif kind == "sync_dir":
+            node = self._find(path)
+            self._pending = [change for change in self._pending if change.parent is not node]
+
+    def _strike(self, kind: str, path: str) -> None:
+        if self.killed:
+            raise Killed
+        self.log.append((kind, path))
+        fault = self.fault
+        if fault is None or (fault.kinds is not None and kind not in fault.kinds):
+            return
+        self._matching += 1
+        if self._matching == fault.at or (fault.lasting and self._matching > fault.at):
+            self.hits += 1
+            if fault.errno is None:
+                self.killed = True
+                raise Killed
+            raise OSError(fault.errno, os.strerror(fault.errno))
+
+    def count(self, kinds: frozenset[str] | None = None) -> int:
+        """How many operations there were, of `kinds` or of any kind."""
+        counts = Counter(kind for kind, _ in self.log)
+        return counts.total() if kinds is None else sum(counts[kind] for kind in kinds)
+
+    @property
+    def open_paths(self) -> list[str]:
+        """Files that were opened and not closed."""
+        return [file.path for file in self._files if file._fd >= 0]
+
+    def release(self) -> None:
+        """Closes all files, as the system does for a process that has ended."""
+        for file in self._files:
+            file.close()
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+    def open_read(self, path: str) -> ReadFile:
+        """As `Env.open_read`."""
+        file = super().open_read(path)
+        self._files.append(file)
+        return file
+
+    def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
+        """As `Env.open_write`; a file that it creates has a name that is not synced yet."""
+        node = self._find(path)
+        file = super().open_write(path, exclusive=exclusive)
+        self._files.append(file)
+        if node is None:
+            self._change(path, _File(synced=b""))
+        elif isinstance(node, _File) and node.synced is None:
+            node.synced = DEFAULT_ENV.read_file(path, _CONTENT_MAX)
+        return file
+
+    def make_dirs(self, path: str) -> None:
+        """As `Env.make_dirs`, a directory an operation."""
+        missing = []
+        while not DEFAULT_ENV.exists(path):
+            missing.append(path)
+            path = posixpath.dirname(path) or "."
+        if not missing:
+            super().make_dirs(path)
+        for path in reversed(missing):
+            super().make_dirs(path)
+            self._change(path, _Dir())
+
+    def rename(self, source: str, target: str) -> None:
+        """As `Env.rename`."""
+        node, replaced = self._find(source), self._find(target)
+        gone = DEFAULT_ENV.read_file(target, _CONTENT_MAX) if isinstance(replaced, _File) else b""
+        super().rename(source, target)
+        if isinstance(replaced, _File):
+            replaced.gone = gone
+        parent, name = self._place(source)
+        if node is not None and parent is not None:
+            parent.names.pop(name)
+            self._change(target, node, (parent, name))
+
+    def remove(self, path: str) -> None:
+        """As `Env.remove`."""
+        node = self._find(path)
+        gone = DEFAULT_ENV.read_file(path, _CONTENT_MAX) if isinstance(node, _File) else b""
+        super().remove(path)
+        if isinstance(node, _File):
+            node.gone = gone
+            self._change(path, None)
+
+    def remove_tree(self, path: str) -> None:
+        """As `Env.remove_tree`, a name an operation: it can end half-way."""
+        if DEFAULT_ENV.is_dir(path):
+            for name in self.list_dir(path):
+                below = f"{path}/{name}"
+                if DEFAULT_ENV.is_dir(below):
+                    self.remove_tree(below)
+                else:
+                    self.remove(below)
+        super().remove_tree(path)
+        if isinstance(self._find(path), _Dir):
+            self._change(path, None)
+
+    def _change(self, path: str, node: _Node | None, source: tuple[_Dir, str] | None = None) -> None:
+        parent, name = self._place(path)
+        if parent is None:
+            return
+        self._pending.append(_NameChange(parent, name, node, parent.names.get(name), source))
+        if node is None:
+            parent.names.pop(name, None)
+        else:
+            parent.names[name] = node
+
+    def _place(self, path: str) -> tuple[_Dir | None, str]:
+        """The directory below the root that a path's last name stands in, and that name."""
+        directory, name = posixpath.split(path)
+        parent = self._find(directory)
+        return (parent if isinstance(parent, _Dir) else None), name
+
+    def _find(self, path: str) -> _Node | None:
+        path = posixpath.normpath(path)
+        if path == self.root:
+            return self._tree
+        if not path.startswith(f"{self.root}/"):
+            return None
+        node: _Node | None = self._tree
+        for name in path[len(self.root) + 1 :].split("/"):
+            node = node.names.get(name) if isinstance(node, _Dir) else None
+        return node
+
+    def _read_tree(self, path: str) -> _Dir:
+        """What is there when the Env is made lasts."""
+        directory = _Dir()
+        for name in DEFAULT_ENV.list_dir(path):
+            below = f"{path}/{name}"
+            directory.names[name] = self._read_tree(below) if DEFAULT_ENV.is_dir(below) else _File()
+        return directory
+
+    # -- the power cut -------------------------------------------------------------------------------------------------
+    def survivor(self, target: str, seed: int) -> None:
+        """Writes to `target` (not there yet) what a power cut now could leave of `root`; other seeds, other losses.
+
+        `root` itself stays as it is.
+        """
+        chance = random.Random(seed)
+        lost = chance.choice((0.0, 0.2, 0.5, 0.8, 1.0))  # all and nothing are likely cases too
+        entries: _Entries = {}
+        contents: dict[_File, bytes] = {}
+        self._collect(self._tree, self.root, entries, contents)
+        for change in self._pending:
+            for node in (change.parent, change.node, change.before, change.source and change.source[0]):
+                if isinstance(node, _Dir):
+                    entries.setdefault(node, dict(node.names))
+        kept: set[tuple[_Dir, str]] = set()
+        for change in reversed(self._pending):
+            if chance.random() < lost and not change.entries & kept:
+                change.undo(entries)
+            else:
+                kept |= change.entries
+        self._write(self._tree, target, entries, contents, chance, lost)
+
+    def _collect(self, directory: _Dir, path: str, entries: _Entries, contents: dict[_File, bytes]) -> None:
+        entries[directory] = dict(directory.names)
+        for name, node in directory.names.items():
+            if isinstance(node, _Dir):
+                self._collect(node, f"{path}/{name}", entries, contents)
+            else:
+                contents[node] = DEFAULT_ENV.read_file(f"{path}/{name}", _CONTENT_MAX)
+
+    def _write(
+        self,
+        directory: _Dir,
+        path: str,
+        entries: _Entries,
+        contents: dict[_File, bytes],
+        chance: random.Random,
+        lost: float,
+    ) -> None:
+        DEFAULT_ENV.make_dirs(path)
+        for name, node in sorted(entries.get(directory, directory.names).items()):
+            below = f"{path}/{name}"
+            if isinstance(node, _Dir):
+                self._write(node, below, entries, contents, chance, lost)
+                continue
+            now = contents.get(node, node.gone)
+            data = now if node.synced in (None, now) else torn(node.synced or b"", now, chance, lost)
+            with DEFAULT_ENV.open_write(below) as file:
+                file.write_at(0, data)
+
+
+def torn(old: bytes, new: bytes, chance: random.Random, lost: float) -> bytes:
+    """`new` with pages, and the length, that are still those of `old` with probability `lost`."""
+    page = chance.choice((512, 4096))
+    size = len(old) if chance.random() < lost else len(new)
+    old, new = old.ljust(size, b"\0"), new.ljust(size, b"\0")
+    pages = (
+        (old if chance.random() < lost else new)[start : min(start + page, size)] for start in range(0, size, page)
+    )
+    return b"".join(pages)

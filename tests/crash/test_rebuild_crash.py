@@ -1,0 +1,204 @@
+"""Rebuilds killed and refused at every operation: nothing half-published, nothing lost, the next run right."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import LogdexError, StorageError
+from logdex.io.env import Env
+from logdex.io.staging import LOCK_NAME
+from logdex.rocketmq.rebuild import rebuild
+from logdex.testing import Fault, FaultEnv, Killed
+from tests.crash.trees import CONFIG, NAMES, Outputs, fingerprint, make_outputs, put_tree, tree
+
+REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
+SEEDS = 1
+"""Power cuts at each kill. What they take differs from kill to kill."""
+
+Fresh = Callable[[], Path]
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    return make_outputs(tmp_path_factory.mktemp("outputs"), 30)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Fresh:
+    """Gives an empty directory, removed when the next one is asked for."""
+    numbers = count()
+
+    def make() -> Path:
+        number = next(numbers)
+        shutil.rmtree(tmp_path / str(number - 1), ignore_errors=True)
+        (tmp_path / str(number)).mkdir()
+        return tmp_path / str(number)
+
+    return make
+
+
+def place(outputs: Outputs, folder: Path, *, had_old: bool) -> Path:
+    """Where a rebuild writes to: nothing there yet, nor its parent; or an old output."""
+    output = folder / "new" / "out"
+    if had_old:
+        put_tree(outputs.old, output)
+    return output
+
+
+def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
+    rebuild(str(outputs.store), str(output), CONFIG, env=env, sync=sync)
+
+
+def operations(outputs: Outputs, folder: Path, *, had_old: bool) -> list[tuple[str, str]]:
+    """The operations of a run that nothing befalls."""
+    env, output = FaultEnv(str(folder)), place(outputs, folder, had_old=had_old)
+    run(outputs, output, env)
+    outputs.check_done(output)
+    assert env.open_paths == []
+    return env.log
+
+
+@pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
+def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
+    store = fingerprint(outputs.store)
+    for at in range(1, len(operations(outputs, fresh(), had_old=had_old)) + 1):
+        folder = fresh()
+        output = place(outputs, folder, had_old=had_old)
+        env = FaultEnv(str(folder), Fault(at))
+        with pytest.raises(Killed):
+            run(outputs, output, env)
+        env.release()
+        for seed in range(SEEDS):
+            left = folder.parent / f"left-{at}-{seed}"
+            env.survivor(str(left), seed=at * SEEDS + seed)
+            outputs.check(left / "new" / "out", had_old=had_old)
+            run(outputs, left / "new" / "out", Env(), sync=False)
+            outputs.check_done(left / "new" / "out")
+            shutil.rmtree(left)
+        outputs.check(output, had_old=had_old)
+        run(outputs, output, Env(), sync=False)
+        outputs.check(output, had_old=had_old)
+        outputs.check_done(output)
+    assert fingerprint(outputs.store) == store
+
+
+def test_in_place_keeps_the_log_and_what_is_replaced(outputs: Outputs, fresh: Fresh) -> None:
+    def start(folder: Path) -> Path:
+        root = folder / "store"
+        shutil.copytree(outputs.store, root)
+        put_tree(outputs.old, root)
+        return root
+
+    folder = fresh()
+    env, root = FaultEnv(str(folder)), start(folder)
+    rebuild(str(root), str(root), CONFIG, in_place=True, env=env)
+    for at in range(1, env.count() + 1):
+        folder = fresh()
+        root = start(folder)
+        log = fingerprint(root / "commitlog")
+        env = FaultEnv(str(folder), Fault(at))
+        with pytest.raises(Killed):
+            rebuild(str(root), str(root), CONFIG, in_place=True, env=env)
+        env.release()
+        left = folder / "left"
+        env.survivor(str(left), seed=at)
+        outputs.check(left / "store", had_old=True)
+        assert tree(left / "store" / "commitlog") == tree(root / "commitlog")
+        outputs.check(root, had_old=True)
+        rebuild(str(root), str(root), CONFIG, in_place=True, sync=False)
+        outputs.check(root, had_old=True)
+        outputs.check_done(root)
+        assert fingerprint(root / "commitlog") == log
+
+
+@pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
+def test_what_a_rebuild_has_reported_outlives_a_power_cut(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
+    folder = fresh()
+    output = place(outputs, folder, had_old=had_old)
+    env = FaultEnv(str(folder))
+    run(outputs, output, env)
+    for seed in range(40):
+        left = folder / f"left-{seed}"
+        env.survivor(str(left), seed)
+        outputs.check(left / "new" / "out", had_old=had_old)
+        assert {name: tree(left / "new" / "out" / name) for name in NAMES} == outputs.right
+
+
+def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> None:
+    """That the fault model bites: what the tests above find nowhere is found here."""
+    folder = fresh()
+    env = FaultEnv(str(folder))
+    run(outputs, place(outputs, folder, had_old=True), env, sync=False)
+    harmed = 0
+    for seed in range(40):
+        env.survivor(str(folder / f"left-{seed}"), seed)
+        try:
+            outputs.check(folder / f"left-{seed}" / "new" / "out", had_old=True)
+        except AssertionError:
+            harmed += 1
+    assert harmed > 5
+
+
+@pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
+def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: int) -> None:
+    """The output is as it was, swept, with no file left open; or, where only the sweeping was refused, it is done."""
+    had_old = code != errno.EIO
+    store = fingerprint(outputs.store)
+    folder = fresh()
+    clean = operations(outputs, folder, had_old=had_old)
+    last_rename = max(number for number, (kind, _) in enumerate(clean) if kind == "rename")
+    published = clean.index(("sync_dir", f"{folder}/new/out"), last_rename)
+    for at in range(1, len(clean) + 1):
+        folder = fresh()
+        output = place(outputs, folder, had_old=had_old)
+        env = FaultEnv(str(folder), Fault(at, code))
+        with pytest.raises(LogdexError) as raised:
+            run(outputs, output, env)
+        assert isinstance(raised.value, StorageError), clean[at - 1]
+        assert raised.value.errno == code
+        assert env.open_paths == []
+        if at <= published + 1:
+            names = sorted(path.name for path in output.iterdir()) if output.exists() else []
+            if clean[at - 1][0] == "lock_file":
+                names.remove(LOCK_NAME)  # who does not hold the lock must not remove it
+            assert names == (sorted(NAMES) if had_old else []), clean[at - 1]
+            assert not had_old or {name: tree(output / name) for name in NAMES} == outputs.old
+        else:
+            assert {name: tree(output / name) for name in NAMES} == outputs.right
+        run(outputs, output, Env(), sync=False)
+        outputs.check_done(output)
+    assert fingerprint(outputs.store) == store
+
+
+@pytest.mark.parametrize("kinds", [None, frozenset({"rename", "remove", "remove_tree"})], ids=["all", "names"])
+def test_refused_from_an_operation_on(outputs: Outputs, fresh: Fresh, kinds: frozenset[str] | None) -> None:
+    """A disk that stays broken: cleaning up is refused too, and what was replaced is still there."""
+    for at in count(1):
+        folder = fresh()
+        output = place(outputs, folder, had_old=True)
+        env = FaultEnv(str(folder), Fault(at, REFUSALS[at % len(REFUSALS)], kinds, lasting=True))
+        with suppress(StorageError):
+            run(outputs, output, env)
+        if not env.hits:
+            break
+        assert env.open_paths == []
+        outputs.check(output, had_old=True)
+        run(outputs, output, Env(), sync=False)
+        outputs.check(output, had_old=True)
+        outputs.check_done(output)
+    assert at > 5
+
+
+def test_a_refusal_while_publishing_says_where_the_old_is(outputs: Outputs, fresh: Fresh) -> None:
+    folder = fresh()
+    output = place(outputs, folder, had_old=True)
+    env = FaultEnv(str(folder), Fault(2, errno.EIO, frozenset({"rename"}), lasting=True))
+    with pytest.raises(StorageError, match=r"consumequeue is now \S+/consumequeue\.\d{8}T\d{6}Z"):
+        run(outputs, output, env)

@@ -1,0 +1,89 @@
+"""Directories compared as a whole: what a test may find in an output, before and after a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from logdex.rocketmq.dialect import Dialect, StoreConfig
+from logdex.rocketmq.rebuild import rebuild
+from logdex.testing.store_builder import write_commit_log
+from tests.small_stores import FILE_SIZE, message
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=FILE_SIZE,
+    mapped_file_size_consume_queue=20 * 8,
+    max_hash_slot_num=7,
+    max_index_num=60,
+    dialect=Dialect.of("5.5.0"),
+)
+NAMES = ("consumequeue", "index")
+
+Tree = dict[str, bytes | None]
+"""Path → contents; None for a directory."""
+
+
+def tree(root: Path) -> Tree:
+    return {str(path.relative_to(root)): None if path.is_dir() else path.read_bytes() for path in root.rglob("*")}
+
+
+def fingerprint(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Contents and modification times of all that is there."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, b"" if path.is_dir() else path.read_bytes())
+        for path in [root, *root.rglob("*")]
+    }
+
+
+def write_log(root: Path, count: int = 40, config: StoreConfig = CONFIG) -> Path:
+    """A store that is a CommitLog alone: two topics, three queues."""
+    queues = ((b"TopicA", 0), (b"TopicA", 1), (b"TopicB", 0))
+    messages = [
+        message(number // 3, keys=f"k-{number}", tag="AB"[number % 2], topic=topic, queue_id=queue_id)
+        for number in range(count)
+        for topic, queue_id in [queues[number % 3]]
+    ]
+    write_commit_log(str(root), messages, config.mapped_file_size_commit_log)
+    return root
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a rebuild of `store` writes, and what another one wrote before, by name."""
+
+    store: Path
+    right: dict[str, Tree]
+    old: dict[str, Tree]
+
+    def check(self, output: Path, *, had_old: bool) -> None:
+        """Each name is nothing, the old whole or the new whole; the old is there, under its own or a dated name."""
+        for name in NAMES:
+            whole = [self.right[name], *([self.old[name]] if had_old else [])]
+            found = [tree(path) for path in output.glob(f"{name}*")]
+            assert all(each in whole for each in found), name
+            assert not had_old or self.old[name] in found, name
+
+    def check_done(self, output: Path) -> None:
+        """The new is there, and no staging folder, no lock."""
+        assert {name: tree(output / name) for name in NAMES} == self.right
+        assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
+
+
+def make_outputs(folder: Path, count: int = 40, config: StoreConfig = CONFIG) -> Outputs:
+    """A store below `folder`, with what belongs to it; the old output is that of a shorter log."""
+    trees = []
+    for name, messages in (("old", count // 3), ("store", count)):
+        root = write_log(folder / name, messages, config)
+        rebuild(str(root), str(folder / f"{name}-out"), config, sync=False)
+        trees.append({part: tree(folder / f"{name}-out" / part) for part in NAMES})
+    return Outputs(folder / "store", trees[1], trees[0])
+
+
+def put_tree(contents: dict[str, Tree], output: Path) -> None:
+    for name, files in contents.items():
+        (output / name).mkdir(parents=True)
+        for path, data in sorted(files.items()):
+            if data is None:
+                (output / name / path).mkdir()
+            else:
+                (output / name / path).write_bytes(data)
