@@ -172,8 +172,9 @@ def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: i
             assert not had_old or {name: tree(output / name) for name in NAMES} == outputs.old
         else:
             assert {name: tree(output / name) for name in NAMES} == outputs.right
-        run(outputs, output, Env(), sync=False)
-        outputs.check_done(output)
+        if at > published or at % 8 == 0:  # before that the output was shown to be as it was
+            run(outputs, output, Env(), sync=False)
+            outputs.check_done(output)
     assert fingerprint(outputs.store) == store
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from logdex.errors import EnvironmentProblem, StorageError
-from logdex.io.env import Env
+from logdex.io.env import Env, WriteFile
+from logdex.testing import Fault, FaultEnv
 
 
 def test_reads_and_maps_are_counted(tmp_path: Path) -> None:
@@ -93,3 +95,34 @@ def test_read_file_is_bounded(tmp_path: Path) -> None:
     assert Env().read_file(str(tmp_path / "big"), 11) == bytes(11)
     with pytest.raises(StorageError, match="at most 10"):
         Env().read_file(str(tmp_path / "big"), 10)
+
+
+def test_a_lock_on_a_file_that_its_holder_removed_counts_for_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+
+    class Late(Env):
+        """Opens the lock file just before its holder removes and closes it."""
+
+        def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
+            file = super().open_write(path, exclusive=exclusive)
+            if held:
+                Path(path).unlink()
+                held.pop().close()
+            return file
+
+    first = Env().lock_file(path)
+    assert first is not None
+    held = [first]
+    second = Late().lock_file(path)
+    assert second is not None
+    assert Env().lock_file(path) is None
+    second.close()
+
+
+def test_what_the_system_does_not_say_is_no_absence(tmp_path: Path) -> None:
+    for ask in (Env().exists, Env().is_dir, Env().is_file):
+        assert not ask(str(tmp_path / ("x" * 300)))
+        assert not ask(str(tmp_path / "a\0b"))
+        env = FaultEnv(str(tmp_path), Fault(1, errno.EACCES))
+        with pytest.raises(StorageError, match="permission denied"):
+            getattr(env, ask.__name__)(str(tmp_path))

@@ -69,3 +69,10 @@ def test_two_runs_on_one_output(tmp_path: Path) -> None:
         other.kill()
     with Staging(Env(), str(tmp_path), sync=False):
         assert len(os.listdir(tmp_path)) == 2
+
+
+def test_two_runs_in_one_process(tmp_path: Path) -> None:
+    with Staging(Env(), str(tmp_path), sync=False) as first:
+        with pytest.raises(UsageError, match="another run"):
+            Staging(Env(), str(tmp_path), sync=False)
+        assert Path(first.directory).is_dir()
