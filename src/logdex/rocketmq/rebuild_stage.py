@@ -37,6 +37,9 @@ class StageFile:
     tables_at: int
 
 
+_RESERVE_SIZE_BYTES = 16 << 20
+
+
 def _padded(size_bytes: int) -> int:
     """Every array begins at a multiple of 8: kernels are compiled for aligned arrays."""
     return -(-size_bytes // 8) * 8
@@ -48,7 +51,7 @@ class StageWriter:
     def __init__(self, path: str, env: Env = DEFAULT_ENV) -> None:
         self._file = env.open_write(path, exclusive=True)
         self._path = path
-        self._at = 0
+        self._at = self._reserved = 0
         self._windows: list[tuple[int, int, int, int]] = []
         self._runs: list[npt.NDArray[np.int32]] = []
 
@@ -70,11 +73,17 @@ class StageWriter:
         runs = np.concatenate([np.empty((0, _RUN_COLUMNS), np.int32), *self._runs])
         self._write(windows)
         self._write(runs)
+        self._file.truncate(self._at)  # gives back what was claimed and not needed
         self._file.close()
         return StageFile(self._path, len(windows), len(runs), tables_at)
 
     def _write(self, array: npt.NDArray[np.int64] | npt.NDArray[np.int32] | ByteArray) -> None:
         if array.size:
+            if self._at + array.nbytes > self._reserved:
+                # Blocks claimed ahead: appending without takes 20 times as long on ext4 (60 MB: 0.2 s against 0.01 s).
+                size = max(_RESERVE_SIZE_BYTES, array.nbytes)
+                self._file.reserve(self._at, size)
+                self._reserved = self._at + size
             self._file.write_at(self._at, array)
             self._at += _padded(array.nbytes)
 
