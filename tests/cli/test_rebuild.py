@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,19 @@ def test_text_report(golden_store: Any, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_guesses_are_said(golden_copy: Any, tmp_path: Path) -> None:
+    store = golden_copy("tiny-5.3.3")
+    for folder in ("consumequeue", "index", "lock", "checkpoint", "abort.bak"):
+        shutil.rmtree(store / folder) if (store / folder).is_dir() else (store / folder).unlink(missing_ok=True)
+    result = run("rebuild", store, "-o", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "assumed maxHashSlotNum 5000000" in result.stderr
+    assert "assumed version 5.5.0" in result.stderr
+    flags = ["--rocketmq-version", "5.3.3", "--max-hash-slot-num", "211", "--max-index-num", "600"]
+    (report,) = run_json("rebuild", store, "-o", tmp_path / "out", *flags, "--mapped-file-size-consume-queue", "1200")
+    assert report["assumed"] == []
+
+
 def test_geometry_flags_are_used(golden_store: Any, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum = 7\nmaxIndexNum: 99\n")
@@ -71,7 +85,7 @@ def test_what_is_cut_off_is_lossy(golden_copy: Any, tmp_path: Path) -> None:
     assert f"{32768:020d}" in report["losses"][0]
     text = run("rebuild", store, "-o", tmp_path / "out")
     assert text.exit_code == 3
-    assert "the log ends at byte" in text.stderr
+    assert "the log ends at offset 32768" in text.stderr
 
 
 def test_in_place_says_what_it_does_and_keeps_what_was_there(golden_copy: Any) -> None:

@@ -72,6 +72,7 @@ def _print(look: StoreOverview) -> None:
             ("checkpoint", _checkpoint(look)),
             ("version", look.config.dialect.version),
             *(("", reason) for reason in look.config.evidence),
+            *(("", f"assumed: {guess}") for guess in look.config.assumed),
         ]
     )
     if look.queues:

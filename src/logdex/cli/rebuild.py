@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,19 +55,17 @@ def rebuild(
     """Derive all ConsumeQueues and IndexFiles from the CommitLog alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
     target = _target(store.path, output, in_place)
     from logdex.cli.stores import resolve
-    from logdex.rocketmq.broker_lock import broker_lock
 
     config, log = resolve(store)
     if in_place:
         note(f"writes consumequeue/ and index/ in {store.path}; what is there is kept under a dated name")
-    with broker_lock(store.path) if in_place else nullcontext():
-        report = _run(
-            store.path, target, config, log, engine=engine, master=master, in_place=in_place, sync=not no_sync
-        )
+    report = _run(store.path, target, config, log, engine=engine, master=master, in_place=in_place, sync=not no_sync)
     if as_json:
         emit_json(report.to_json())
     else:
         _print_report(report, target)
+    for guess in report.assumed:
+        note(f"assumed {guess}")
     for loss in report.losses:
         note(loss)
     if report.lossy:
@@ -101,6 +98,7 @@ def _run(
         from logdex.spark.rebuild_job import rebuild_with_config
         from logdex.spark.session import session
 
+        note("starting Spark, a few seconds")
         with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", total) as progress:
             return rebuild_with_config(spark, path, target, config, in_place=in_place, sync=sync, progress=progress)
     from logdex.rocketmq.rebuild import rebuild as rebuild_here

@@ -6,8 +6,10 @@ file alone, and would run stale code after a change in what it calls.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -35,7 +37,10 @@ def _keep_compiled_code() -> None:
     except OSError:
         usable = False
     # Without a home of its own the code is compiled anew in each process: a shared folder could be planted with code.
-    config.CACHE_DIR = folder if usable else tempfile.mkdtemp(prefix="logdex-kernels-")
+    if not usable:
+        folder = tempfile.mkdtemp(prefix="logdex-kernels-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    config.CACHE_DIR = folder
 
 
 _keep_compiled_code()

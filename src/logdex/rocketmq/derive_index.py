@@ -193,7 +193,12 @@ def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
 
 
 def put_window(
-    target: IndexTarget, config: StoreConfig, window: IndexWindow, state: IndexState, *, skip_known: bool = True,
+    target: IndexTarget,
+    config: StoreConfig,
+    window: IndexWindow,
+    state: IndexState,
+    *,
+    skip_known: bool = True,
     plain: bool = False,
 ) -> None:
     """Puts from `state.place` on until the window ends or the file is full; `plain` takes the twin, not the kernel."""
@@ -205,8 +210,13 @@ def put_window(
             from logdex.kernels.index_put import index_put
 
             index_put(
-                target.array.ctypes.data, config.max_hash_slot_num, limit, config.dialect.slot_count_every_put,
-                skip_known, *window, state.values,
+                target.array.ctypes.data,
+                config.max_hash_slot_num,
+                limit,
+                config.dialect.slot_count_every_put,
+                skip_known,
+                *window,
+                state.values,
             )
         if state.place[0] >= len(window.physical_offset) or state.values[5] >= config.max_index_num:
             return
@@ -319,3 +329,16 @@ class IndexFilesDeriver:
             self.finish()
         elif self._target is not None:
             self._target.abandon()
+
+
+def derive_index_files(
+    windows: Iterable[IndexWindow], config: StoreConfig, target: Callable[[int], IndexTarget]
+) -> list[IndexHeader]:
+    """Writes the IndexFiles of a whole log, given window after window in order; gives their headers.
+
+    `target` opens the file for a first entry's store time (ms). What `IndexFilesDeriver` does step by step.
+    """
+    with IndexFilesDeriver(config, target) as deriver:
+        for window in windows:
+            deriver.put(window)
+    return deriver.headers

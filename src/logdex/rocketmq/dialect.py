@@ -81,6 +81,8 @@ class StoreConfig:
     delay_levels_ms: tuple[int, ...] = field(default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS))
     evidence: tuple[str, ...] = field(default=(), compare=False)
     """Where each value comes from, one line each, where `geometry.resolve_config` made it."""
+    assumed: tuple[str, ...] = field(default=(), compare=False)
+    """Values that are guesses, one line each: nothing that was given and nothing in the store decides them."""
 
     def __post_init__(self) -> None:
         bounds = (

@@ -57,9 +57,11 @@ def _seen(text: str, eras: Iterable[Era]) -> Observation:
 
 def infer_dialect(
     root: str, index_paths: list[str], geometry: IndexGeometry, log: CommitLog | None, *, env: Env
-) -> tuple[Dialect, list[str]]:
-    """The newest dialect that fits what a store shows, and the reasons in words. Reads a few KiB, never raises for
-    what the store's bytes are: what cannot be read shows nothing."""
+) -> tuple[Dialect, list[str], list[str]]:
+    """The newest dialect that fits what a store shows, the reasons in words, and what is a guess in it, in words.
+
+    Reads a few KiB, never raises for what the store's bytes are: what cannot be read shows nothing.
+    """
     left = frozenset(ERAS)
     evidence = []
     for observation in _observations(root, index_paths, geometry, log, env):
@@ -71,7 +73,18 @@ def infer_dialect(
             evidence.append(f"version: {observation.text}, which contradicts what is above and is passed over")
     version = max(left, key=ERAS.index).version
     evidence.append(f"version: taken as {version}" + ("" if evidence else ", the default"))
-    return Dialect.of(version), evidence
+    return Dialect.of(version), evidence, _undecided(left, version)
+
+
+def _undecided(left: frozenset[Era], version: str) -> list[str]:
+    """A line if the versions that are left would derive other IndexFiles."""
+    dialects = {era.version: Dialect.of(era.version) for era in ERAS if era in left}
+    rules = {(dialect.slot_count_every_put, dialect.tags_in_index) for dialect in dialects.values()}
+    if len(rules) < 2:
+        return []
+    return [
+        f"version {version}: what is there fits {', '.join(dialects)}, whose IndexFiles differ (--rocketmq-version)"
+    ]
 
 
 def _observations(

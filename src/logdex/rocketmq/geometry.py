@@ -14,12 +14,12 @@ from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.consume_queue import discover_queues
 from logdex.rocketmq.dialect import DEFAULT_DELAY_LEVELS, Dialect, StoreConfig, parse_delay_levels
 from logdex.rocketmq.dialect_evidence import infer_dialect
+from logdex.rocketmq.index_file import list_index_files
 from logdex.rocketmq.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
 from logdex.rocketmq.offset_files import infer_file_size, list_offset_files
 from logdex.rocketmq.store_files import StorePaths
 
 _QUEUES_READ = 16
-INDEX_NAME_DIGITS = 17
 
 
 def resolve_config(
@@ -35,13 +35,16 @@ def resolve_config(
     need_index: bool = True,
 ) -> StoreConfig:
     """The configuration of the store at `root`. What is given wins, then the properties file at `broker_conf`, then
-    what the files show, then the broker's defaults; `evidence` of the answer says which it was, for each value.
+    what the files show, then the broker's defaults; `evidence` of the answer says which it was, for each value, and
+    `assumed` which values are guesses.
 
     Raises `GeometryError` where IndexFiles leave several geometries or none (unless `need_index` is False: then the
     defaults are taken, for what does not look into them), `UsageError` for values out of range.
     """
     conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
+    defaults = StoreConfig()
     evidence: list[str] = []
+    assumed: list[str] = []
 
     def given(name: str, flag: int | None, from_conf: int | None) -> int | None:
         if flag is not None:
@@ -66,18 +69,26 @@ def resolve_config(
         queue_size = _infer_queue_size(root, env)
         if queue_size is not None:
             evidence.append(f"mappedFileSizeConsumeQueue: {queue_size}, as the files are")
+        else:
+            size = defaults.mapped_file_size_consume_queue
+            assumed.append(
+                f"mappedFileSizeConsumeQueue {size}: no ConsumeQueue shows it (--mapped-file-size-consume-queue)"
+            )
     index_paths = index_file_paths(root, env)
     geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
     evidence += reason
+    if not index_paths and (slots is None or entries is None):
+        pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
+        assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
     if rocketmq_version is not None:
         dialect = Dialect.of(rocketmq_version)
         evidence.append(f"version: {rocketmq_version}, as given")
     else:
-        dialect, reasons = infer_dialect(root, index_paths, geometry, log, env=env)
+        dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
         evidence += reasons
+        assumed += guesses
     if log is not None:
         log.close()
-    defaults = StoreConfig()
     return StoreConfig(
         mapped_file_size_commit_log=_first(log_size, defaults.mapped_file_size_commit_log),
         mapped_file_size_consume_queue=_first(queue_size, defaults.mapped_file_size_consume_queue),
@@ -86,6 +97,7 @@ def resolve_config(
         dialect=dialect,
         delay_levels_ms=parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
         evidence=tuple(evidence),
+        assumed=tuple(assumed),
     )
 
 
@@ -94,13 +106,8 @@ def _first(value: int | None, default: int) -> int:
 
 
 def index_file_paths(root: str, env: Env) -> list[str]:
-    """The IndexFiles of a store that have bytes, in the order of their names (17 digits, or more)."""
-    directory = StorePaths(root).index
-    if not env.is_dir(directory):
-        return []
-    names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
-    found = (f"{directory}/{name}" for name in names if len(name) >= INDEX_NAME_DIGITS)
-    return [path for path in found if env.is_file(path) and env.size_bytes(path)]
+    """The IndexFiles of a store that have bytes, in the order of their names."""
+    return [path for path in list_index_files(StorePaths(root).index, env) if env.size_bytes(path)]
 
 
 def _open_log(paths: StorePaths, file_size: int | None, env: Env) -> CommitLog | None:

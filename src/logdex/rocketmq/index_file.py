@@ -22,9 +22,20 @@ from logdex.rocketmq.index_keys import Keys, hash_keys, to_bytes
 
 __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", "IndexHeader", "IndexSelection"]
 
-_ENTRY_TYPE = np.dtype(
-    [(field.name, {"i": ">i4", "q": ">i8"}[field.format]) for field in INDEX_ENTRY.fields]
-)
+_ENTRY_TYPE = np.dtype([(field.name, {"i": ">i4", "q": ">i8"}[field.format]) for field in INDEX_ENTRY.fields])
+
+
+NAME_DIGITS = 17
+
+
+def list_index_files(directory: str, env: Env) -> list[str]:
+    """Paths of the IndexFiles in a directory in the order of their names: `NAME_DIGITS` digits or more; none where it
+    is missing."""
+    if not env.is_dir(directory):
+        return []
+    names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
+    found = (f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS)
+    return [path for path in found if env.is_file(path)]
 
 
 class IndexEntries(NamedTuple):
@@ -141,8 +152,12 @@ class IndexFile:
         data = self._file.read_at(position, size_bytes)
         if len(data) < size_bytes:
             raise TruncatedError(
-                "the file ends here", path=self.path, position=position, field=field,
-                expected=f"{size_bytes} bytes", found=len(data),
+                "the file ends here",
+                path=self.path,
+                position=position,
+                field=field,
+                expected=f"{size_bytes} bytes",
+                found=len(data),
             )
         return data
 
@@ -169,8 +184,10 @@ class IndexFile:
         data = self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * max(end - start, 0), "entry")
         rows = np.frombuffer(data, _ENTRY_TYPE)
         return IndexEntries(
-            rows["key_hash"].astype(np.int32), rows["phy_offset"].astype(np.int64),
-            rows["time_diff_s"].astype(np.int32), rows["previous_index"].astype(np.int32),
+            rows["key_hash"].astype(np.int32),
+            rows["phy_offset"].astype(np.int64),
+            rows["time_diff_s"].astype(np.int32),
+            rows["previous_index"].astype(np.int32),
         )
 
     def chain(self, key_hash: int) -> IndexChain:
@@ -247,9 +264,22 @@ class IndexFile:
         while done < len(hashes):
             before = done
             done, filled = index_select(
-                mapped.ctypes.data, self.max_hash_slot_num, self.max_index_num, self.header.index_count,
-                self.header.begin_timestamp_ms, begin_ms, end_ms, hashes, room, done, filled, found_row,
-                found_offset, out, row_end, wild,
+                mapped.ctypes.data,
+                self.max_hash_slot_num,
+                self.max_index_num,
+                self.header.index_count,
+                self.header.begin_timestamp_ms,
+                begin_ms,
+                end_ms,
+                hashes,
+                room,
+                done,
+                filled,
+                found_row,
+                found_offset,
+                out,
+                row_end,
+                wild,
             )
             if done < len(hashes):
                 out = np.tile(out, 2)

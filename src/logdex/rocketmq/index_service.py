@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.errors import UsageError
+from logdex.errors import GeometryError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.derive_index import index_file_name
 from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.index_file import IndexFile
+from logdex.rocketmq.index_file import IndexFile, list_index_files
 from logdex.rocketmq.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
 from logdex.rocketmq.message import StoredMessage
 
@@ -45,8 +45,8 @@ class IndexService:
     """The IndexFiles of a directory, in the order of their names; a missing directory has none.
 
     Opened for reading by default; with `writable`, `build_index` puts. Readers may share it between threads; one
-    writer, then no concurrent readers of this object. Opening raises `GeometryError` where a file's size is not the
-    config's.
+    writer, then no concurrent readers of this object. Opening raises `GeometryError` where no file has the config's
+    size; for writing, where one has not.
     """
 
     def __init__(self, directory: str, config: StoreConfig, *, env: Env = DEFAULT_ENV, writable: bool = False) -> None:
@@ -57,12 +57,16 @@ class IndexService:
         self._writable = writable
         if writable:
             env.make_dirs(directory)
-        names = env.list_dir(directory) if env.is_dir(directory) else []
+        self.unusable: list[GeometryError] = []
+        """Why files were left out: another size than the config's, while others have it."""
         try:
-            for name in names:
-                path = f"{directory}/{name}"
-                if env.is_file(path) and not name.startswith("."):
+            for path in list_index_files(directory, env):
+                try:
                     self.files.append(IndexFile(path, config, env=env, writable=writable))
+                except GeometryError as error:
+                    self.unusable.append(error)
+            if self.unusable and (writable or not self.files):
+                raise self.unusable[0]
         except BaseException:
             self.close()
             raise

@@ -17,6 +17,7 @@ from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.log_end import EndKind, LogEnd
 from logdex.rocketmq.log_hole import hole_before_files, hole_in_file
+from logdex.rocketmq.log_walk import newest_start
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ def find_log_tail(log: CommitLog, known_offset: int | None, config: StoreConfig,
         try:
             message = log.read_message(known_offset)
         except StoreError:
-            return scan_log_tail(log, None, config, env=env)
+            return scan_log_tail(log, newest_start(log, ()), config, env=env)
         behind = known_offset + message.size_bytes
         at_end = _clean_end(log, behind, env)
         if at_end is not None:

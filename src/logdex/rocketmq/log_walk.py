@@ -57,7 +57,7 @@ def find_valid_end(log: CommitLog, config: StoreConfig, known: Iterable[int], en
     """The physical offset behind the last whole message. Starts at the newest of the `known` offsets that is a
     message's, else at the start of the newest file that holds one, and goes on from there; does not look at what is
     before."""
-    start = _newest_start(log, sorted(known, reverse=True))
+    start = newest_start(log, known)
     steps = walk(log, start)
     for _ in range(STEPS_MAX):
         try:
@@ -73,11 +73,13 @@ def find_valid_end(log: CommitLog, config: StoreConfig, known: Iterable[int], en
     return start if scanner.end is None else scanner.end.offset
 
 
-def _newest_start(log: CommitLog, known: list[int]) -> int:
+def newest_start(log: CommitLog, known: Iterable[int]) -> int:
+    """The newest of the `known` offsets that is a message's, else the start of the newest file that holds one."""
+    newest_first = sorted(known, reverse=True)
     for file in reversed(log.files):
         if not any(log.read(file.start_offset, min(BLANK.size_bytes, file.size_bytes))):
             continue  # made ahead, nothing in it
-        for offset in known:
+        for offset in newest_first:
             if file.start_offset <= offset < file.end_offset and readable(log, offset):
                 return offset
         if readable(log, file.start_offset):

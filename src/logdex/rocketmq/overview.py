@@ -106,7 +106,7 @@ class StoreOverview:
     def to_json(self) -> dict[str, Any]:
         """The object of ``logdex info --json --store``."""
         config = asdict(self.config)
-        evidence, dialect = config.pop("evidence"), config.pop("dialect")
+        evidence, assumed, dialect = config.pop("evidence"), config.pop("assumed"), config.pop("dialect")
         return {
             "path": self.root,
             "engine": "rocketmq",
@@ -115,6 +115,7 @@ class StoreOverview:
             "broker_process_id": self.small_files.process_id,
             "geometry": config,
             "evidence": list(evidence),
+            "assumed": list(assumed),
             "commit_log": asdict(self.log),
             "consume_queues": {
                 "queues": len(self.queues),

@@ -81,7 +81,7 @@ def query_exact(
     if max_num is not None and max_num < 1:
         raise UsageError(f"max must be 1 or more, got {max_num}", hint="leave it out for all")
     below = TIME_MAX_MS if cursor is None else cursor
-    problems: list[LogdexError] = []
+    problems: list[LogdexError] = [*source.index.unusable]
     scanned = _scan_missing(source, question, below, problems) if scan_missing else []
     found: list[tuple[int, StoredMessage]] = []
     collisions = expired = behind_end = 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 import builtins
 import posixpath
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.staging import Staging
+from logdex.rocketmq.broker_lock import broker_lock
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver, ConsumeQueueSet, QueueReport
 from logdex.rocketmq.derive_index import IndexFilesDeriver, IndexTarget, IndexWindow, index_file_name
@@ -33,7 +35,8 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class RebuildReport:
     """What a rebuild did. `bytes` is the length of the valid log; `seconds` wall time; `kept` maps a directory that was
-    replaced to where it is kept; `lossy` says that something of the log is not in the output, and `losses` what."""
+    replaced to where it is kept; `lossy` says that something of the log is not in the output, and `losses` what;
+    `assumed` names sizes or the version where nothing decided them."""
 
     engine: str
     tasks: int = 1
@@ -49,6 +52,7 @@ class RebuildReport:
     end: str = ""
     end_offset: int = 0
     losses: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -64,7 +68,8 @@ class RebuildReport:
         """Takes over where the log ends; an end that is not clean is a loss."""
         self.end, self.end_offset = end.kind.value, end.offset
         if not end.is_clean:
-            self.losses.append(f"{end.path}: the log ends at byte {end.position} (offset {end.offset}): {end.reason}")
+            where = end.reason if end.error is not None else f"{end.path}: byte {end.position}: {end.reason}"
+            self.losses.append(f"the log ends at offset {end.offset}: {where}")
 
     def note_queue(self, folder: str, queue: QueueReport) -> None:
         """Takes over one queue's counts."""
@@ -83,8 +88,15 @@ class RebuildReport:
         )
 
 
+@contextmanager
+def output_of(root: str, output: str, *, in_place: bool, sync: bool, env: Env) -> Iterator[Staging]:
+    """The staging folder of a rebuild; with `in_place`, which a running broker refuses, while its store is locked."""
+    with broker_lock(root, env=env) if in_place else nullcontext(), Staging(env, output, sync=sync) as staging:
+        yield staging
+
+
 def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
-    """Refuses an output in or around the store unless `in_place`."""
+    """Refuses an output in the store unless `in_place`."""
     store, target = env.real_path(root), env.real_path(output)
     inside = posixpath.commonpath([store, target]) == store
     if in_place and store != target:
@@ -143,7 +155,6 @@ class StoreWriter:
         for (topic, queue_id), entries in self.queues.skipped.items():
             report.note_skipped(topic, queue_id, entries)
 
-
     def __enter__(self) -> StoreWriter:
         return self
 
@@ -179,9 +190,9 @@ def rebuild(
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
     env.require_free(output, output_size_bytes(sum(file.size_bytes for file in log.files), config))
-    report = RebuildReport("local")
+    report = RebuildReport("local", assumed=list(config.assumed))
     scanner = Scanner(config, env=env)
-    with Staging(env, output, sync=sync) as staging:
+    with output_of(root, output, in_place=in_place, sync=sync, env=env) as staging:
         with StoreWriter(staging.directory, config, env, sync=sync) as writer:
             for window in scanner.scan(log):
                 writer.put(window, scanner)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.staging import Staging
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.geometry import resolve_config
@@ -25,6 +24,7 @@ from logdex.rocketmq.rebuild import (
     Progress,
     RebuildReport,
     check_output,
+    output_of,
     output_size_bytes,
 )
 from logdex.rocketmq.rebuild_outputs import (
@@ -144,8 +144,8 @@ def rebuild_on(
     log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
     total = sum(file.size_bytes for file in log.files)
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
-    report = RebuildReport("spark")
-    with Staging(env, output, sync=sync) as staging:
+    report = RebuildReport("spark", assumed=list(config.assumed))
+    with output_of(root, output, in_place=in_place, sync=sync, env=env) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole)

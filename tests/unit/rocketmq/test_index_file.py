@@ -83,9 +83,10 @@ def test_times_are_compared_in_whole_seconds(path: str) -> None:
         assert file.select_phy_offset(5, begin_ms=START_MS + 1000, end_ms=START_MS + 1000) == [100]
         assert file.select_phy_offset(5, begin_ms=START_MS + 1001) == []
         assert file.select_phy_offset(5, end_ms=START_MS + 999) == []
-        assert [file.is_time_matched(START_MS + begin, START_MS + end) for begin, end in (
-            (-9, -1), (-9, 0), (-9, 9999), (5, 6), (3000, 9999), (3001, 9999)
-        )] == [False, True, True, True, True, False]
+        assert [
+            file.is_time_matched(START_MS + begin, START_MS + end)
+            for begin, end in ((-9, -1), (-9, 0), (-9, 9999), (5, 6), (3000, 9999), (3001, 9999))
+        ] == [False, True, True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,10 @@ def test_a_file_cut_while_open_is_a_located_error(path: str) -> None:
 def test_columns(path: str) -> None:
     with IndexFile(path, CONFIG) as file:
         assert [column.tolist() for column in file.entries()] == [
-            [1, 5, 9, 2], [0, 100, 200, 300], [0, 1, 2, 3], [0, 1, 2, 0]
+            [1, 5, 9, 2],
+            [0, 100, 200, 300],
+            [0, 1, 2, 3],
+            [0, 1, 2, 0],
         ]
         assert file.entries(2, 2).phy_offset.tolist() == [100, 200]
         assert file.entries(9, 2).phy_offset.tolist() == []

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from logdex.errors import CorruptError, CrcMismatchError, LogdexError, MissingFileError, UsageError
+from logdex.errors import CorruptError, CrcMismatchError, GeometryError, LogdexError, MissingFileError, UsageError
 from logdex.layout import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.rocketmq.index_keys import key_hash_of
 from logdex.rocketmq.results import GetMessageStatus
@@ -220,3 +220,19 @@ def test_any_harm_ends_in_an_answer_or_a_typed_error(root: Path, seed: int) -> N
                 with contextlib.suppress(LogdexError), StoreSnapshot(str(root), config=config) as store:
                     ask(store)
         path.write_bytes(whole)
+
+
+def test_a_file_of_another_size_is_left_out_and_said(root: Path) -> None:
+    index = sorted((root / "index").iterdir())
+    index[1].write_bytes(index[1].read_bytes()[:-1])
+    (root / "index" / "notes.txt").write_text("no IndexFile")
+    with opened(root) as store:
+        found = store.query_message("TopicA", "hot")
+        assert not found.complete
+        assert [type(problem).__name__ for problem in found.unreadable] == ["GeometryError"]
+        assert len(found.messages) < 20
+        assert len(store.query_message("TopicA", "hot", scan_missing=True).messages) == 20
+    for path in index:
+        path.write_bytes(b"x")
+    with opened(root) as store, pytest.raises(GeometryError, match=index[0].name):
+        store.query_message("TopicA", "hot")
