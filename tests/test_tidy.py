@@ -313,4 +313,4 @@ def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leaks("see packages.example.test/simple", secrets)
     assert leaks(f"cd {ROOT}/src", secrets) or ROOT.parent == Path("/tmp")
     assert leaks("pip install --index-" + "url x", secrets)
-    assert leaks("https://www.apache.org/licenses/ and $SPARK_HOME/work/", secrets) == []
+    assert leaks("https://www.apache.org/licenses/ and $SPARK_HOME/jobs/", secrets) == []

@@ -36,7 +36,7 @@ class UsageError(LogdexError):
     """The call or the command line asks for something that cannot be."""
 
 
-class EnvironmentProblem(LogdexError):  # noqa: N818 - a lack, not a fault
+class EnvironmentProblem(LogdexError):
     """The machine lacks something: a Java, a package, disk space."""
 
 
