@@ -146,7 +146,8 @@ def look_and_rebuild(folder: Path) -> None:
         3,
         "Rebuilding with Spark",
         "Spark scans the parts of the log in parallel and writes every queue's files and every IndexFile "
-        "anew; Spark itself takes some seconds to start.",
+        "anew; Spark itself takes some seconds to start. No log states its broker's sizes and version: "
+        "where nothing decides them, the broker's defaults are assumed, and said.",
     )
     logdex(folder, "rebuild", RESCUED, "--in-place", "--engine", "spark", "--master", "local[2]")
 
