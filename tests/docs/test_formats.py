@@ -6,6 +6,7 @@ and decoded again. Marks in the pages, as HTML comments:
     <!-- layout: NAME -->                           the next table is that Layout's
     <!-- example: store=S file=F at=N size=N as=K --> the next block is a hex dump, the next table what it decodes to
     <!-- file: store=S file=F -->                   the next block is that text file
+    <!-- files: store=S -->                         the next block is all of its files, with their sizes
     <!-- hashes: slots=N -->                        the next table: text, String.hashCode, key hash, slot
 """
 
@@ -182,6 +183,14 @@ def test_quoted_file_is_the_stores(mark: str, text: str, golden_store: GoldenSto
     assert block(text) == (golden_store(given["store"]) / given["file"]).read_text("utf-8")
 
 
+@pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("files")])
+def test_listed_files_are_the_stores(mark: str, text: str, golden_store: GoldenStore) -> None:
+    root = golden_store(mark.removeprefix("store="))
+    files = {path.relative_to(root).as_posix(): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+    listed = dict(line.split() for line in block(text).splitlines())
+    assert {name: int(size) for name, size in listed.items()} == files
+
+
 @pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("hashes")])
 def test_stated_hashes(mark: str, text: str) -> None:
     slots = int(mark.removeprefix("slots="))
@@ -209,6 +218,13 @@ def test_page_has_the_parts_that_every_page_has(page: Path) -> None:
         "> Why?",
     ):
         assert part in text, f"{page.name} has no {part}"
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    sources = "".join(path.read_text("utf-8") for path in (golden.ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r"docs/[\w/-]+\.md", sources))
+    assert named
+    assert [name for name in sorted(named) if not (golden.ROOT / name).is_file()] == []
 
 
 def test_links_lead_somewhere() -> None:
