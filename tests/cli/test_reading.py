@@ -212,6 +212,7 @@ def test_message_by_unique_key_and_as_text(golden_store: Any) -> None:
     [
         (["7F00000100002A9F0000000000000001"], 1, "byte 5: no message starts here"),
         (["7F00000100002A9F0000000010000000"], 1, "no message at"),
+        (["0A00000100002A9F0000000000000000"], 1, "was stored by 127.0.0.1:10911, not 10.0.0.1:10911"),
         (["7F"], 2, "32 or 56 hexadecimal digits"),
         (["7F", "--topic", "AaTopic"], 1, "has this id"),
     ],

@@ -53,14 +53,11 @@ def _by_place(snapshot: StoreSnapshot, msg_id: str) -> Found:
 
     parsed = MessageId.parse(msg_id)
     try:
-        stored = snapshot.look_message_by_offset(parsed.physical_offset)
+        return [(parsed.physical_offset, snapshot.look_message(parsed))]
     except MissingFileError as error:
         note(error.message)
         hint("for a client's id (UNIQ_KEY) say its --topic too")
         return []
-    if stored.store_host != parsed.store_host:
-        note(f"the id names the broker {parsed.store_host}, this message was stored by {stored.store_host}")
-    return [(parsed.physical_offset, stored)]
 
 
 def _by_unique_key(snapshot: StoreSnapshot, topic: str, msg_id: str) -> Found:
