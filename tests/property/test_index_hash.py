@@ -12,8 +12,17 @@ from logdex.rocketmq.index_keys import KeyBatch, hash_keys, key_hash_of, key_pre
 
 WHOLE = ["a", "key-17", "0123456789abcdef", "é", "中", "😀"]
 BROKEN = [
-    b"\x80", b"\xc0", b"\xc3", b"\xe0\x80", b"\xed", b"\xed\xa0", b"\xed\xa0\x80", b"\xed\xbf\xbf",
-    b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xff",
+    b"\x80",
+    b"\xc0",
+    b"\xc3",
+    b"\xe0\x80",
+    b"\xed",
+    b"\xed\xa0",
+    b"\xed\xa0\x80",
+    b"\xed\xbf\xbf",
+    b"\xf0\x9f\x98",
+    b"\xf4\x90\x80\x80",
+    b"\xff",
 ]
 PIECES = [piece.encode() for piece in WHOLE] + BROKEN
 any_bytes = st.one_of(

@@ -137,8 +137,20 @@ def index_select(
         wilds[:] = False
         live = _heads(slots, slot_num, last, hashes, rooms, row, index)
         found = _walk(
-            entries, last, file_begin_ms, begin_ms, end_ms, hashes, rooms, live, row, index, taken, found_row,
-            found_offset, wilds,
+            entries,
+            last,
+            file_begin_ms,
+            begin_ms,
+            end_ms,
+            hashes,
+            rooms,
+            live,
+            row,
+            index,
+            taken,
+            found_row,
+            found_offset,
+            wilds,
         )
         if found < 0 or filled + found > len(out):
             return first, filled

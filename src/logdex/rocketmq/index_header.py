@@ -26,8 +26,12 @@ class IndexHeader(NamedTuple):
         """The header as the engine loads it (a count below 1 is read as 1); `TruncatedError` below 40 bytes."""
         if len(data) < INDEX_HEADER.size_bytes:
             raise TruncatedError(
-                "no room for an index header", path=path, position=len(data), field="header",
-                expected=f"{INDEX_HEADER.size_bytes} bytes", found=len(data),
+                "no room for an index header",
+                path=path,
+                position=len(data),
+                field="header",
+                expected=f"{INDEX_HEADER.size_bytes} bytes",
+                found=len(data),
             )
         header = IndexHeader(*INDEX_HEADER.struct.unpack_from(data))
         return header if header.index_count > 0 else header._replace(index_count=1)

@@ -59,7 +59,14 @@ class IndexCheck:
     """Takes windows in log order. One thread; `close` it."""
 
     def __init__(
-        self, root: str, config: StoreConfig, log: CommitLog, damage: Damage, out: Collector, env: Env, *,
+        self,
+        root: str,
+        config: StoreConfig,
+        log: CommitLog,
+        damage: Damage,
+        out: Collector,
+        env: Env,
+        *,
         is_unclean: bool,
     ) -> None:
         self._directory = StorePaths(root).index
@@ -100,7 +107,12 @@ class IndexCheck:
             self._fold = IndexFold(disk, self._end_ms, self._config.dialect, self._out, self._suspect_time)
             return
         self._out.find(
-            "index-file-size", path, size, "an IndexFile of another size", expected=expected, found=size,
+            "index-file-size",
+            path,
+            size,
+            "an IndexFile of another size",
+            expected=expected,
+            found=size,
             mend=f"{self._out.rebuild}; if all are so long, state --max-hash-slot-num and --max-index-num",
         )
         self._is_excused, self._end_ms = True, None
@@ -198,8 +210,13 @@ class IndexCheck:
         offset, found = int(keys.offset[at]), int(rows.phy_offset[0])
         if found != offset:
             self._out.find(
-                "index-entry-offset", disk.path, disk.position(index, "phy_offset"),
-                f"entry {index} does not name its message", expected=offset, found=found, mend=self._out.rebuild,
+                "index-entry-offset",
+                disk.path,
+                disk.position(index, "phy_offset"),
+                f"entry {index} does not name its message",
+                expected=offset,
+                found=found,
+                mend=self._out.rebuild,
             )
         elif self._fold.chain_score(rows, int(rows.key_hash[0])) > self._fold.chain_score(rows, int(keys.key_hash[at])):
             self._suspect_keys(offset, int(keys.key_hash[at]), int(rows.key_hash[0]))
@@ -207,9 +224,14 @@ class IndexCheck:
             return
         else:
             self._out.find(
-                "index-entry-hash", disk.path, disk.position(index, "key_hash"),
+                "index-entry-hash",
+                disk.path,
+                disk.position(index, "key_hash"),
                 f"the hash of entry {index} is of no key of its message at {offset}",
-                expected=int(keys.key_hash[at]), found=int(rows.key_hash[0]), mend=self._out.rebuild, about=offset,
+                expected=int(keys.key_hash[at]),
+                found=int(rows.key_hash[0]),
+                mend=self._out.rebuild,
+                about=offset,
             )
         self._take(rows.part(0, 1), keys, at)
 
@@ -235,9 +257,13 @@ class IndexCheck:
                 self._suspect_keys(offset, hashes[0] if hashes else "none", key_hash)
             else:
                 self._out.find(
-                    "index-extra-entry", disk.path, disk.position(rows.first + i),
-                    f"entry {rows.first + i} is of no message", expected="an entry of a message that the log has",
-                    found=f"hash {key_hash}, physical offset {offset}", mend=self._out.rebuild,
+                    "index-extra-entry",
+                    disk.path,
+                    disk.position(rows.first + i),
+                    f"entry {rows.first + i} is of no message",
+                    expected="an entry of a message that the log has",
+                    found=f"hash {key_hash}, physical offset {offset}",
+                    mend=self._out.rebuild,
                 )
 
     def _hashes_of(self, offset: int) -> list[int] | None:
@@ -255,9 +281,13 @@ class IndexCheck:
         file = self._log.file_of(offset)
         if file is not None:
             self._out.suspect(
-                offset, "message-keys", file.path, offset - file.start_offset,
+                offset,
+                "message-keys",
+                file.path,
+                offset - file.start_offset,
                 "its index entries are of other keys: its topic or properties have changed",
-                f"a key of hash {expected}", f"hash {found}",
+                f"a key of hash {expected}",
+                f"hash {found}",
             )
 
     def _lack(self, keys: _Keys, start: int, end: int) -> None:
@@ -293,9 +323,13 @@ class IndexCheck:
         sys_flag = int.from_bytes(self._log.read(offset + at, 4), "big")
         host = HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else HOST_V4_SIZE_BYTES
         self._out.suspect(
-            offset, "message-store-timestamp", file.path, offset - file.start_offset + MESSAGE_HEAD.size_bytes + host,
+            offset,
+            "message-store-timestamp",
+            file.path,
+            offset - file.start_offset + MESSAGE_HEAD.size_bytes + host,
             f"all IndexFile entries of this message are {off_by_s} s off its storeTimestamp",
-            f"about {store_ms + 1000 * off_by_s}", store_ms,
+            f"about {store_ms + 1000 * off_by_s}",
+            store_ms,
         )
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -322,9 +356,13 @@ class IndexCheck:
 
     def _find_beyond(self, disk: IndexDisk, rows: IndexRows, row: int, end_offset: int) -> None:
         self._out.find(
-            "index-extra-entry", disk.path, disk.position(rows.first + row),
+            "index-extra-entry",
+            disk.path,
+            disk.position(rows.first + row),
             f"entry {rows.first + row}, and perhaps more of this file, points behind the log's end",
-            expected=f"a physical offset below {end_offset}", found=int(rows.phy_offset[row]), mend=self._out.rebuild,
+            expected=f"a physical offset below {end_offset}",
+            found=int(rows.phy_offset[row]),
+            mend=self._out.rebuild,
         )
 
     def _say(self, count: int, kind: str, text: str) -> None:
@@ -337,6 +375,12 @@ class IndexCheck:
             self._out.info("index-missing-range", lack.path, text)
             return
         self._out.find(
-            "index-missing-range", lack.path, lack.position, text, expected=f"{lack.keys} entries", found="none here",
-            mend=self._out.rebuild, about=lack.start if lack.start == lack.end else None,
+            "index-missing-range",
+            lack.path,
+            lack.position,
+            text,
+            expected=f"{lack.keys} entries",
+            found="none here",
+            mend=self._out.rebuild,
+            about=lack.start if lack.start == lack.end else None,
         )

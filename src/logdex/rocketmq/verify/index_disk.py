@@ -30,7 +30,10 @@ class IndexRows(NamedTuple):
     def part(self, start: int, end: int) -> IndexRows:
         """Rows [start, end) of these."""
         return IndexRows(
-            self.first + start, self.key_hash[start:end], self.phy_offset[start:end], self.time_diff_s[start:end],
+            self.first + start,
+            self.key_hash[start:end],
+            self.phy_offset[start:end],
+            self.time_diff_s[start:end],
             self.previous_index[start:end],
         )
 
@@ -67,8 +70,11 @@ class IndexDisk:
         """Entries from `first` on, at most `count`, none behind the last one."""
         rows = self._rows[first : min(first + count, self.end)]
         return IndexRows(
-            first, rows["key_hash"].astype(np.int32), rows["phy_offset"].astype(np.int64),
-            rows["time_diff_s"].astype(np.int32), rows["previous_index"].astype(np.int32),
+            first,
+            rows["key_hash"].astype(np.int32),
+            rows["phy_offset"].astype(np.int64),
+            rows["time_diff_s"].astype(np.int32),
+            rows["previous_index"].astype(np.int32),
         )
 
     def _find_end(self) -> int:

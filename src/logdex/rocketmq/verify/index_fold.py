@@ -49,7 +49,10 @@ class IndexFold:
         self._begin_ms = None
 
     def put(
-        self, rows: IndexRows, key_hash: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64],
+        self,
+        rows: IndexRows,
+        key_hash: npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.int64],
         store_ms: npt.NDArray[np.int64] | None,
     ) -> None:
         """Takes entries as they are, with what their hash, offset and store time should be (None: not known)."""
@@ -59,9 +62,13 @@ class IndexFold:
         self._fresh += index_links(np.ascontiguousarray(key_hash), rows.first, self._slots, previous)
         for i in self._out.some("index-link", np.flatnonzero(previous != rows.previous_index)):
             self._out.find(
-                "index-link", self.disk.path, self.disk.position(rows.first + i, "previous_index"),
+                "index-link",
+                self.disk.path,
+                self.disk.position(rows.first + i, "previous_index"),
                 f"entry {rows.first + i} does not name the one before it in its slot",
-                expected=int(previous[i]), found=int(rows.previous_index[i]), mend=self._out.rebuild,
+                expected=int(previous[i]),
+                found=int(rows.previous_index[i]),
+                mend=self._out.rebuild,
             )
         known = np.ones(len(key_hash), np.bool_) if store_ms is not None else np.zeros(len(key_hash), np.bool_)
         times = store_ms if store_ms is not None else np.zeros(len(key_hash), np.int64)
@@ -106,8 +113,12 @@ class IndexFold:
         return stated_ms
 
     def _check_times(
-        self, rows: IndexRows, offsets: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64],
-        known: npt.NDArray[np.bool_], begin_ms: int | None,
+        self,
+        rows: IndexRows,
+        offsets: npt.NDArray[np.int64],
+        store_ms: npt.NDArray[np.int64],
+        known: npt.NDArray[np.bool_],
+        begin_ms: int | None,
     ) -> None:
         """Compares timeDiff; a message all of whose entries (two or more) disagree is itself what is wrong."""
         if begin_ms is None:
@@ -129,9 +140,13 @@ class IndexFold:
                 continue
             for i in of_it.tolist():
                 self._out.find(
-                    "index-entry-time", self.disk.path, self.disk.position(rows.first + i, "time_diff_s"),
+                    "index-entry-time",
+                    self.disk.path,
+                    self.disk.position(rows.first + i, "time_diff_s"),
                     f"timeDiff of entry {rows.first + i} is not that of its message at {offset}",
-                    expected=int(expected[i]), found=int(rows.time_diff_s[i]), mend=self._out.rebuild,
+                    expected=int(expected[i]),
+                    found=int(rows.time_diff_s[i]),
+                    mend=self._out.rebuild,
                     about=int(offset),
                 )
 
@@ -142,20 +157,33 @@ class IndexFold:
             found, expected = disk.slots[at : at + _SLOTS_CHUNK], self._slots[at : at + _SLOTS_CHUNK]
             for i in self._out.some("index-slot", np.flatnonzero(found != expected)):
                 self._out.find(
-                    "index-slot", disk.path, disk.slot_position(at + i),
+                    "index-slot",
+                    disk.path,
+                    disk.slot_position(at + i),
                     f"slot {at + i} does not name its newest entry",
-                    expected=int(expected[i]), found=int(found[i]), mend=self._out.rebuild,
+                    expected=int(expected[i]),
+                    found=int(found[i]),
+                    mend=self._out.rebuild,
                 )
         if disk.stray is not None:
             self._out.find(
-                "index-stray-bytes", disk.path, disk.first_byte(disk.stray), "not zero, behind the last entry",
-                expected="zeros", found="other bytes", mend="nothing: no broker reads it, the next entry overwrites it",
+                "index-stray-bytes",
+                disk.path,
+                disk.first_byte(disk.stray),
+                "not zero, behind the last entry",
+                expected="zeros",
+                found="other bytes",
+                mend="nothing: no broker reads it, the next entry overwrites it",
             )
         for field, wanted, stated in self._header_differs():
             about = {"begin_timestamp_ms": self._first_offset, "end_timestamp_ms": self._last_offset}.get(field)
             self._out.find(
-                "index-header", disk.path, INDEX_HEADER.offset_of(field),
-                f"the header's {field} does not tell of the entries", expected=wanted, found=stated,
+                "index-header",
+                disk.path,
+                INDEX_HEADER.offset_of(field),
+                f"the header's {field} does not tell of the entries",
+                expected=wanted,
+                found=stated,
                 mend=f"{self._out.rebuild}; --rocketmq-version if only hash_slot_count differs in every file",
                 about=about,
             )

@@ -79,9 +79,12 @@ class LogScan:
         is_last = file is self.log.files[-1]
         if file.size_bytes != size and not (is_last and not file.size_bytes):
             self._out.find(
-                "commit-log-file-size", file.path, file.size_bytes,
+                "commit-log-file-size",
+                file.path,
+                file.size_bytes,
                 "a CommitLog file of another size: no broker loads it",
-                expected=size, found=file.size_bytes,
+                expected=size,
+                found=file.size_bytes,
                 mend=f"{RESTORE}; if all files are so long, state --mapped-file-size-commit-log",
             )
 
@@ -90,8 +93,13 @@ class LogScan:
         if file.start_offset > expected:
             missing = f"{self.log.directory}/{expected:020d}"
             self._out.find(
-                "commit-log-gap", missing, 0, "a CommitLog file is missing, the log goes on behind it",
-                expected=f"{expected:020d}", found=f"{file.start_offset:020d}", mend=RESTORE,
+                "commit-log-gap",
+                missing,
+                0,
+                "a CommitLog file is missing, the log goes on behind it",
+                expected=f"{expected:020d}",
+                found=f"{file.start_offset:020d}",
+                mend=RESTORE,
             )
             self._settle(expected)
             self.damage.add(expected, file.start_offset)
@@ -128,8 +136,13 @@ class LogScan:
             size, _ = BLANK.struct.unpack(opened.read_at(position, BLANK.size_bytes))
         if size != file.size_bytes - position:
             self._out.find(
-                "filler", file.path, position, "the blank's size does not reach the end of the file",
-                expected=file.size_bytes - position, found=size, mend="nothing: no broker reads this size",
+                "filler",
+                file.path,
+                position,
+                "the blank's size does not reach the end of the file",
+                expected=file.size_bytes - position,
+                found=size,
+                mend="nothing: no broker reads this size",
             )
 
     def _behind_stop(self, file: CommitLogFile, end: LogEnd) -> int | None:
@@ -139,8 +152,13 @@ class LogScan:
             at = end.position
             if self._is_harmed_filler(data, at):
                 self._out.find(
-                    "filler", file.path, at + 4, "the blank's magic is wrong: for a broker the log ends here",
-                    expected=f"{BLANK_MAGIC:08x}", found=data[at + 4 : at + 8].tobytes().hex(), mend=RESTORE,
+                    "filler",
+                    file.path,
+                    at + 4,
+                    "the blank's magic is wrong: for a broker the log ends here",
+                    expected=f"{BLANK_MAGIC:08x}",
+                    found=data[at + 4 : at + 8].tobytes().hex(),
+                    mend=RESTORE,
                 )
                 self._settle(end.offset)
                 self.end_offset = file.end_offset
@@ -177,8 +195,13 @@ class LogScan:
 
     def _find_stray(self, path: str, position: int, zeros_from: int) -> None:
         self._out.find(
-            "commit-log-stray-bytes", path, position, "not zero, behind the end of the log",
-            expected=f"zeros from byte {zeros_from} on", found="other bytes", mend=CUT_AT_START,
+            "commit-log-stray-bytes",
+            path,
+            position,
+            "not zero, behind the end of the log",
+            expected=f"zeros from byte {zeros_from} on",
+            found="other bytes",
+            mend=CUT_AT_START,
         )
 
     def _settle(self, offset: int) -> None:
@@ -193,8 +216,13 @@ class LogScan:
         end = stop.end
         if end.kind is EndKind.ZEROS:
             self._out.find(
-                "commit-log-hole", end.path, end.position, "zeros where a message must be, messages follow",
-                expected="a message", found="zeros", mend=RESTORE,
+                "commit-log-hole",
+                end.path,
+                end.position,
+                "zeros where a message must be, messages follow",
+                expected="a message",
+                found="zeros",
+                mend=RESTORE,
             )
         elif stop.file.size_bytes >= self._config.mapped_file_size_commit_log or end.kind is not EndKind.TORN:
             self._report_message(end)
@@ -223,9 +251,13 @@ class LogScan:
             return  # the file's size is the finding
         if stop.is_cut:
             self._out.find(
-                "torn-tail", end.path, end.position,
+                "torn-tail",
+                end.path,
+                end.position,
                 "the log ends inside a message: it was cut off or not written to its end",
-                expected="a whole message, or zeros", found=f"a part of one at offset {end.offset}", mend=CUT_AT_START,
+                expected="a whole message, or zeros",
+                found=f"a part of one at offset {end.offset}",
+                mend=CUT_AT_START,
             )
         else:
             self._report_message(end, CUT_AT_START)

@@ -17,9 +17,13 @@ def check_messages(window: Window, out: Collector) -> None:
     for i in out.some("message-physical-offset", np.flatnonzero(c.stored_offset[:n] != c.position[:n])):
         at = int(c.position[i])
         out.find(
-            "message-physical-offset", window.file.path,
+            "message-physical-offset",
+            window.file.path,
             at - window.file.start_offset + MESSAGE_HEAD.offset_of("physical_offset"),
-            "the message says that it lies elsewhere", expected=at, found=int(c.stored_offset[i]), mend=RESTORE,
+            "the message says that it lies elsewhere",
+            expected=at,
+            found=int(c.stored_offset[i]),
+            mend=RESTORE,
         )
     _check_property_crcs(window, out)
 
@@ -29,14 +33,23 @@ def _check_property_crcs(window: Window, out: Collector) -> None:
     at = c.position[:n] - window.file.start_offset
     results = np.zeros(n, np.uint8)
     wrong = property_crcs(
-        window.data.ctypes.data, at, c.size[:n], c.properties_at[:n], crc_function_address(), crc_table().ctypes.data,
+        window.data.ctypes.data,
+        at,
+        c.size[:n],
+        c.properties_at[:n],
+        crc_function_address(),
+        crc_table().ctypes.data,
         results,
     )
     if not wrong:
         return
     for i in out.some("message-property-crc", np.flatnonzero(results == WRONG)):
         out.find(
-            "message-property-crc", window.file.path, int(at[i]) + int(c.size[i]) - PROPERTY_SIZE_BYTES,
-            "the property __CRC32# is not that of the message", expected="the CRC of all bytes before it",
-            found="another", mend=RESTORE,
+            "message-property-crc",
+            window.file.path,
+            int(at[i]) + int(c.size[i]) - PROPERTY_SIZE_BYTES,
+            "the property __CRC32# is not that of the message",
+            expected="the CRC of all bytes before it",
+            found="another",
+            mend=RESTORE,
         )

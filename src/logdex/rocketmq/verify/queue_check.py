@@ -119,9 +119,13 @@ class QueueCheck:
         path, position = disk.place_of(first)
         self.lacks_front = True
         self._out.find(
-            "consume-queue-gap", path, 0, "a ConsumeQueue file is missing, the log has messages for it",
+            "consume-queue-gap",
+            path,
+            0,
+            "a ConsumeQueue file is missing, the log has messages for it",
             expected=f"an entry for queue offset {first} at byte {position}",
-            found=f"a first file that begins with queue offset {disk.start}", mend=self._out.rebuild,
+            found=f"a first file that begins with queue offset {disk.start}",
+            mend=self._out.rebuild,
         )
 
     def _first_backed(self, disk: QueueDisk) -> int | None:
@@ -176,9 +180,13 @@ class QueueCheck:
     def _is_known_lack(self, disk: QueueDisk, offset: int) -> bool:
         """Whether a file that lacks this place was reported: one that is missing between others, or cut."""
         is_in_front = self.lacks_front and 0 <= offset < disk.start
-        return is_in_front or disk.start <= offset < disk.end or any(
-            file.size_bytes < disk.file_size_bytes and 0 <= offset * 20 - file.start_offset < disk.file_size_bytes
-            for file in disk.files[-1:]
+        return (
+            is_in_front
+            or disk.start <= offset < disk.end
+            or any(
+                file.size_bytes < disk.file_size_bytes and 0 <= offset * 20 - file.start_offset < disk.file_size_bytes
+                for file in disk.files[-1:]
+            )
         )
 
     def _field_differs(self, disk: QueueDisk, offset: int, expected: np.void, found: np.void) -> None:
@@ -197,18 +205,28 @@ class QueueCheck:
         what = "entry" if name is None else name.replace("_", " ")
         shown = (expected, found) if name is None else (expected[name], found[name])
         self._out.find(
-            check, path, position + (CONSUME_QUEUE_ENTRY.offset_of(name) if name else 0),
+            check,
+            path,
+            position + (CONSUME_QUEUE_ENTRY.offset_of(name) if name else 0),
             f"the {what} of queue offset {offset} is not that of its message at {expected['physical_offset']}",
-            expected=shown[0], found=shown[1], mend=self._out.rebuild, about=int(expected["physical_offset"]),
+            expected=shown[0],
+            found=shown[1],
+            mend=self._out.rebuild,
+            about=int(expected["physical_offset"]),
         )
 
     def _wrong_queue_offset(self, entry: np.void, stated: int, expected: int) -> None:
         file = self._file
         assert file is not None  # put() sets it
         self._out.find(
-            "message-queue-offset", file.path, int(entry["physical_offset"]) - file.start_offset + _AT_QUEUE_OFFSET,
+            "message-queue-offset",
+            file.path,
+            int(entry["physical_offset"]) - file.start_offset + _AT_QUEUE_OFFSET,
             f"{self.folder} holds this message at queue offset {expected}",
-            expected=expected, found=stated, mend=RESTORE, about=int(entry["physical_offset"]),
+            expected=expected,
+            found=stated,
+            mend=RESTORE,
+            about=int(entry["physical_offset"]),
         )
 
     def _unplaced(self, offset: int, row: npt.NDArray[np.uint8], *, is_zero: bool) -> None:
@@ -257,7 +275,12 @@ class QueueCheck:
             if stray.any():
                 path, position = disk.place_of(at + int(np.argmax(stray)))
                 self._out.find(
-                    "consume-queue-stray-bytes", path, position, "not zero, and no entry",
-                    expected="zeros", found=rows[int(np.argmax(stray))].tobytes().hex(" "), mend=self._out.rebuild,
+                    "consume-queue-stray-bytes",
+                    path,
+                    position,
+                    "not zero, and no entry",
+                    expected="zeros",
+                    found=rows[int(np.argmax(stray))].tobytes().hex(" "),
+                    mend=self._out.rebuild,
                 )
         return stale

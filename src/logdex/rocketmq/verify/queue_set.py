@@ -24,8 +24,15 @@ class QueueSet:
     """Takes windows in log order. One thread; `close` it."""
 
     def __init__(
-        self, root: str, config: StoreConfig, min_offset: int, damage: Damage, out: Collector, env: Env,
-        *, is_unclean: bool,
+        self,
+        root: str,
+        config: StoreConfig,
+        min_offset: int,
+        damage: Damage,
+        out: Collector,
+        env: Env,
+        *,
+        is_unclean: bool,
     ) -> None:
         self._directory = StorePaths(root).consume_queue
         self._config = config
@@ -81,15 +88,22 @@ class QueueSet:
         for file in disk.files:
             if file.size_bytes != disk.file_size_bytes:
                 self._out.find(
-                    "consume-queue-file-size", file.path, file.size_bytes, "a ConsumeQueue file of another size",
-                    expected=disk.file_size_bytes, found=file.size_bytes,
+                    "consume-queue-file-size",
+                    file.path,
+                    file.size_bytes,
+                    "a ConsumeQueue file of another size",
+                    expected=disk.file_size_bytes,
+                    found=file.size_bytes,
                     mend=f"{self._out.rebuild}; if all files are so long, state --mapped-file-size-consume-queue",
                 )
             if expected is not None and file.start_offset > expected:
                 self._out.find(
-                    "consume-queue-gap", f"{disk.directory}/{expected:0{FILE_NAME_DIGITS}d}", 0,
+                    "consume-queue-gap",
+                    f"{disk.directory}/{expected:0{FILE_NAME_DIGITS}d}",
+                    0,
                     "a ConsumeQueue file is missing, the queue goes on behind it",
-                    expected=f"{expected:0{FILE_NAME_DIGITS}d}", found=f"{file.start_offset:0{FILE_NAME_DIGITS}d}",
+                    expected=f"{expected:0{FILE_NAME_DIGITS}d}",
+                    found=f"{file.start_offset:0{FILE_NAME_DIGITS}d}",
                     mend=self._out.rebuild,
                 )
             expected = file.start_offset + disk.file_size_bytes
@@ -103,7 +117,8 @@ class QueueSet:
         stale += self._look_at_others(end_offset)
         if stale:
             self._out.info(
-                "consume-queue-stale-entries", self._directory,
+                "consume-queue-stale-entries",
+                self._directory,
                 f"{stale} entries point behind the log's end, as those do that a recovery has cut",
             )
         for extra in self._left.extras:
@@ -114,7 +129,8 @@ class QueueSet:
             behind += self._find_unplaced(physical_offset, unplaced)
         if behind:
             self._out.info(
-                "consume-queue-behind", self._directory,
+                "consume-queue-behind",
+                self._directory,
                 f"{behind} messages have no entry yet: a broker's next start makes them, the last end was unclean",
             )
         self._note_gaps()
@@ -127,8 +143,13 @@ class QueueSet:
             self._out.info("consume-queue-missing", self._directory, text)
             return
         self._out.find(
-            "consume-queue-missing", self._directory, 0, "there are no ConsumeQueues", expected="a directory",
-            found="nothing", mend=self._out.rebuild,
+            "consume-queue-missing",
+            self._directory,
+            0,
+            "there are no ConsumeQueues",
+            expected="a directory",
+            found="nothing",
+            mend=self._out.rebuild,
         )
 
     def _look_at_others(self, end_offset: int) -> int:
@@ -154,21 +175,27 @@ class QueueSet:
             if unplaced.queue.disk is None:
                 unplaced.queue.messages -= 1
             self._out.find(
-                "message-queue", unplaced.path, unplaced.position,
+                "message-queue",
+                unplaced.path,
+                unplaced.position,
                 f"{extra.queue.folder} holds this message at queue offset {extra.queue_offset}",
                 expected=f"{extra.queue.folder}, queue offset {extra.queue_offset}",
-                found=f"{unplaced.queue.folder}, queue offset {unplaced.queue_offset}", mend=RESTORE,
+                found=f"{unplaced.queue.folder}, queue offset {unplaced.queue_offset}",
+                mend=RESTORE,
                 about=extra.physical_offset,
             )
             return
         assert extra.queue.disk is not None  # it was read there
         path, position = extra.queue.disk.place_of(extra.queue_offset)
         self._out.find(
-            "consume-queue-extra-entry", path, position,
+            "consume-queue-extra-entry",
+            path,
+            position,
             f"the entry of queue offset {extra.queue_offset} points to no message of this queue",
             expected="zeros, or an entry of a message that the log has",
             found=f"physical offset {extra.physical_offset}",
-            mend=self._out.rebuild, about=extra.physical_offset,
+            mend=self._out.rebuild,
+            about=extra.physical_offset,
         )
 
     def _missing_queues(self) -> None:
@@ -180,8 +207,13 @@ class QueueSet:
                 self._out.info("consume-queue-missing", path, f"{queue.messages} messages and no ConsumeQueue yet")
                 continue
             self._out.find(
-                "consume-queue-missing", path, 0, f"the queue has {queue.messages} messages and no ConsumeQueue",
-                expected="a directory with files", found="nothing", mend=self._out.rebuild,
+                "consume-queue-missing",
+                path,
+                0,
+                f"the queue has {queue.messages} messages and no ConsumeQueue",
+                expected="a directory with files",
+                found="nothing",
+                mend=self._out.rebuild,
             )
 
     def _find_unplaced(self, physical_offset: int, unplaced: Unplaced) -> bool:
@@ -194,17 +226,26 @@ class QueueSet:
         offset = unplaced.queue_offset
         if unplaced.is_passed or offset < 0 or offset > (1 << 62) // ENTRY_SIZE:
             self._out.find(
-                "message-queue-offset", unplaced.path, unplaced.position + 20,
+                "message-queue-offset",
+                unplaced.path,
+                unplaced.position + 20,
                 f"{unplaced.queue.folder} holds another message at this queue offset",
-                expected="a queue offset of its own", found=offset, mend=RESTORE, about=physical_offset,
+                expected="a queue offset of its own",
+                found=offset,
+                mend=RESTORE,
+                about=physical_offset,
             )
             return False
         path, position = disk.place_of(offset)
         self._out.find(
-            "consume-queue-entry", path, position,
+            "consume-queue-entry",
+            path,
+            position,
             f"queue offset {offset} has no entry of its message at {physical_offset}",
-            expected=f"physical offset {physical_offset}", found="zeros" if unplaced.is_zero else "another entry",
-            mend=self._out.rebuild, about=physical_offset,
+            expected=f"physical offset {physical_offset}",
+            found="zeros" if unplaced.is_zero else "another entry",
+            mend=self._out.rebuild,
+            about=physical_offset,
         )
         return False
 
@@ -212,7 +253,8 @@ class QueueSet:
         for folder, queue in sorted(self._by_folder.items()):
             if queue.gaps:
                 self._out.info(
-                    "queue-offset-gap", f"{self._directory}/{folder}",
+                    "queue-offset-gap",
+                    f"{self._directory}/{folder}",
                     f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
                 )
 

@@ -205,8 +205,13 @@ class Collector:
                     self._findings.pop(place, None)
             if not in_log:
                 self.find(
-                    finding.check, finding.path, finding.position, finding.message, expected=finding.expected,
-                    found=finding.found, mend=finding.mend,
+                    finding.check,
+                    finding.path,
+                    finding.position,
+                    finding.message,
+                    expected=finding.expected,
+                    found=finding.found,
+                    mend=finding.mend,
                 )
         self._suspects.clear()
         return sorted(self._findings.values(), key=lambda finding: (finding.path, finding.position))

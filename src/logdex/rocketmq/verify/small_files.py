@@ -26,8 +26,12 @@ def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
             out.find(check, path, 0, "no file", expected="a small file", mend="look at what it is, and move it away")
         elif env.size_bytes(path) > _SMALL_FILE_SIZE_BYTES_MAX:
             out.find(
-                check, path, _SMALL_FILE_SIZE_BYTES_MAX, "too long for what it is",
-                expected=f"at most {_SMALL_FILE_SIZE_BYTES_MAX} bytes", found=env.size_bytes(path),
+                check,
+                path,
+                _SMALL_FILE_SIZE_BYTES_MAX,
+                "too long for what it is",
+                expected=f"at most {_SMALL_FILE_SIZE_BYTES_MAX} bytes",
+                found=env.size_bytes(path),
                 mend="look at what it is, and move it away",
             )
     if not env.exists(paths.abort):
@@ -50,8 +54,13 @@ def check_checkpoint(
     size = env.size_bytes(path)
     if size != CHECKPOINT_FILE_SIZE_BYTES:
         out.find(
-            "checkpoint-size", path, min(size, CHECKPOINT_FILE_SIZE_BYTES), "a checkpoint of another size",
-            expected=CHECKPOINT_FILE_SIZE_BYTES, found=size, mend=_MEND_CHECKPOINT,
+            "checkpoint-size",
+            path,
+            min(size, CHECKPOINT_FILE_SIZE_BYTES),
+            "a checkpoint of another size",
+            expected=CHECKPOINT_FILE_SIZE_BYTES,
+            found=size,
+            mend=_MEND_CHECKPOINT,
         )
     if not CHECKPOINT.size_bytes <= size <= limits.CHECKPOINT_SIZE_BYTES_MAX:
         return
@@ -60,8 +69,13 @@ def check_checkpoint(
         last_store_timestamp_ms=max_store_timestamp_ms, log_end_offset=end_offset
     ):
         out.find(
-            "checkpoint-time" if name.endswith("_ms") else "checkpoint-offset", path, CHECKPOINT.offset_of(name),
-            f"{name} cannot be", expected=expected, found=found, mend=_MEND_CHECKPOINT,
+            "checkpoint-time" if name.endswith("_ms") else "checkpoint-offset",
+            path,
+            CHECKPOINT.offset_of(name),
+            f"{name} cannot be",
+            expected=expected,
+            found=found,
+            mend=_MEND_CHECKPOINT,
         )
 
 
@@ -83,8 +97,13 @@ def check_config(root: str, out: Collector, env: Env) -> None:
                 out.info("empty-config", path, "empty: the broker falls back on the .bak file")
         except CorruptError as error:
             out.find(
-                "config-json", path, error.position, "the broker cannot parse it", expected=error.expected,
-                found=error.found, mend=f"copy {path}.bak over it: the broker falls back on that",
+                "config-json",
+                path,
+                error.position,
+                "the broker cannot parse it",
+                expected=error.expected,
+                found=error.found,
+                mend=f"copy {path}.bak over it: the broker falls back on that",
             )
         except StoreError as error:
             out.find("unreadable", path, 0, error.message, expected="a file that can be read", mend=error.hint or "")
