@@ -116,7 +116,6 @@ FILE_NAME_DIGITS = 20
 """CommitLog and ConsumeQueue files are named by the byte offset of their first byte, 20 decimal digits."""
 
 SYS_FLAG_COMPRESSED = 0x1
-SYS_FLAG_MULTI_TAGS = 0x2
 SYS_FLAG_TRANSACTION_MASK = 0xC
 SYS_FLAG_PREPARED = 0x4
 SYS_FLAG_COMMIT = 0x8

@@ -8,20 +8,8 @@ MESSAGE_SIZE_BYTES_MAX = 1 << 30
 COMMIT_LOG_FILE_SIZE_BYTES_MAX = (1 << 31) - 1
 """mappedFileSizeCommitLog is a Java int."""
 
-BODY_SIZE_BYTES_MAX = 1 << 30
-"""Stored body; the broker's maxMessageSize is 4 MiB by default, an int at most."""
-
 BODY_DECOMPRESSED_SIZE_BYTES_MAX = 256 << 20
 """A compressed body is refused beyond this, so that a decompression bomb ends in an error and not in swap."""
-
-TOPIC_V1_SIZE_BYTES_MAX = 127
-"""The V1 topic length is one signed byte."""
-
-TOPIC_V2_SIZE_BYTES_MAX = 32767
-"""The V2 topic length is a signed short."""
-
-PROPERTIES_SIZE_BYTES_MAX = 32767
-"""The properties length is a signed short."""
 
 HASH_SLOT_NUM_MAX = 1 << 29
 """maxHashSlotNum * 4 must stay within the mapped file's int size."""

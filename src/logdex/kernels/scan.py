@@ -315,12 +315,3 @@ def scan_window(
             at += size
     store_i64(state + 8 * POSITION, at - base)
     store_i64(state + 8 * REASON, reason)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def hop(base: int, end: int, position: int, target: int) -> int:
-    """First message boundary at or after byte `target`, by sizes alone, or where no message is possible."""
-    at = base + position
-    while at - base < target and _head_problem(at, base + end) < 0:
-        at += load_be32(at)
-    return at - base

@@ -14,7 +14,6 @@ from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 
 _SIZES = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
-_PATHS = ("storePathRootDir", "storePathCommitLog")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _NATURAL_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<end>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")

@@ -15,7 +15,6 @@ KEYS = b"KEYS"
 TAGS = b"TAGS"
 UNIQ_KEY = b"UNIQ_KEY"
 DELAY = b"DELAY"
-CRC32 = b"__CRC32#"
 
 
 def parse_properties(raw: bytes) -> dict[bytes, bytes]:
