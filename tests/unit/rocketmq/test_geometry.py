@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_defaults_where_nothing_is_there(tmp_path: Path) -> None:
 def test_guesses_are_named(store: Path, tmp_path: Path) -> None:
     nothing = resolve_config(str(tmp_path / "nothing")).assumed
     assert [guess.split()[0] for guess in nothing] == ["mappedFileSizeConsumeQueue", "maxHashSlotNum", "version"]
-    given = {"mapped_file_size_consume_queue": 20, "max_hash_slot_num": 5, "max_index_num": 9}
+    given: dict[str, Any] = {"mapped_file_size_consume_queue": 20, "max_hash_slot_num": 5, "max_index_num": 9}
     assert resolve_config(str(tmp_path / "nothing"), **given, rocketmq_version="5.5.0").assumed == ()
     put_index(store, index_bytes(7, 100, 80, every_put=True))
     assert not any("maxIndexNum" in guess or "version" in guess for guess in resolve_config(str(store)).assumed)
