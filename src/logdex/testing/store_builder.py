@@ -25,7 +25,7 @@ def make_message(
     sys_flag: int = 0,
     properties: Iterable[tuple[bytes, bytes]] = (),
 ) -> StoredMessage:
-    """A message with usual values in all that is not given; `append_messages` gives it its place."""
+    """A message with usual values in all that is not given; `commit_log_files` gives it its place."""
     message = StoredMessage(
         size_bytes=0,
         magic=MESSAGE_MAGIC_V1,
