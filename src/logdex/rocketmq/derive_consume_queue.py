@@ -23,15 +23,14 @@ from logdex.layout import (
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
 )
-from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.scan import Window
+from logdex.rocketmq.store_files import queue_folder
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 PRE_BLANK_ENTRY = CONSUME_QUEUE_ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 """What fills a queue's places before its first message; the broker's recovery takes it for written."""
 
 _PRE_BLANK_BATCH = 4096
-_FOLDER_NAME_BYTES_MAX = 255
 
 
 class QueueRuns(NamedTuple):
@@ -108,17 +107,6 @@ def queue_runs_plain(window: Window) -> dict[int, list[tuple[int, bytes]]]:
         entry = CONSUME_QUEUE_ENTRY.pack(int(c.position[i]), int(c.size[i]), int(c.tags_code[i]))
         runs.setdefault(int(c.queue[i]), []).append((int(c.queue_offset[i]), entry))
     return runs
-
-
-def queue_folder(topic: bytes, queue_id: int) -> str | None:
-    """``topic/queueId`` as the broker names the folder, None where no folder can have that name.
-
-    Bytes that are not UTF-8 become U+FFFD, as in the broker; a name that would leave the directory is refused.
-    """
-    name = decode_utf8(topic)
-    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _FOLDER_NAME_BYTES_MAX:
-        return None
-    return f"{name}/{queue_id}"
 
 
 @dataclass(slots=True)

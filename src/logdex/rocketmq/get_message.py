@@ -16,6 +16,7 @@ from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
 from logdex.rocketmq.message import StoredMessage
 from logdex.rocketmq.results import GetMessageResult, GetMessageStatus
+from logdex.rocketmq.store_files import queue_folder
 from logdex.rocketmq.tag_filter import TagFilter
 
 _ENTRIES_AT_ONCE = 1024
@@ -155,7 +156,8 @@ def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: Sto
     found: object = size
     name = "size"
     if expected == found:
-        expected, found = (queue.topic, queue.queue_id), (message.topic, message.queue_id)
+        expected = queue_folder(queue.topic, queue.queue_id)
+        found = queue_folder(message.topic, message.queue_id)
         name = "physical_offset"
     if expected == found:
         return

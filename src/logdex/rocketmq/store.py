@@ -27,7 +27,7 @@ from logdex.rocketmq.query import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion, QuerySo
 from logdex.rocketmq.queue_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.recognise import require_store
 from logdex.rocketmq.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
-from logdex.rocketmq.store_files import StorePaths
+from logdex.rocketmq.store_files import StorePaths, queue_folder
 from logdex.rocketmq.tag_filter import TagFilter
 
 Text = str | bytes
@@ -94,9 +94,10 @@ class StoreSnapshot:
             return self._queues[name]
 
     def _queue_directory(self, topic: bytes, queue_id: int) -> str:
-        if not topic or b"/" in topic or b"\0" in topic or topic in (b".", b".."):
+        folder = queue_folder(topic, queue_id)
+        if folder is None:
             raise MissingFileError(f"no folder can be named for the topic {topic!r}", path=self.paths.consume_queue)
-        return f"{self.paths.consume_queue}/{topic.decode('utf-8', 'surrogateescape')}/{queue_id}"
+        return f"{self.paths.consume_queue}/{folder}"
 
     def queues(self) -> list[QueueInfo]:
         """All queues with a ConsumeQueue directory, by topic and queue id; reads the ends of each."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.primitives.java_hash import decode_utf8
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
+_FOLDER_NAME_BYTES_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,17 @@ class StorePaths:
     def lock(self) -> str:
         """A running broker holds a lock on its first byte."""
         return f"{self.root}/lock"
+
+
+def queue_folder(topic: bytes, queue_id: int) -> str | None:
+    """``topic/queueId`` as the broker names the folder, None where no folder can have that name.
+
+    Bytes that are not UTF-8 become U+FFFD, as in the broker; a name that would leave the directory is refused.
+    """
+    name = decode_utf8(topic)
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _FOLDER_NAME_BYTES_MAX:
+        return None
+    return f"{name}/{queue_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from logdex.rocketmq.derive_consume_queue import (
     ConsumeQueueSet,
     QueueReport,
     derive_consume_queue,
-    queue_folder,
     queue_runs_plain,
 )
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import StoredMessage, encode_message
 from logdex.rocketmq.scan import Scanner
+from logdex.rocketmq.store_files import queue_folder
 from logdex.testing.strategies import stored_messages
 
 FILE_SIZE = 5 * 20

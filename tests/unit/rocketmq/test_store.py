@@ -157,6 +157,16 @@ def test_an_entry_that_points_to_something_else(root: Path, field: int, value: i
         assert (caught.value.path, caught.value.position, caught.value.field) == (str(path), at, "size")
 
 
+def test_a_topic_that_is_not_utf8_is_read_from_the_folder_that_it_has(tmp_path: Path) -> None:
+    topic = b"Topic\xffA"
+    root = build(tmp_path / "store", [message(number, topic=topic) for number in range(3)])
+    assert (root / "consumequeue" / "Topic\ufffdA").is_dir()
+    with opened(root) as store:
+        for name in (topic, "Topic\ufffdA"):
+            found = store.get_message(name, 0, 0).messages
+            assert [(row.topic, row.queue_offset) for row in found] == [(topic, 0), (topic, 1), (topic, 2)]
+
+
 # -- by offset, by id, by time -----------------------------------------------------------------------------------------
 def test_messages_by_offset_and_id(store: StoreSnapshot) -> None:
     for offset, found in store.scan().items():

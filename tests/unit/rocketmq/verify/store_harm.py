@@ -11,9 +11,9 @@ from typing import Any
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.layout import BLANK_MAGIC
-from logdex.rocketmq.derive_consume_queue import queue_folder
 from logdex.rocketmq.dialect import Dialect, StoreConfig
 from logdex.rocketmq.message import StoredMessage, decode_message
+from logdex.rocketmq.store_files import queue_folder
 from logdex.rocketmq.verify import VerifyReport, verify
 from tests import golden
 
