@@ -243,6 +243,13 @@ def test_wrong_usage_is_a_line_and_a_hint(arguments: list[str], golden_store: An
     assert len(result.stderr.splitlines()) == 2
 
 
+def test_a_queue_that_is_not_there_is_told_with_what_to_type(golden_store: Any) -> None:
+    result = run("get", golden_store("tiny-5.5.0"), "--topic", "nope", "--queue", "0", "--offset", "0")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "NO_MATCHED_LOGIC_QUEUE" in result.stderr
+    assert "logdex info" in result.stderr.splitlines()[1]
+
+
 def test_queued_messages_only(golden_store: Any) -> None:
     """PREPARED and ROLLBACK are in the log and in no queue."""
     store = golden_store("tiny-broker")

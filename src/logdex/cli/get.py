@@ -9,7 +9,7 @@ import typer
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.message_output import DecompressOption, MessageJsonOption, MessagePrinter
 from logdex.cli.options import StoreOptions, store_command, time_option
-from logdex.cli.output import note
+from logdex.cli.output import hint, note
 from logdex.cli.stores import open_store
 from logdex.errors import UsageError
 
@@ -43,6 +43,8 @@ def get(
     """Read a queue in two steps: its entries, then their messages. Exit 0 good, 1 damage found, 2 cannot run."""
     if (offset is None) == (time_ms is None):
         raise UsageError("from where?", hint="say --offset N or --time T, one of them")
+    from logdex.rocketmq.results import GetMessageStatus
+
     printer = MessagePrinter(as_json=as_json, decompress=decompress)
     with open_store(store) as snapshot:
         if offset is None:
@@ -56,5 +58,7 @@ def get(
         f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset}, "
         f"go on at --offset {result.next_begin_offset}"
     )
+    if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
+        hint(f"logdex info {store.path} lists the queues; logdex rebuild derives those that are lost")
     if printer.problems:
         raise typer.Exit(PROBLEMS_FOUND)
