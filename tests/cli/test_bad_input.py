@@ -27,7 +27,7 @@ from tests.cli.helpers import run, tree_hash
 
 STORES = ["tiny-broker", "tiny-4.9.7"]
 SECONDS_MAX = 20
-MEMORY_GROWTH_MAX = 1 << 30
+MEMORY_GROWTH_MAX = 300 << 20
 COMMANDS = ("info", "cat", "query", "verify", "rebuild")
 CUTS_PER_FILE = 6
 

@@ -181,3 +181,12 @@ def test_info_and_help_start_without_the_heavy_libraries(golden_store: Any) -> N
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr == "heavy: []\n", arguments
+
+
+def test_a_missing_file_in_the_middle_is_said(golden_copy: Any) -> None:
+    store = golden_copy("tiny-5.5.0")
+    (store / "commitlog" / f"{32768:020d}").unlink()
+    for flags in ([], ["--json"], ["--json", "--store"]):
+        result = run("info", store, *flags)
+        assert result.exit_code == 1
+        assert "CommitLog offsets 32768 to" in result.stderr

@@ -45,6 +45,7 @@ def info(
     look = overview(store.path, config)
     if geometry_error is not None:
         look.problems.append(geometry_error.message)
+    look.problems += [f"{store.path}: CommitLog offsets {start} to {end} are missing" for start, end in look.log.gaps]
     if not as_json:
         _print(look)
     elif of_store:

@@ -29,7 +29,6 @@ class BrokerConf:
     max_hash_slot_num: int | None = None
     max_index_num: int | None = None
     message_delay_level: str | None = None
-    store_path_root_dir: str | None = None
     store_path_commit_log: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     """All of the file."""
@@ -51,7 +50,6 @@ class BrokerConf:
             max_hash_slot_num=sizes.get("maxHashSlotNum"),
             max_index_num=sizes.get("maxIndexNum"),
             message_delay_level=properties.get("messageDelayLevel"),
-            store_path_root_dir=properties.get("storePathRootDir"),
             store_path_commit_log=properties.get("storePathCommitLog"),
             properties=properties,
         )

@@ -6,6 +6,7 @@ Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 from logdex.errors import CorruptError, GeometryError, MissingFileError, NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -16,6 +17,7 @@ from logdex.rocketmq.dialect import DEFAULT_DELAY_LEVELS, Dialect, StoreConfig, 
 from logdex.rocketmq.dialect_evidence import infer_dialect
 from logdex.rocketmq.index_file import list_index_files
 from logdex.rocketmq.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
+from logdex.rocketmq.layout_check import require_supported_conf
 from logdex.rocketmq.offset_files import infer_file_size, list_offset_files
 from logdex.rocketmq.store_files import StorePaths
 
@@ -39,66 +41,67 @@ def resolve_config(
     `assumed` which values are guesses.
 
     Raises `GeometryError` where IndexFiles leave several geometries or none (unless `need_index` is False: then the
-    defaults are taken, for what does not look into them), `UsageError` for values out of range.
+    defaults are taken, for what does not look into them), `UsageError` for values out of range,
+    `UnsupportedLayoutError` where the properties say that the store is of a layout that is not supported.
     """
     conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
-    defaults = StoreConfig()
-    evidence: list[str] = []
-    assumed: list[str] = []
-
-    def given(name: str, flag: int | None, from_conf: int | None) -> int | None:
-        if flag is not None:
-            evidence.append(f"{name}: {flag}, as given")
-            return flag
-        if from_conf is not None:
-            evidence.append(f"{name}: {from_conf}, from {conf.path}")
-        return from_conf
-
+    require_supported_conf(conf, root)
+    said = _Said(conf.path)
     paths = StorePaths(root)
-    log_size = given("mappedFileSizeCommitLog", mapped_file_size_commit_log, conf.mapped_file_size_commit_log)
-    queue_size = given(
+    log_size = said.given("mappedFileSizeCommitLog", mapped_file_size_commit_log, conf.mapped_file_size_commit_log)
+    queue_size = said.given(
         "mappedFileSizeConsumeQueue", mapped_file_size_consume_queue, conf.mapped_file_size_consume_queue
     )
-    slots = given("maxHashSlotNum", max_hash_slot_num, conf.max_hash_slot_num)
-    entries = given("maxIndexNum", max_index_num, conf.max_index_num)
+    slots = said.given("maxHashSlotNum", max_hash_slot_num, conf.max_hash_slot_num)
+    entries = said.given("maxIndexNum", max_index_num, conf.max_index_num)
     log = _open_log(paths, log_size, env)
     if log_size is None and log is not None:
         log_size = log.file_size_bytes
-        evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
-    if queue_size is None:
-        queue_size = _infer_queue_size(root, env)
-        if queue_size is not None:
-            evidence.append(f"mappedFileSizeConsumeQueue: {queue_size}, as the files are")
-        else:
-            size = defaults.mapped_file_size_consume_queue
-            assumed.append(
-                f"mappedFileSizeConsumeQueue {size}: no ConsumeQueue shows it (--mapped-file-size-consume-queue)"
-            )
+        said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
+    queue_size = _infer_queue_size(root, said, env) if queue_size is None else queue_size
     index_paths = index_file_paths(root, env)
     geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
-    evidence += reason
+    said.evidence += reason
     if not index_paths and (slots is None or entries is None):
         pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
-        assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
+        said.assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
     if rocketmq_version is not None:
         dialect = Dialect.of(rocketmq_version)
-        evidence.append(f"version: {rocketmq_version}, as given")
+        said.evidence.append(f"version: {rocketmq_version}, as given")
     else:
         dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
-        evidence += reasons
-        assumed += guesses
+        said.evidence += reasons
+        said.assumed += guesses
     if log is not None:
         log.close()
     return StoreConfig(
-        mapped_file_size_commit_log=_first(log_size, defaults.mapped_file_size_commit_log),
-        mapped_file_size_consume_queue=_first(queue_size, defaults.mapped_file_size_consume_queue),
+        mapped_file_size_commit_log=_first(log_size, StoreConfig().mapped_file_size_commit_log),
+        mapped_file_size_consume_queue=queue_size,
         max_hash_slot_num=geometry.max_hash_slot_num,
         max_index_num=geometry.max_index_num,
         dialect=dialect,
         delay_levels_ms=parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
-        evidence=tuple(evidence),
-        assumed=tuple(assumed),
+        evidence=tuple(said.evidence),
+        assumed=tuple(said.assumed),
     )
+
+
+@dataclass(slots=True)
+class _Said:
+    """What is known of where the values come from, line by line; `conf_path` names the properties file."""
+
+    conf_path: str
+    evidence: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+
+    def given(self, name: str, flag: int | None, from_conf: int | None) -> int | None:
+        """A flag's value, else the properties file's, else None."""
+        if flag is not None:
+            self.evidence.append(f"{name}: {flag}, as given")
+            return flag
+        if from_conf is not None:
+            self.evidence.append(f"{name}: {from_conf}, from {self.conf_path}")
+        return from_conf
 
 
 def _first(value: int | None, default: int) -> int:
@@ -118,8 +121,8 @@ def _open_log(paths: StorePaths, file_size: int | None, env: Env) -> CommitLog |
         return None
 
 
-def _infer_queue_size(root: str, env: Env) -> int | None:
-    """The commonest file size of the first few queues that have files."""
+def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
+    """The commonest file size of the first few queues that have files, else the default."""
     sizes: Counter[int] = Counter()
     for _, _, directory in discover_queues(root, env=env):
         size = infer_file_size(list_offset_files(env, directory)[0])
@@ -127,7 +130,14 @@ def _infer_queue_size(root: str, env: Env) -> int | None:
             sizes[size] += 1
         if sizes.total() == _QUEUES_READ:
             break
-    return sizes.most_common(1)[0][0] if sizes else None
+    if sizes:
+        commonest = sizes.most_common(1)[0][0]
+        said.evidence.append(f"mappedFileSizeConsumeQueue: {commonest}, as the files are")
+        return commonest
+    usual = StoreConfig().mapped_file_size_consume_queue
+    name = f"mappedFileSizeConsumeQueue {usual}"
+    said.assumed.append(f"{name}: no ConsumeQueue shows it (--mapped-file-size-consume-queue)")
+    return usual
 
 
 def _resolve_index(

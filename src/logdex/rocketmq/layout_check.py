@@ -11,6 +11,7 @@ import re
 
 from logdex.errors import UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.broker_conf import BrokerConf
 from logdex.rocketmq.store_files import StorePaths
 
 PATH_SEPARATOR = ","
@@ -25,11 +26,22 @@ _FOLDERS = (
 )
 
 
-def require_supported_layout(root: str, *, store_path_commit_log: str | None = None, env: Env = DEFAULT_ENV) -> None:
-    """Raises `UnsupportedLayoutError` where the store at `root` (or its broker's storePathCommitLog) is of a layout
-    that is not supported. Reads names only; a directory that is missing or empty is fine here."""
-    if store_path_commit_log is not None and PATH_SEPARATOR in store_path_commit_log:
-        raise _unsupported(f"a CommitLog in several store paths ({store_path_commit_log})", root)
+def require_supported_conf(conf: BrokerConf, root: str) -> None:
+    """Raises `UnsupportedLayoutError` where a broker with these properties has a store of a layout that is not
+    supported."""
+    paths = conf.store_path_commit_log
+    if paths is not None and PATH_SEPARATOR in paths:
+        raise _unsupported(f"a CommitLog in several store paths ({paths})", root)
+    if conf.properties.get("enableDLegerCommitLog", "").strip().lower() == "true":
+        raise _unsupported("a DLedger CommitLog (enableDLegerCommitLog)", root)
+    store_type = conf.properties.get("storeType", "").strip()
+    if "rocksdb" in store_type.lower():
+        raise _unsupported(f"ConsumeQueues in RocksDB (storeType={store_type})", root)
+
+
+def require_supported_layout(root: str, *, env: Env = DEFAULT_ENV) -> None:
+    """Raises `UnsupportedLayoutError` where the store at `root` is of a layout that is not supported. Reads names only;
+    a directory that is missing or empty is fine here."""
     names = _names(root, env)
     for name in names:
         for pattern, what in _FOLDERS:

@@ -6,6 +6,8 @@ import pytest
 
 from logdex.errors import StorageError, TruncatedError, UnsupportedLayoutError
 from logdex.rocketmq.checkpoint import StoreCheckpoint
+from logdex.rocketmq.dialect import StoreConfig
+from logdex.rocketmq.geometry import resolve_config
 from logdex.rocketmq.layout_check import require_supported_layout
 from logdex.rocketmq.store_files import StoreFiles
 
@@ -64,7 +66,7 @@ def test_small_files(tmp_path: Path) -> None:
 )
 def test_layouts_that_are_refused_by_name(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file.split("/")[0]).mkdir()
-    require_supported_layout(str(tmp_path), store_path_commit_log="/one")
+    require_supported_layout(str(tmp_path))
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_bytes(b"x")
     with pytest.raises(UnsupportedLayoutError, match=name):
@@ -82,5 +84,20 @@ def test_queues_that_are_a_rocksdb_and_several_paths(tmp_path: Path) -> None:
         (tmp_path / "consumequeue" / name).write_bytes(b"x")
     with pytest.raises(UnsupportedLayoutError, match="RocksDB"):
         require_supported_layout(str(tmp_path))
-    with pytest.raises(UnsupportedLayoutError, match="several store paths"):
-        require_supported_layout(str(tmp_path), store_path_commit_log="/one,/two")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("storePathCommitLog=/one,/two", "several store paths"),
+        ("enableDLegerCommitLog = true", "DLedger"),
+        ("storeType: defaultRocksDB", "RocksDB"),
+    ],
+)
+def test_properties_of_a_broker_that_are_refused(tmp_path: Path, line: str, name: str) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("storePathCommitLog=/one\nenableDLegerCommitLog=false\nstoreType=default\n")
+    assert resolve_config(str(tmp_path), broker_conf=str(conf)) == StoreConfig()
+    conf.write_text(line)
+    with pytest.raises(UnsupportedLayoutError, match=name):
+        resolve_config(str(tmp_path), broker_conf=str(conf))
