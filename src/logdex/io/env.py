@@ -295,7 +295,10 @@ class Env:
     def make_dirs(self, path: str) -> None:
         """Creates a directory and its parents; fine if it is there."""
         with self.operation("make_dirs", path):
-            os.makedirs(path, exist_ok=True)
+            try:
+                os.makedirs(path, exist_ok=True)
+            except RecursionError:  # it calls itself once a part of the path
+                raise OSError(errno_codes.ENAMETOOLONG, os.strerror(errno_codes.ENAMETOOLONG)) from None
 
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
         """Opens a file for writing, created where missing; `exclusive`: it must be missing."""

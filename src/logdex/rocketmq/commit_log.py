@@ -60,6 +60,7 @@ class CommitLog:
 
     def refresh(self) -> None:
         """Lists the directory again, for a broker that goes on writing to it."""
+        self._open.close()  # a broker that recovers makes files anew under the same names
         self._listing = self._list()
 
     @property

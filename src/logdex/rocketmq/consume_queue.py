@@ -62,20 +62,29 @@ class ConsumeQueue:
     """One queue's files, listed at construction and by `refresh`. Read-only; safe to share between threads.
 
     `file_size_bytes`: as the broker rounds mappedFileSizeConsumeQueue, inferred from the files where it is None.
+    `open_files` is shared by many queues, so that they do not use up the process's descriptors.
     A queue without files has no entries. Raises `MissingFileError` where the directory is missing.
     """
 
     def __init__(
-        self, directory: str, topic: bytes, queue_id: int, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV
+        self,
+        directory: str,
+        topic: bytes,
+        queue_id: int,
+        *,
+        file_size_bytes: int | None = None,
+        env: Env = DEFAULT_ENV,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self.directory = str(directory)
         self.topic = topic
         self.queue_id = queue_id
         self.foreign: tuple[str, ...] = ()
         self.files: tuple[OffsetFile, ...] = ()
+        self.max_offset = 0
         self._env = env
         self._given_file_size = file_size_bytes
-        self._open = OpenFiles(env, 4)
+        self._open = open_files if open_files is not None else OpenFiles(env, 4)
         try:
             self.refresh()
         except BaseException:
@@ -86,6 +95,7 @@ class ConsumeQueue:
         """Lists the directory again and finds the end anew, for a broker that goes on writing to it."""
         if not self._env.is_dir(self.directory):
             raise MissingFileError("no such queue directory", path=self.directory)
+        self._open.close()  # a broker that recovers makes files anew under the same names
         self.files, self.foreign = list_offset_files(self._env, self.directory)
         inferred = infer_file_size(self.files)
         self.file_size_bytes = self._given_file_size or inferred or StoreConfig().consume_queue_file_size_bytes
@@ -202,8 +212,9 @@ class ConsumeQueue:
     def _find_end(self) -> int:
         """The queue offset behind the last written entry; files that were created ahead have none."""
         for file in reversed(self.files):
-            first = file.start_offset // ENTRY_SIZE_BYTES
-            behind = first + file.size_bytes // ENTRY_SIZE_BYTES
+            # The places that lie wholly in the file, whatever its name and length are.
+            first = -(-file.start_offset // ENTRY_SIZE_BYTES)
+            behind = max(file.end_offset // ENTRY_SIZE_BYTES, first)
             end = self._search(lambda queue_offset: self.entry(queue_offset).is_written, first, behind)
             if end > first:
                 return end

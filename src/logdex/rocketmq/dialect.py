@@ -23,8 +23,10 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Milliseconds of each delay level of a messageDelayLevel setting, level 1 first."""
     levels = []
     for part in text.split():
-        if not re.fullmatch(r"\d+[smhd]", part):
-            raise UsageError(f"messageDelayLevel: {part!r} is not a number with s, m, h or d")
+        if not re.fullmatch(r"[0-9]{1,10}[smhd]", part):
+            raise UsageError(
+                f"messageDelayLevel: {part[:40]!r} is not a number of at most ten digits with s, m, h or d"
+            )
         levels.append(int(part[:-1]) * _UNIT_MS[part[-1]])
     return tuple(levels)
 

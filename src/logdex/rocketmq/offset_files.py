@@ -30,15 +30,18 @@ class OffsetFile:
 
 
 def list_offset_files(env: Env, directory: str) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
-    """The files of `directory` that are named by an offset of 20 digits, in order, and the names of everything else."""
+    """The files of `directory` that are named by an offset of 20 digits, in order, and the names of everything else,
+    among them files that would go on behind the largest offset."""
     files, foreign = [], []
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
-        is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= OFFSET_MAX
+        is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
         if is_offset and not env.is_dir(path):  # a dangling link or a FIFO is refused below, not passed over
-            files.append(OffsetFile(path, int(name), env.size_bytes(path)))
-        else:
-            foreign.append(name)
+            file = OffsetFile(path, int(name), env.size_bytes(path))
+            if file.end_offset <= OFFSET_MAX:
+                files.append(file)
+                continue
+        foreign.append(name)
     return tuple(files), tuple(foreign)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from logdex.errors import StoreError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
 from logdex.layout import INDEX_HEADER
 from logdex.rocketmq.checkpoint import StoreCheckpoint
 from logdex.rocketmq.commit_log import CommitLog
@@ -175,10 +176,13 @@ class _Look:
 
     def _open_queues(self) -> list[ConsumeQueue]:
         queues = []
-        size = self.config.consume_queue_file_size_bytes
+        size, open_files = self.config.consume_queue_file_size_bytes, OpenFiles(self.env)
         for topic, queue_id, directory in discover_queues(self.root, env=self.env):
             try:
-                queues.append(ConsumeQueue(directory, topic, queue_id, file_size_bytes=size, env=self.env))
+                queue = ConsumeQueue(
+                    directory, topic, queue_id, file_size_bytes=size, env=self.env, open_files=open_files
+                )
+                queues.append(queue)
             except StoreError as error:
                 self.problems.append(error.message)
         return queues

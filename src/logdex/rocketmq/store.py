@@ -11,6 +11,7 @@ from typing import Any
 from logdex import limits
 from logdex.errors import CorruptError, GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.dialect import StoreConfig
@@ -50,6 +51,7 @@ class StoreSnapshot:
         self._env = env or DEFAULT_ENV
         self._lock = threading.RLock()
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._queue_files = OpenFiles(self._env)
         self._views: dict[tuple[bytes, int], QueueView] = {}
         self._index: IndexService | None = None
         self._index_error: GeometryError | None = None
@@ -90,6 +92,7 @@ class StoreSnapshot:
                     *name,
                     file_size_bytes=self.config.consume_queue_file_size_bytes,
                     env=self._env,
+                    open_files=self._queue_files,
                 )
             return self._queues[name]
 

@@ -129,9 +129,8 @@ class QueueCheck:
         )
 
     def _first_backed(self, disk: QueueDisk) -> int | None:
-        for at in range(disk.start, disk.end, _CHUNK_ROWS):
-            entries = fields_of(disk.read(at, min(_CHUNK_ROWS, disk.end - at)))
-            backed = np.flatnonzero(self._calls_for_message(entries))
+        for at, rows in disk.chunks(disk.start, disk.end, _CHUNK_ROWS):
+            backed = np.flatnonzero(self._calls_for_message(fields_of(rows)))
             if len(backed):
                 return at + int(backed[0])
         return None
@@ -243,9 +242,8 @@ class QueueCheck:
         """Notes entries at places [start, end), which no message claims, that point to no message; gives how many
         entries point behind the log's damage or before its start."""
         explained = 0
-        start, end = max(start, disk.start), min(end, disk.end)
-        for at in range(start, end, _CHUNK_ROWS):
-            entries = fields_of(disk.read(at, min(_CHUNK_ROWS, end - at)))
+        for at, rows in disk.chunks(start, end, _CHUNK_ROWS):
+            entries = fields_of(rows)
             wanting = np.flatnonzero(self._calls_for_message(entries))
             explained += int(is_written(entries).sum()) - len(wanting)
             for i in wanting[:LEFT_OVER_MAX].tolist():
@@ -261,8 +259,7 @@ class QueueCheck:
         if disk is None:
             return 0
         stale = 0
-        for at in range(max(self.next, disk.start), disk.end, _CHUNK_ROWS):
-            rows = disk.read(at, min(_CHUNK_ROWS, disk.end - at))
+        for at, rows in disk.chunks(max(self.next, disk.start), disk.end, _CHUNK_ROWS):
             if not rows.any():
                 break
             entries = fields_of(rows)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
+from logdex import limits
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BLANK_SIZE
@@ -68,6 +70,21 @@ class QueueDisk:
                     data = opened.read_at(first - file.start_offset, last - first)
                 flat[first - at : first - at + len(data)] = np.frombuffer(data, np.uint8)
         return out
+
+    def chunks(self, start: int, end: int, rows_max: int) -> Iterator[tuple[int, Rows]]:
+        """The rows of the places from `start` to before `end` that files have, each part with its first queue offset.
+
+        What lies between files is passed over: a wrong name can put a file anywhere. So is what lies behind 2 GiB in
+        a file, which no broker makes so long.
+        """
+        at = start
+        for file in self.files:
+            behind = min(file.end_offset, file.start_offset + limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX)
+            at, last = max(at, file.start_offset // ENTRY_SIZE), min(end, -(-behind // ENTRY_SIZE))
+            while at < last:
+                count = min(rows_max, last - at)
+                yield at, self.read(at, count)
+                at += count
 
 
 def fields_of(rows: Rows) -> npt.NDArray[np.void]:
