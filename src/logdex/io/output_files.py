@@ -7,8 +7,8 @@ from collections import OrderedDict
 
 from logdex.io.env import ByteArray, Env, WriteFile
 
-OPEN_MAX = 256
-"""Below the usual limit of 1,024 descriptors, with room for the rest of the process."""
+OPEN_MAX = 128
+"""Below the usual limits of 1,024 descriptors (macOS: 256), with room for the rest of the process."""
 
 
 class OutputFiles:

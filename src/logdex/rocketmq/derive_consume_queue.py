@@ -155,7 +155,7 @@ class ConsumeQueueWriter:
         for i, offset in enumerate(queue_offset.tolist()):
             begun = report.next_offset >= 0 or self._begin(offset)
             ahead = offset - report.next_offset
-            if not begun or offset < 0 or ahead > limits.QUEUE_GAP_MAX:
+            if not begun or offset < 0 or ahead + report.gaps > limits.QUEUE_GAP_MAX:
                 report.implausible += 1
                 continue
             if ahead < 0:

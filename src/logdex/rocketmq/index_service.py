@@ -58,18 +58,27 @@ class IndexService:
         if writable:
             env.make_dirs(directory)
         self.unusable: list[GeometryError] = []
-        """Why files were left out: another size than the config's, while others have it."""
+        """Why files are left out: another size than the config's, while others have it."""
         try:
-            for path in list_index_files(directory, env):
-                try:
-                    self.files.append(IndexFile(path, config, env=env, writable=writable))
-                except GeometryError as error:
-                    self.unusable.append(error)
-            if self.unusable and (writable or not self.files):
-                raise self.unusable[0]
+            self._take_in()
         except BaseException:
             self.close()
             raise
+
+    def _take_in(self) -> None:
+        """Opens the files that are not open yet; those that misfit are kept in mind as `unusable`."""
+        known = {file.path for file in self.files}
+        self.unusable = []
+        for path in list_index_files(self.directory, self._env):
+            if path in known:
+                continue
+            try:
+                self.files.append(IndexFile(path, self.config, env=self._env, writable=self._writable))
+            except GeometryError as error:
+                self.unusable.append(error)
+        if self.unusable and (self._writable or not self.files):
+            raise self.unusable[0]
+        self.files.sort(key=lambda file: file.path)
 
     # -- looking up ----------------------------------------------------------------------------------------------------
     def query_offset(
@@ -137,12 +146,7 @@ class IndexService:
         """Reads the headers again and takes in new files, where a broker goes on writing the directory."""
         for file in self.files:
             file.reload()
-        known = {file.path for file in self.files}
-        for name in self._env.list_dir(self.directory) if self._env.is_dir(self.directory) else []:
-            path = f"{self.directory}/{name}"
-            if path not in known and self._env.is_file(path) and not name.startswith("."):
-                self.files.append(IndexFile(path, self.config, env=self._env))
-        self.files.sort(key=lambda file: file.path)
+        self._take_in()
 
     # -- putting -------------------------------------------------------------------------------------------------------
     def build_index(self, message: StoredMessage) -> None:

@@ -63,7 +63,8 @@ def _clean_end(log: CommitLog, offset: int, env: Env) -> LogTail | None:
     """The end at `offset` if nothing at all was written there."""
     file = log.file_of(offset)
     if file is None:
-        if log.gaps() or offset != log.files[-1].start_offset + log.file_size_bytes:
+        last = log.files[-1]
+        if log.gaps() or offset != last.start_offset + (log.file_size_bytes if last.size_bytes else 0):
             return None
         return LogTail(offset, "end of files", "the last file is full")
     head = log.read(offset, min(BLANK.size_bytes, file.end_offset - offset))

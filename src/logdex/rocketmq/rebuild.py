@@ -16,6 +16,7 @@ from typing import Any
 
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.io.staging import Staging
 from logdex.rocketmq.broker_lock import broker_lock
 from logdex.rocketmq.commit_log import CommitLog
@@ -96,11 +97,15 @@ def output_of(root: str, output: str, *, in_place: bool, sync: bool, env: Env) -
 
 
 def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
-    """Refuses an output in the store unless `in_place`."""
+    """Refuses an output in the store unless `in_place`, and one that the store itself would be replaced in."""
     store, target = env.real_path(root), env.real_path(output)
     inside = posixpath.commonpath([store, target]) == store
     if in_place and store != target:
         raise UsageError("--in-place writes into the store itself", hint="leave out --output")
+    if posixpath.commonpath([store, target]) == target and store != target:
+        name = posixpath.relpath(store, target).split("/")[0]
+        if name in (CONSUME_QUEUE_DIR, INDEX_DIR) or name.startswith(STAGING_PREFIX):
+            raise UsageError(f"{output} holds the store as {name}", hint="choose another --output")
     if inside and not in_place:
         raise UsageError(f"{output} lies in the store", hint="choose another --output, or say --in-place")
 

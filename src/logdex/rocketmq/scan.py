@@ -157,14 +157,14 @@ class Scanner:
 
 
 def end_of_files(log: CommitLog) -> LogEnd:
-    """The end of a log whose last file is full."""
+    """The end of a log whose last file is full, or was only just made and has no byte."""
     last = log.files[-1]
     return LogEnd(
         EndKind.END_OF_FILES,
-        last.start_offset + log.file_size_bytes,
+        last.start_offset + (log.file_size_bytes if last.size_bytes else 0),
         last.path,
         last.size_bytes,
-        "the last file is full",
+        "the last file is full" if last.size_bytes else "the last file is empty",
     )
 
 

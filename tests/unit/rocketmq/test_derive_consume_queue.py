@@ -93,6 +93,12 @@ def test_wild_offsets_fill_no_disk(tmp_path: Path) -> None:
     assert report == QueueReport(entries=2, implausible=3, first_offset=0, next_offset=2)
 
 
+def test_gaps_are_bounded_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "QUEUE_GAP_MAX", 5)
+    _, report = write(tmp_path, [0, 4, 8, 12, 7])
+    assert (report.entries, report.gaps, report.implausible, report.next_offset) == (3, 5, 2, 8)
+
+
 @pytest.mark.parametrize("first", [-1, limits.QUEUE_OFFSET_MAX + 1])
 def test_a_wild_first_offset_does_not_stand_for_the_queue(tmp_path: Path, first: int) -> None:
     files, report = write(tmp_path, [first, 0, 1])

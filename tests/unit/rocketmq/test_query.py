@@ -236,3 +236,19 @@ def test_a_file_of_another_size_is_left_out_and_said(root: Path) -> None:
         path.write_bytes(b"x")
     with opened(root) as store, pytest.raises(GeometryError, match=index[0].name):
         store.query_message("TopicA", "hot")
+
+
+def test_reload_takes_in_new_files_and_passes_over_what_is_none(root: Path) -> None:
+    index = sorted((root / "index").iterdir())
+    last = index[-1].read_bytes()
+    index[-1].unlink()
+    with opened(root) as store:
+        service = store.index_service
+        files = len(service.files)
+        (root / "index" / "notes").write_text("no IndexFile")
+        index[-1].write_bytes(b"")  # as a broker has it for a moment
+        service.reload()
+        assert (len(service.files), len(service.unusable)) == (files, 1)
+        index[-1].write_bytes(last)
+        service.reload()
+        assert (len(service.files), service.unusable) == (files + 1, [])

@@ -48,6 +48,30 @@ def test_no_output_in_the_store(root: Path, below: str) -> None:
     assert contents(root) == before
 
 
+@pytest.mark.parametrize("name", ["index", "consumequeue", ".logdex-staging-x"])
+def test_the_store_is_never_what_is_replaced(root: Path, tmp_path: Path, name: str) -> None:
+    store = tmp_path / "parent" / name
+    store.parent.mkdir()
+    root.rename(store)
+    before = contents(store)
+    for output in (store.parent, store.parent.parent / "link"):
+        if output.name == "link":
+            output.symlink_to(store.parent)
+        with pytest.raises(UsageError, match="holds the store"):
+            rebuild(str(store), str(output), CONFIG)
+    assert contents(store) == before
+
+
+def test_an_empty_last_file_adds_nothing(root: Path, tmp_path: Path) -> None:
+    whole = rebuild(str(root), str(tmp_path / "one"), CONFIG)
+    files = sorted((root / "commitlog").iterdir())
+    assert files[-1].read_bytes().strip(b"\0")
+    files[-1].write_bytes(b"")
+    report = rebuild(str(root), str(tmp_path / "two"), CONFIG)
+    assert (report.lossy, report.end, report.end_offset) == (False, "end of files", int(files[-1].name))
+    assert report.bytes < whole.bytes
+
+
 def test_a_running_broker_keeps_its_store(root: Path) -> None:
     (root / "lock").write_bytes(b"lock")
     script = (
