@@ -27,5 +27,11 @@ QUEUE_OFFSET_MAX = (1 << 63) // 20 - 1
 """A ConsumeQueue's byte offset (queue offset * 20) is a Java long."""
 
 QUEUE_GAP_MAX = 50_000_000
-"""Missing queue offsets of a queue are filled up to this many in all (1 GB of entries). Further ahead, the stored offset
-itself is wrong: the CRC does not cover it, and one flipped bit must not fill a disk."""
+"""Missing queue offsets of a queue are filled up to this many in all (1 GB of entries). Further ahead, the stored
+offset itself is wrong: the CRC does not cover it, and one flipped bit must not fill a disk."""
+
+CHECKPOINT_SIZE_BYTES_MAX = 1 << 20
+"""A checkpoint has 4096 bytes; whatever is much longer is another file."""
+
+BROKER_CONF_SIZE_BYTES_MAX = 1 << 20
+"""A broker's properties file is a few KiB."""
