@@ -42,8 +42,9 @@ def verify(
     config, geometry_error = resolve_in_any_case(store)
     if geometry_error is not None:
         fail(geometry_error.message, geometry_error.hint)
-    log = CommitLog(StorePaths(store.path).commit_log)
-    with progress_bar("verify", sum(file.size_bytes for file in log.files)) as progress:
+    with CommitLog(StorePaths(store.path).commit_log, file_size_bytes=config.mapped_file_size_commit_log) as log:
+        total = sum(file.size_bytes for file in log.files)
+    with progress_bar("verify", total) as progress:
         report = verify_store(store.path, config, max_findings=max_findings, checks=check or None, progress=progress)
     if as_json:
         for finding in report.findings:

@@ -110,7 +110,7 @@ def _first(value: int | None, default: int) -> int:
 
 def index_file_paths(root: str, env: Env) -> list[str]:
     """The IndexFiles of a store that have bytes, in the order of their names."""
-    return [path for path in list_index_files(StorePaths(root).index, env) if env.size_bytes(path)]
+    return list_index_files(StorePaths(root).index, env)
 
 
 def _open_log(paths: StorePaths, file_size: int | None, env: Env) -> CommitLog | None:

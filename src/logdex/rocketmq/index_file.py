@@ -30,12 +30,12 @@ NAME_DIGITS = 17
 
 def list_index_files(directory: str, env: Env) -> list[str]:
     """Paths of the IndexFiles in a directory in the order of their names: `NAME_DIGITS` digits or more; none where it
-    is missing."""
+    is missing. A file without a byte is one that a broker is about to make: there is nothing in it."""
     if not env.is_dir(directory):
         return []
     names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
     found = (f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS)
-    return [path for path in found if env.is_file(path)]
+    return [path for path in found if env.is_file(path) and env.size_bytes(path)]
 
 
 class IndexEntries(NamedTuple):

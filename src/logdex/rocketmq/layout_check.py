@@ -12,7 +12,7 @@ import re
 from logdex.errors import UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.broker_conf import BrokerConf
-from logdex.rocketmq.store_files import StorePaths
+from logdex.rocketmq.store_files import CONSUME_QUEUE_DIR, StorePaths
 
 PATH_SEPARATOR = ","
 """Between the paths of storePathCommitLog."""
@@ -52,7 +52,7 @@ def require_supported_layout(root: str, *, env: Env = DEFAULT_ENV) -> None:
     if _is_rocksdb(_names(queues, env)):
         raise _unsupported("ConsumeQueues in RocksDB", queues)
     rocksdb = f"{root}/rocksdbstore"
-    if "consumequeue" not in names and any(name.endswith(".sst") for name in _names(rocksdb, env)):
+    if CONSUME_QUEUE_DIR not in names and any(name.endswith(".sst") for name in _names(rocksdb, env)):
         raise _unsupported("ConsumeQueues in RocksDB", rocksdb)
 
 

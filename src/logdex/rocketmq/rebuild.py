@@ -24,10 +24,7 @@ from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver, ConsumeQue
 from logdex.rocketmq.derive_index import IndexFilesDeriver, IndexTarget, IndexWindow, index_file_name
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.scan import LogEnd, Scanner, Window
-
-CONSUME_QUEUE_DIR = "consumequeue"
-INDEX_DIR = "index"
-COMMIT_LOG_DIR = "commitlog"
+from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
 
 Progress = Callable[[int, int], None]
 """Called now and then with (messages so far, bytes so far)."""

@@ -15,10 +15,10 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.derive_consume_queue import ConsumeQueueSet, QueueReport
 from logdex.rocketmq.derive_index import IndexFilesDeriver, IndexTarget, IndexWindow, index_file_names
 from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.rebuild import CONSUME_QUEUE_DIR, INDEX_DIR, RebuildReport
+from logdex.rocketmq.rebuild import RebuildReport
 from logdex.rocketmq.rebuild_parts import PartScan, WholeLog
 from logdex.rocketmq.rebuild_stage import StageFile, StageReader
-from logdex.rocketmq.store_files import queue_folder
+from logdex.rocketmq.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
 from logdex.rocketmq.topic_table import QueueName
 
 QUEUE_TASKS_PER_CORE = 1

@@ -11,13 +11,13 @@ import re
 from logdex.errors import LogdexError, NotAStoreError, UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.layout_check import require_supported_layout
-from logdex.rocketmq.store_files import StorePaths
+from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
 
 _KAFKA_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex)")
 _KAFKA_PARTITION = re.compile(r".+-\d+")
 _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
 _OFFSET_NAME = re.compile(r"\d{20}")
-_PARTS_OF_A_STORE = {"commitlog", "consumequeue", "index", "config"}
+_PARTS_OF_A_STORE = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"}
 _KAFKA_HINT = "this version of Logdex reads RocketMQ stores"
 
 
@@ -43,7 +43,7 @@ def _file_error(path: str) -> LogdexError:
     if _KAFKA_SEGMENT.fullmatch(name):
         return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=path, hint=_KAFKA_HINT)
     hint = "give the store's root: the folder that holds commitlog/"
-    if _OFFSET_NAME.fullmatch(name) and posixpath.basename(parent) == "commitlog":
+    if _OFFSET_NAME.fullmatch(name) and posixpath.basename(parent) == COMMIT_LOG_DIR:
         hint = f"give the store's root: {posixpath.dirname(parent) or '.'}"
     return NotAStoreError("a file, not a store's folder", path=path, hint=hint)
 

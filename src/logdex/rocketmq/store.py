@@ -235,8 +235,6 @@ class StoreSnapshot:
         )
         return LogScan(self.commit_log, self.config, wanted, self._env)
 
-    messages = scan
-
     # -- by key --------------------------------------------------------------------------------------------------------
     def query_offset(
         self,

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.java_hash import decode_utf8
 
+COMMIT_LOG_DIR = "commitlog"
+CONSUME_QUEUE_DIR = "consumequeue"
+INDEX_DIR = "index"
+
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _FOLDER_NAME_BYTES_MAX = 255
 
@@ -23,17 +27,17 @@ class StorePaths:
     @property
     def commit_log(self) -> str:
         """The CommitLog's directory."""
-        return f"{self.root}/commitlog"
+        return f"{self.root}/{COMMIT_LOG_DIR}"
 
     @property
     def consume_queue(self) -> str:
         """The ConsumeQueues' directory."""
-        return f"{self.root}/consumequeue"
+        return f"{self.root}/{CONSUME_QUEUE_DIR}"
 
     @property
     def index(self) -> str:
         """The IndexFiles' directory."""
-        return f"{self.root}/index"
+        return f"{self.root}/{INDEX_DIR}"
 
     @property
     def config(self) -> str:

@@ -17,16 +17,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.geometry import resolve_config
-from logdex.rocketmq.rebuild import (
-    COMMIT_LOG_DIR,
-    CONSUME_QUEUE_DIR,
-    INDEX_DIR,
-    Progress,
-    RebuildReport,
-    check_output,
-    output_of,
-    output_size_bytes,
-)
+from logdex.rocketmq.rebuild import Progress, RebuildReport, check_output, output_of, output_size_bytes
 from logdex.rocketmq.rebuild_outputs import (
     QUEUE_TASKS_PER_CORE,
     IndexDone,
@@ -48,6 +39,7 @@ from logdex.rocketmq.rebuild_parts import (
     plan_parts,
     scan_part,
 )
+from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
 from logdex.spark.tasks import Count, Result, Task, TaskFunction, TaskRunner
 
 if TYPE_CHECKING:

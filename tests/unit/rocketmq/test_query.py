@@ -248,6 +248,9 @@ def test_reload_takes_in_new_files_and_passes_over_what_is_none(root: Path) -> N
         (root / "index" / "notes").write_text("no IndexFile")
         index[-1].write_bytes(b"")  # as a broker has it for a moment
         service.reload()
+        assert (len(service.files), service.unusable) == (files, [])
+        index[-1].write_bytes(last[:-1])
+        service.reload()
         assert (len(service.files), len(service.unusable)) == (files, 1)
         index[-1].write_bytes(last)
         service.reload()

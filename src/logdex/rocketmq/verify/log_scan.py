@@ -1,6 +1,6 @@
 """All messages of a log, also those behind damage, with what is wrong with the log itself.
 
-For the engine a log ends at the first bad message; `LogScan` reports it and goes on behind it, where messages follow.
+For the engine a log ends at the first bad message; `LogPass` reports it and goes on behind it, where messages follow.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Stop:
     """Whether the file ends, or turns to zeros, inside the message."""
 
 
-class LogScan:
+class LogPass:
     """Goes once through a log. `damage` grows as it goes; `end_offset` and `is_end_damaged` stand at the end."""
 
     def __init__(self, log: CommitLog, config: StoreConfig, out: Collector, env: Env) -> None:

@@ -17,7 +17,7 @@ from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.store_files import StorePaths
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index_check import IndexCheck
-from logdex.rocketmq.verify.log_scan import LogScan
+from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
 from logdex.rocketmq.verify.report import FINDINGS_MAX, Collector, VerifyReport
@@ -46,7 +46,7 @@ def verify(
     out = Collector(root, max_findings, checks)
     log = CommitLog(StorePaths(root).commit_log, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     is_unclean = check_abort_and_lock(root, out, env)
-    scan = LogScan(log, config, out, env)
+    scan = LogPass(log, config, out, env)
     queues = QueueSet(root, config, log.min_offset, scan.damage, out, env, is_unclean=is_unclean)
     index = IndexCheck(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
     newest_ms = 0
