@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,9 +54,15 @@ def needs(example: str) -> list[pytest.MarkDecorator]:
 def test_examples_run(example: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "store").symlink_to(demo / "store")
     monkeypatch.chdir(tmp_path)
-    result = run(*shlex.split(example)[1:])
-    assert result.exit_code == 0, result.output
-    assert result.stdout
+    if needs(example):  # a process has one Spark, and this one may have another master's
+        command = [sys.executable, "-m", *shlex.split(example)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        code, stdout, told = done.returncode, done.stdout, done.stdout + done.stderr
+    else:
+        result = run(*shlex.split(example)[1:])
+        code, stdout, told = result.exit_code, result.stdout, result.output
+    assert code == 0, told
+    assert stdout
 
 
 def test_the_reference_is_up_to_date() -> None:
