@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,9 @@ def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path)
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # What runs the tests may be in the background, where shells have Ctrl-C ignored: not so for a person's command.
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=listening) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
