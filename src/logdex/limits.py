@@ -35,3 +35,30 @@ CHECKPOINT_SIZE_BYTES_MAX = 1 << 20
 
 BROKER_CONF_SIZE_BYTES_MAX = 1 << 20
 """A broker's properties file is a few KiB."""
+
+# -- Kafka ---------------------------------------------------------------------------------------------------------
+
+BATCH_SIZE_BYTES_MAX = (1 << 31) - 1
+"""A batch lies within one segment, whose positions are Java ints."""
+
+BATCH_DECOMPRESSED_SIZE_BYTES_MAX = 256 << 20
+"""A compressed batch is refused beyond this: max.message.bytes is 1 MiB by default, and a decompression bomb must end
+in an error and not in swap."""
+
+RECORD_SIZE_BYTES_MIN = 7
+"""A record of magic 2 has its length, attributes, two deltas, two lengths and a header count: a byte each at least."""
+
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+"""Offsets in index entries are Java ints, relative to the segment's base offset."""
+
+SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
+"""segment.bytes is a Java int; so are positions in a segment."""
+
+INDEX_SIZE_BYTES_MAX = 1 << 30
+"""segment.index.bytes is 10 MiB by default; an index far beyond that is another file."""
+
+PRODUCER_SNAPSHOT_SIZE_BYTES_MAX = 1 << 28
+"""46 bytes a producer: beyond five million producers it is another file."""
+
+CHECKPOINT_FILE_SIZE_BYTES_MAX = 64 << 20
+"""Kafka's text checkpoints hold a line a partition or an epoch."""

@@ -28,7 +28,7 @@ from tests import golden
 
 FORMATS = golden.ROOT / "docs" / "formats"
 PAGES = sorted(FORMATS.glob("*.md"))
-TYPES = {"i": "int32", "I": "uint32", "q": "int64"}
+TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 LAYOUTS = {value.name: value for value in vars(layout).values() if isinstance(value, layout.Layout)}
 UNIQUE_KEY_TAIL = struct.Struct(">HIIH")
 

@@ -1,0 +1,55 @@
+"""The settings that a partition is written with, under the broker's names.
+
+Source: Kafka's LogConfig, TopicConfig. No file of a partition states them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex import limits
+from logdex.errors import UsageError
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """A topic's settings; sizes in bytes, times in milliseconds, -1 for "no bound". Defaults are the broker's."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: str = "CreateTime"
+    producer_id_expiration_ms: int = DAY_MS
+    flush: str = "async"
+    """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` puts them there."""
+    kafka_version: str = "4.4.0"
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for settings that no log can have."""
+        bounds = {
+            "segment_bytes": (1, limits.SEGMENT_SIZE_BYTES_MAX),
+            "segment_index_bytes": (24, limits.INDEX_SIZE_BYTES_MAX),
+            "index_interval_bytes": (0, limits.SEGMENT_SIZE_BYTES_MAX),
+            "max_message_bytes": (0, limits.BATCH_SIZE_BYTES_MAX),
+        }
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{name} is {value}", hint=f"say {low} to {high}")
+        if self.flush not in ("sync", "async"):
+            raise UsageError(f"flush is {self.flush!r}", hint="say 'sync' or 'async'")
+        if not set(self.cleanup_policy) <= {"delete", "compact"}:
+            raise UsageError(f"cleanup_policy is {self.cleanup_policy!r}", hint="say 'delete', 'compact' or both")
+        if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
+            raise UsageError(
+                f"message_timestamp_type is {self.message_timestamp_type!r}", hint="say CreateTime or LogAppendTime"
+            )

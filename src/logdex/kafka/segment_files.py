@@ -1,0 +1,65 @@
+"""The names of a partition's files and of partition directories.
+
+Source: Kafka's LogFileUtils, UnifiedLog.parseTopicPartitionName.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+KEY_INDEX_SUFFIX = ".keyindex"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+OFFSET_DIGITS = 20
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+LOCK_FILE = ".lock"
+
+_OFFSET_FILE = re.compile(rf"(\d{{{OFFSET_DIGITS}}})(\.[a-z.]+)")
+_PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d{1,10})")
+_MARKED_DIR = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-(?P<mark>delete|future|stray)")
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """``00000000000000000042.log``: a file of the segment (or state) at `offset`."""
+    return f"{offset:0{OFFSET_DIGITS}d}{suffix}"
+
+
+def parse_offset_file(name: str) -> tuple[int, str] | None:
+    """(offset, suffix) of such a name, None for another one; offsets beyond a Java long count as other names."""
+    found = _OFFSET_FILE.fullmatch(name)
+    if found is None or int(found.group(1)) >= 1 << 63:
+        return None
+    return int(found.group(1)), found.group(2)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionName:
+    """A partition directory's name taken apart; `mark` is ``delete``, ``future``, ``stray`` or None."""
+
+    topic: str
+    partition: int
+    mark: str | None = None
+
+
+def parse_partition_dir(name: str) -> PartitionName | None:
+    """What a directory's name says: ``orders-0``, ``orders-0.<32 hex>-delete``; None for no partition."""
+    marked = _MARKED_DIR.fullmatch(name)
+    found = _PARTITION_DIR.fullmatch(marked.group("name") if marked else name)
+    if found is None or int(found.group("partition")) > (1 << 31) - 1:
+        return None
+    return PartitionName(found.group("topic"), int(found.group("partition")), marked.group("mark") if marked else None)

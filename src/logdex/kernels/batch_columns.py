@@ -1,0 +1,58 @@
+"""A window of Kafka batches as columns: what the batch scan fills and every `derive_*` of Kafka reads."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+
+class BatchColumns(NamedTuple):
+    """One place a batch; an uncompressed record of magic 0 or 1, or a compressed wrapper of theirs, is a batch too.
+
+    `position` and `size` are bytes of the file, 12 bytes of offset and length included. Magic 0 and 1: `base_offset`
+    and `last_offset` are both the stored offset, `base_timestamp_ms` and `max_timestamp_ms` the stored timestamp (-1 in
+    magic 0), `count` is 1, or -1 for a wrapper, producer fields and `leader_epoch` are -1. `crc` is the stored one,
+    unsigned. `control_type`, `coordinator_epoch` and `control_timestamp_ms` are those of a control batch's first
+    record; the type is -1 for any other batch and for a control batch without a record.
+    """
+
+    position: Int64s
+    base_offset: Int64s
+    last_offset: Int64s
+    base_timestamp_ms: Int64s
+    max_timestamp_ms: Int64s
+    producer_id: Int64s
+    control_timestamp_ms: Int64s
+    crc: Int64s
+    size: Int32s
+    leader_epoch: Int32s
+    magic: Int32s
+    attributes: Int32s
+    producer_epoch: Int32s
+    base_sequence: Int32s
+    count: Int32s
+    control_type: Int32s
+    coordinator_epoch: Int32s
+
+
+WIDE_COLUMNS = frozenset(BatchColumns._fields[:8])
+"""Columns of int64; the others are int32."""
+
+
+def make_batch_columns(batches: int) -> BatchColumns:
+    """Room for `batches` batches."""
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return np.zeros(batches, np.int64 if name in WIDE_COLUMNS else np.int32)
+
+    return BatchColumns(*map(column, BatchColumns._fields))
+
+
+def cut_columns(columns: BatchColumns, count: int) -> BatchColumns:
+    """Views of the first `count` places."""
+    return BatchColumns(*(column[:count] for column in columns))
