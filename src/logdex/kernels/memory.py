@@ -40,7 +40,7 @@ def _load(builder: Any, address: Any, bits: int, little: bool) -> Any:
 def _store(builder: Any, address: Any, value: Any, bits: int) -> None:
     """Stores the low `bits` bits of an int64 big-endian at `address`, unaligned."""
     narrow = builder.trunc(value, ir.IntType(bits)) if bits < 64 else value
-    narrow = builder.bswap(narrow) if _HOST_IS_LITTLE else narrow
+    narrow = builder.bswap(narrow) if _HOST_IS_LITTLE and bits > 8 else narrow
     builder.store(narrow, _pointer(builder, address, bits), align=1)
 
 
@@ -156,6 +156,49 @@ def store_be64(_typing: Any, address: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_u8(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores the low 8 bits of int64 `value` at `address`."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        _store(builder, args[0], args[1], 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_be16(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores the low 16 bits of int64 `value` big-endian at `address`."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        _store(builder, args[0], args[1], 16)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def copy_bytes(_typing: Any, target: Any, source: Any, size: Any) -> Any:
+    """Copies `size` bytes between addresses; the two ranges must not overlap."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        cgutils.raw_memcpy(builder, _pointer(builder, args[0], 8), _pointer(builder, args[1], 8), args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def count_leading_zeros(_typing: Any, word: Any) -> Any:
+    """How many zero bits stand above the highest set bit of uint64 `word`, as int64; 64 for 0."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen
 
 
 @intrinsic
