@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests import golden
+from tests import golden, golden_kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,6 +93,25 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> GoldenStore:
 def golden_copy(tmp_path: Path) -> GoldenStore:
     """`golden_copy(name, recovered=False)`: a directory of the test's own, to harm or rebuild in place."""
     return lambda name, *, recovered=False: golden.unpack(name, tmp_path / "golden" / name, recovered=recovered)
+
+
+@pytest.fixture(scope="session")
+def golden_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`golden_log(name)`: the unpacked Kafka log directory of a case, one a session. Only read it."""
+    unpacked: dict[str, Path] = {}
+
+    def get(name: str) -> Path:
+        if name not in unpacked:
+            unpacked[name] = golden_kafka.unpack(name, tmp_path_factory.mktemp(f"golden-{name}"))
+        return unpacked[name]
+
+    return get
+
+
+@pytest.fixture
+def golden_log_copy(tmp_path: Path) -> Callable[[str], Path]:
+    """`golden_log_copy(name)`: a log directory of the test's own, to harm or to write to."""
+    return lambda name: golden_kafka.unpack(name, tmp_path / "golden" / name)
 
 
 @pytest.fixture(scope="session")

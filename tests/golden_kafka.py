@@ -1,0 +1,87 @@
+"""The golden Kafka log directories: which there are, what their manifests say, and unpacking them.
+
+`NAME.tar.zst` is a log directory as it lay on the broker's disk, `NAME.json` what the real engine says of it,
+`NAME.records.jsonl.zst` every batch and record. They lie in ../shared/golden/kafka and, a few small ones, in
+tests/conformance/kafka/stores. The fields of each line are those of the peers' `ReadLog`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.golden import ROOT, SHARED, extract
+
+FOLDERS = (ROOT / "tests" / "conformance" / "kafka" / "stores", SHARED / "golden" / "kafka")
+
+
+def _discover() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in FOLDERS:
+        for manifest_path in sorted(folder.glob("*.json")):
+            if manifest_path.with_suffix(".tar.zst").exists():
+                found.setdefault(manifest_path.stem, manifest_path)
+    return found
+
+
+CASES = _discover()
+"""Manifest path by case name."""
+
+NAMES = sorted(CASES)
+"""All case names, for `pytest.mark.parametrize("name", NAMES)`."""
+
+Line = dict[str, Any]
+
+
+@cache
+def manifest(name: str) -> Line:
+    """The parsed manifest of a case. Cached: do not change it."""
+    loaded: Line = json.loads(CASES[name].read_bytes())
+    return loaded
+
+
+def unpack(name: str, target: Path) -> Path:
+    """Unpacks a case below `target`; the path of its log directory. Sparse files stay sparse."""
+    target.mkdir(parents=True, exist_ok=True)
+    extract(CASES[name].with_suffix(".tar.zst"), target)
+    return target
+
+
+def partitions(name: str) -> list[str]:
+    """The names of a case's partition directories."""
+    return sorted({path.split("/")[0] for path in manifest(name)["files"] if "/" in path})
+
+
+def index_interval_bytes(name: str) -> int:
+    """The `index.interval.bytes` that the case's indexes are built with."""
+    return int((manifest(name)["config"].get("read") or {}).get("index.interval.bytes", 4096))
+
+
+def lines(name: str, section: str, kind: str | None = None) -> list[Line]:
+    """Lines of a manifest's section (``raw``, ``recovered``, ``loaded.clean``, ``broker``), of one `kind` or of all."""
+    found: Any = manifest(name)
+    for part in section.split("."):
+        found = (found or {}).get(part) or {}
+    return [line for line in found if kind is None or line["kind"] == kind]
+
+
+def records(name: str) -> Iterator[Line]:
+    """Every batch and record line of a case, batches before their records, in the order of the log."""
+    packed = CASES[name].with_suffix(".records.jsonl.zst")
+    with pa.OSFile(str(packed)) as raw, pa.CompressedInputStream(raw, "zstd") as stream:
+        for line in stream.read().splitlines():
+            yield json.loads(line)
+
+
+def by_segment(found: list[Line]) -> dict[tuple[str, int], list[Line]]:
+    """Lines grouped by (partition, base offset of the segment)."""
+    grouped: dict[tuple[str, int], list[Line]] = defaultdict(list)
+    for line in found:
+        grouped[line["partition"], line["segment"]].append(line)
+    return grouped
