@@ -37,11 +37,16 @@ def crc_function_address() -> int:
 
 @cache
 def crc_table() -> npt.NDArray[np.uint32]:
-    """Slicing-by-8 tables, flat: entry `k * 256 + b`."""
+    """The `slicing_table` of CRC-32."""
+    return slicing_table(_POLYNOMIAL)
+
+
+def slicing_table(polynomial: np.uint32) -> npt.NDArray[np.uint32]:
+    """Slicing-by-8 tables of a reflected polynomial, flat: entry `k * 256 + b`."""
     table = np.zeros((8, 256), np.uint32)
     values = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        values = np.where(values & np.uint32(1), (values >> np.uint32(1)) ^ _POLYNOMIAL, values >> np.uint32(1))
+        values = np.where(values & np.uint32(1), (values >> np.uint32(1)) ^ polynomial, values >> np.uint32(1))
     table[0] = values
     for k in range(1, 8):
         table[k] = (table[k - 1] >> np.uint32(8)) ^ table[0][table[k - 1] & np.uint32(0xFF)]
@@ -69,7 +74,7 @@ def _entry(table: int, place: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def crc32_sliced(data: int, size: int, table: int) -> int:
-    """CRC-32 of `size` bytes at address `data`, by the `crc_table` at address `table`; the plain twin."""
+    """The CRC of `size` bytes at address `data`, by the `slicing_table` at address `table`; the plain twin."""
     value = np.uint64(0xFFFFFFFF)
     low = np.uint64(0xFF)
     at = 0
