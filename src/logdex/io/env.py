@@ -170,6 +170,11 @@ class WriteFile:
         with self._env.operation("sync", self.path):
             os.fsync(self._fd)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed."""
+        return self._fd >= 0
+
     def close(self) -> None:
         """Closes the file without syncing it."""
         if self._fd >= 0:
