@@ -5,7 +5,7 @@ Bytes on disk that are wrong are `logdex.errors.CorruptError`; these are about a
 
 from __future__ import annotations
 
-from logdex.errors import StoreError
+from logdex.errors import LogdexError, StoreError
 
 
 class OffsetOutOfRangeError(StoreError):
@@ -30,30 +30,34 @@ class InvalidRecordError(StoreError):
     """Batches to append that no log takes: a wrong CRC, offsets that do not rise, records without a batch."""
 
 
-class ProducerError(StoreError):
-    """Base of what the producer state refuses; nothing was appended. `producer_id` and `offset` (that the batch would
-    have had) say which."""
+class ProducerStateError(LogdexError):
+    """Base of what the producer state refuses; nothing was appended. `producer_id` and `offset` (that the batch has or
+    would have had) say which."""
 
-    def __init__(self, message: str, *, path: str, producer_id: int, offset: int = -1, hint: str | None = None) -> None:
-        super().__init__(f"producer {producer_id} at offset {offset}: {message}", path=path, hint=hint)
+    def __init__(self, message: str, *, producer_id: int, offset: int = -1, hint: str | None = None) -> None:
+        super().__init__(f"producer {producer_id}, offset {offset}: {message}", hint=hint)
         self.producer_id = producer_id
         self.offset = offset
 
 
-class OutOfOrderSequenceError(ProducerError):
+class OutOfOrderSequenceError(ProducerStateError):
     """A gap in a producer's sequence numbers, or a new epoch that does not begin at 0."""
 
 
-class InvalidProducerEpochError(ProducerError):
+class InvalidProducerEpochError(ProducerStateError):
     """A producer with an epoch below the one last seen: it is fenced."""
 
 
-class InvalidTxnStateError(ProducerError):
+class InvalidTxnStateError(ProducerStateError):
     """A batch outside of a transaction by a producer that has one open."""
 
 
-class TransactionCoordinatorFencedError(ProducerError):
+class TransactionCoordinatorFencedError(ProducerStateError):
     """An end marker of a coordinator epoch below the one last seen."""
+
+
+class InvalidControlRecordError(ProducerStateError):
+    """A control record that is neither an abort nor a commit marker, in a log of producers."""
 
 
 class LogInUseError(StoreError):
