@@ -4,7 +4,8 @@ The byte tables are those of `layout.py`; the worked examples are read again fro
 and decoded again. Marks in the pages, as HTML comments:
 
     <!-- layout: NAME -->                           the next table is that Layout's
-    <!-- example: store=S file=F at=N size=N as=K --> the next block is a hex dump, the next table what it decodes to
+    <!-- example: store=S file=F at=N size=N as=K --> the next block is a hex dump, the next table what it decodes to;
+                                                    log=S instead: one of tests/conformance/kafka/stores
     <!-- file: store=S file=F -->                   the next block is that text file
     <!-- files: store=S -->                         the next block is all of its files, with their sizes
     <!-- hashes: slots=N -->                        the next table: text, String.hashCode, key hash, slot
@@ -33,6 +34,7 @@ LAYOUTS = {value.name: value for value in vars(layout).values() if isinstance(va
 UNIQUE_KEY_TAIL = struct.Struct(">HIIH")
 
 GoldenStore = Callable[..., Path]
+GoldenLog = Callable[[str], Path]
 Row = tuple[str, ...]
 
 
@@ -75,17 +77,20 @@ class Example:
     size: int
     kind: str
     recovered: bool
+    is_kafka: bool
 
     @staticmethod
     def parse(text: str) -> Example:
         given = dict(part.split("=", 1) for part in text.split())
-        name, _, which = given["store"].partition("/")
-        return Example(name, given["file"], int(given["at"]), int(given["size"]), given["as"], which == "recovered")
+        name, _, which = given.get("store", given.get("log", "")).partition("/")
+        place = int(given["at"]), int(given["size"])
+        return Example(name, given["file"], *place, given["as"], which == "recovered", "log" in given)
 
 
-def example_bytes(example: Example, store: GoldenStore) -> bytes:
+def example_bytes(example: Example, store: GoldenStore, log: GoldenLog | None = None) -> bytes:
     """The bytes that an example is about; for the two kinds of message id, those of the id of the message there."""
-    with (store(example.store, recovered=example.recovered) / example.file).open("rb") as stream:
+    root = log(example.store) if example.is_kafka and log else store(example.store, recovered=example.recovered)
+    with (root / example.file).open("rb") as stream:
         stream.seek(example.at)
         raw = stream.read(example.size)
     assert len(raw) == example.size
@@ -142,7 +147,8 @@ def decode(example: Example, raw: bytes) -> dict[str, str]:
         return {name: str(value) for name, value in {**named, "milliseconds": millis, "counter": counter}.items()}
     found = LAYOUTS[example.kind]
     values = zip(found.fields, found.struct.unpack(raw), strict=True)
-    return {field.name: f"{value:08x}" if field.name == "magic" else str(value) for field, value in values}
+    is_hex = example.kind in ("message-head", "blank")
+    return {field.name: f"{value:08x}" if is_hex and field.name == "magic" else str(value) for field, value in values}
 
 
 def test_every_layout_has_one_table() -> None:
@@ -158,9 +164,11 @@ def test_table_equals_layout(name: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "mark", "text"), marks("example"), ids=lambda value: getattr(value, "name", ""))
-def test_example_is_what_the_store_holds(page: Path, mark: str, text: str, golden_store: GoldenStore) -> None:
+def test_example_is_what_the_store_holds(
+    page: Path, mark: str, text: str, golden_store: GoldenStore, golden_log: GoldenLog
+) -> None:
     example = Example.parse(mark)
-    raw = example_bytes(example, golden_store)
+    raw = example_bytes(example, golden_store, golden_log)
     assert block(text) == hex_dump(raw), f"{page.name}: {mark}"
     values = decode(example, raw)
     if values:
@@ -178,9 +186,10 @@ def test_message_id_is_the_engines(mark: str, golden_store: GoldenStore) -> None
 
 
 @pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("file")])
-def test_quoted_file_is_the_stores(mark: str, text: str, golden_store: GoldenStore) -> None:
+def test_quoted_file_is_the_stores(mark: str, text: str, golden_store: GoldenStore, golden_log: GoldenLog) -> None:
     given = dict(part.split("=", 1) for part in mark.split())
-    assert block(text) == (golden_store(given["store"]) / given["file"]).read_text("utf-8")
+    root = golden_log(given["log"]) if "log" in given else golden_store(given["store"])
+    assert block(text) == (root / given["file"]).read_text("utf-8").removesuffix("\n")
 
 
 @pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("files")])
