@@ -106,3 +106,15 @@ class TruncatedError(CorruptError):
 
 class CrcMismatchError(CorruptError):
     """A stored checksum is not that of the bytes."""
+
+
+class OffsetOverflowError(CorruptError):
+    """An offset that an index of its segment cannot hold: it must be 0 to 2^31-1 above the segment's base offset."""
+
+
+class OffsetOrderError(CorruptError):
+    """An offset or a timestamp that does not rise where an index needs it to."""
+
+
+class IndexFullError(StoreError):
+    """A preallocated index has no room for another entry: its segment must be rolled first."""
