@@ -1,0 +1,96 @@
+"""The batches of a window that change what is known of producers, one by one.
+
+Source: Kafka's DefaultRecordBatch (sequences), ProducerAppendInfo.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.kafka.record import NO_SEQUENCE
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
+
+_SEQUENCE_MAX = (1 << 31) - 1
+_KEPT = 5  # ProducerState remembers no more; more may be given it, never fewer
+
+
+class ProducerBatch(NamedTuple):
+    """A batch as its producer's state sees it. `timestamp_ms`: of a control batch its record's, else the largest."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+    is_transactional: bool
+    is_control: bool
+    control_type: int
+    coordinator_epoch: int
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """`sequence` + `by`, wrapped from 2^31 - 1 to 0."""
+    return (sequence + by) & _SEQUENCE_MAX
+
+
+def decrement_sequence(sequence: int, by: int) -> int:
+    """`sequence` - `by`, wrapped from 0 to 2^31 - 1; -1 (none) stays."""
+    return sequence if sequence == NO_SEQUENCE else (sequence - by) & _SEQUENCE_MAX
+
+
+def producer_batches(columns: BatchColumns, *, every: bool = False) -> list[ProducerBatch]:
+    """The batches with a producer id, in the order of the log.
+
+    Unless `every`, those are left out whose effect later ones of the window undo: a batch of data with five behind it
+    of the same producer, the same kind and before its next control batch. So a log of a few busy idempotent producers
+    costs what its columns cost.
+    """
+    places = np.flatnonzero(columns.producer_id >= 0)
+    if not len(places):
+        return []
+    if not every and len(places) > _KEPT:
+        places = _telling(columns, places)
+    return _make_batches(columns, places)
+
+
+def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Of the batches at `places`: every control batch, the first and the last few of each producer's run of data
+    batches of one kind (transactional or not)."""
+    places = places[np.argsort(columns.producer_id[places], kind="stable")]
+    producer = columns.producer_id[places]
+    kind = columns.attributes[places] & (BATCH_CONTROL | BATCH_TRANSACTIONAL)
+    count = len(places)
+    first = np.ones(count, np.bool_)
+    first[1:] = (producer[1:] != producer[:-1]) | (kind[1:] != kind[:-1]) | (kind[1:] & BATCH_CONTROL != 0)
+    ends = np.append(np.flatnonzero(first)[1:], count)
+    until_end = np.repeat(ends, np.diff(ends, prepend=0)) - np.arange(count)
+    return np.sort(places[first | (until_end <= _KEPT)])
+
+
+def _make_batches(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[ProducerBatch]:
+    attributes = columns.attributes[places]
+    is_control = attributes & BATCH_CONTROL != 0
+    base_offset, last_offset = columns.base_offset[places], columns.last_offset[places]
+    base_sequence = columns.base_sequence[places].astype(np.int64)
+    wrapped = (base_sequence + (last_offset - base_offset)) & _SEQUENCE_MAX
+    timestamp = np.where(is_control, columns.control_timestamp_ms[places], columns.max_timestamp_ms[places])
+    values = (
+        columns.producer_id[places],
+        columns.producer_epoch[places],
+        base_sequence,
+        np.where(base_sequence == NO_SEQUENCE, NO_SEQUENCE, wrapped),
+        base_offset,
+        last_offset,
+        timestamp,
+        attributes & BATCH_TRANSACTIONAL != 0,
+        is_control,
+        columns.control_type[places],
+        columns.coordinator_epoch[places],
+    )
+    return [ProducerBatch(*row) for row in zip(*(value.tolist() for value in values), strict=True)]
