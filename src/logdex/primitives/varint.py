@@ -1,0 +1,61 @@
+"""Zigzag varints of 32 and 64 bits, as Kafka's records have them.
+
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's ByteUtils. A reader takes what the broker takes: forms longer
+than needed, and bits beyond the width of the last byte, which fall away.
+"""
+
+from __future__ import annotations
+
+VARINT_SIZE_BYTES_MAX = 5
+VARLONG_SIZE_BYTES_MAX = 10
+
+
+def read_varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+    """(value, where the next byte is) of the 32-bit varint at `at`; `ValueError` where none ends before `end`."""
+    return _read(data, at, end, VARINT_SIZE_BYTES_MAX, 0xFFFFFFFF)
+
+
+def read_varlong(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+    """(value, where the next byte is) of the 64-bit varint at `at`; `ValueError` where none ends before `end`."""
+    return _read(data, at, end, VARLONG_SIZE_BYTES_MAX, 0xFFFFFFFFFFFFFFFF)
+
+
+def _read(data: bytes | memoryview, at: int, end: int, size_max: int, mask: int) -> tuple[int, int]:
+    raw = shift = 0
+    stop = at + size_max
+    while True:
+        if at >= end:
+            raise ValueError("a varint ends early")
+        byte = data[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= mask
+            return (raw >> 1) ^ -(raw & 1), at
+        if at >= stop:
+            raise ValueError(f"a varint has more than {size_max} bytes")
+        shift += 7
+
+
+def write_varint(value: int) -> bytes:
+    """The shortest form of a Java int; `ValueError` beyond its range."""
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{value} is no 32-bit integer")
+    return _write(value)
+
+
+def write_varlong(value: int) -> bytes:
+    """The shortest form of a Java long; `ValueError` beyond its range."""
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} is no 64-bit integer")
+    return _write(value)
+
+
+def _write(value: int) -> bytes:
+    raw = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while raw >= 0x80:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
