@@ -27,7 +27,8 @@ _FIND_WORK = 32
 
 
 class EndKind(Enum):
-    """Why a scan ended. Zeros are what a file system leaves of a file that was grown and not written."""
+    """Why a scan ended. Zeros are what a file system leaves of a file that was grown and not written; where too few
+    bytes for a header are left, that is TORN whatever they are, as the broker ends there without a word."""
 
     END = "end"
     TORN = "torn"
@@ -115,7 +116,7 @@ def _scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd
     if reason == kernel.LIMIT:
         return ScanEnd(EndKind.END, position, "the scan was to stop here")
     error = batch_error(data, position, reason, path)
-    if only_zeros(data, position):
+    if reason == kernel.BAD_SIZE and only_zeros(data, position):
         return ScanEnd(EndKind.ZEROS, position, "nothing but zeros from here to the end of the file", error)
     kind = EndKind.TORN if reason == kernel.TORN else EndKind.CORRUPT
     return ScanEnd(kind, position, error.message, error)
