@@ -70,9 +70,10 @@ def decompress(
 
 
 def compress(codec: Compression, data: bytes, *, magic: int = 2) -> bytes:
-    """`data` as a batch of `magic` holds it; gzip, snappy and lz4 byte for byte as Kafka writes them.
+    """`data` as a batch of `magic` holds it: gzip and lz4 byte for byte as Kafka writes them, framing always.
 
-    zstd's bytes differ between versions of its library, and do so here; gzip's do where zlib has been replaced.
+    The bytes of snappy and zstd differ between versions of their libraries, and so at times from the broker's; gzip's
+    where zlib has been replaced.
     """
     match codec:
         case Compression.NONE:

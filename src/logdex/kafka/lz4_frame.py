@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 
 import lz4.block
+import pyarrow as pa
 
 from logdex.primitives.xxh32 import xxh32
 
@@ -23,11 +24,13 @@ _U32 = struct.Struct("<I")
 
 def compress_frame(data: bytes, *, magic: int) -> bytes:
     """The frame that the broker would write in a batch of `magic`, byte for byte."""
+    # Arrow's raw codec calls LZ4_compress_default, as lz4-java does; lz4.block compresses a stream, to other bytes
+    codec = pa.Codec("lz4_raw")
     checksum = _checksum(_MAGIC + _WRITTEN_DESCRIPTOR if magic == 0 else _WRITTEN_DESCRIPTOR)
     parts = [_MAGIC, _WRITTEN_DESCRIPTOR, checksum]
     for start in range(0, len(data), _BLOCK_SIZE_BYTES):
         plain = data[start : start + _BLOCK_SIZE_BYTES]
-        packed = lz4.block.compress(plain, store_size=False)
+        packed = codec.compress(plain, asbytes=True)
         if len(packed) < len(plain):
             parts += _U32.pack(len(packed)), packed
         else:

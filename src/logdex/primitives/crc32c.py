@@ -43,7 +43,7 @@ def _isal_function() -> Callable[[int, int, int], int] | None:
         return None
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
     function.restype = ctypes.c_uint32
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 @cache
