@@ -132,8 +132,9 @@ class LeaderEpochs:
         return epochs
 
     def to_bytes(self) -> bytes:
-        """The file's bytes."""
-        return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self._entries])
+        """The file's bytes; the file of a partition that knows no epoch has none."""
+        lines = [f"{entry.epoch} {entry.start_offset}" for entry in self._entries]
+        return format_checkpoint(lines) if lines else b""
 
     def save(self, path: str, *, env: Env = DEFAULT_ENV) -> None:
         """Replaces the file at `path`."""
