@@ -88,7 +88,7 @@ def encode_batch(
             log_append_time_ms=NO_TIMESTAMP if max_timestamp_ms is None else max_timestamp_ms,
             base_offset=base_offset,
         )
-    _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
+    check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
     first = delete_horizon_ms if delete_horizon_ms is not None else kept[0].timestamp_ms if kept else NO_TIMESTAMP
     plain = b"".join(
         write_record(record, offset_delta=offset - base_offset, timestamp_delta=record.timestamp_ms - first)
@@ -97,30 +97,11 @@ def encode_batch(
     if max_timestamp_ms is None or (kept and not appended):
         max_timestamp_ms = max((record.timestamp_ms for record in kept), default=NO_TIMESTAMP)
     codec = compression if kept else Compression.NONE
-    attributes = (
-        codec.value
-        | (BATCH_LOG_APPEND_TIME if appended else 0)
-        | (BATCH_TRANSACTIONAL if is_transactional else 0)
-        | (BATCH_CONTROL if is_control else 0)
-        | (BATCH_DELETE_HORIZON if delete_horizon_ms is not None else 0)
-    )
+    attributes = codec.value | _flags(appended, is_transactional, is_control, delete_horizon_ms is not None)
     end = last_offset if last_offset is not None else offsets[-1] if offsets else base_offset
-    body = codecs.compress(codec, plain)
-    return _assemble(
-        body,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        rest=(
-            attributes,
-            end - base_offset,
-            first,
-            max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(kept),
-        ),
-    )
+    times = (first, max_timestamp_ms)
+    rest = (attributes, end - base_offset, *times, producer_id, producer_epoch, base_sequence, len(kept))
+    return _assemble(codecs.compress(codec, plain), base_offset=base_offset, leader_epoch=leader_epoch, rest=rest)
 
 
 def encode_end_marker(
@@ -159,6 +140,17 @@ def with_base_offset(raw: bytes, offset: int, leader_epoch: int | None = None) -
     return bytes(moved)
 
 
+def _flags(appended: bool, transactional: bool, control: bool, with_horizon: bool) -> int:
+    """The attributes without the codec."""
+    flags = (
+        (appended, BATCH_LOG_APPEND_TIME),
+        (transactional, BATCH_TRANSACTIONAL),
+        (control, BATCH_CONTROL),
+        (with_horizon, BATCH_DELETE_HORIZON),
+    )
+    return sum(bit for is_set, bit in flags if is_set)
+
+
 def _assemble(body: bytes, *, base_offset: int, leader_epoch: int, rest: Sequence[int]) -> bytes:
     """Header, CRC and records; `rest` are the fields from `attributes` on."""
     length = RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES + len(body)
@@ -188,7 +180,7 @@ def _check(
         raise UsageError(f"offsets from {base_offset} to {max(last, last_offset or 0)} do not fit one batch")
 
 
-def _check_producer(
+def check_producer(
     producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool, is_control: bool
 ) -> None:
     """What MemoryRecordsBuilder refuses of a producer's batch."""
