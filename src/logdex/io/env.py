@@ -58,8 +58,18 @@ class ReadFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Up to `size_bytes` bytes from `position`; shorter only where the file ends."""
+        parts = []
         with self._env.operation("read_at", self.path):
-            return _read_at(self._env, self._fd, position, size_bytes)
+            while size_bytes > 0:
+                part = os.pread(self._fd, size_bytes, position)
+                if not part:
+                    break
+                parts.append(part)
+                position += len(part)
+                size_bytes -= len(part)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._env.counters.read_bytes += len(data)
+        return data
 
     def size_now(self) -> int:
         """The file's length now; `size_bytes` is that at opening."""
@@ -69,7 +79,10 @@ class ReadFile:
     def map(self) -> MappedBytes:
         """The whole file as a read-only array of bytes, mapped; empty for an empty file."""
         with self._env.operation("map_read", self.path):
-            return _map_read(self._env, self._fd, self.path)
+            size = os.fstat(self._fd).st_size
+            mapped = mmap.mmap(self._fd, size, prot=mmap.PROT_READ) if size else None
+        self._env.counters.mapped_bytes += size
+        return MappedBytes(self._env, self.path, mapped)
 
     def close(self) -> None:
         """Closes the file; mappings made of it stay valid."""
@@ -116,27 +129,6 @@ class MappedBytes:
         self.close()
 
 
-def _read_at(env: Env, fd: int, position: int, size_bytes: int) -> bytes:
-    parts = []
-    while size_bytes > 0:
-        part = os.pread(fd, size_bytes, position)
-        if not part:
-            break
-        parts.append(part)
-        position += len(part)
-        size_bytes -= len(part)
-    data = parts[0] if len(parts) == 1 else b"".join(parts)
-    env.counters.read_bytes += len(data)
-    return data
-
-
-def _map_read(env: Env, fd: int, path: str) -> MappedBytes:
-    size = os.fstat(fd).st_size
-    mapped = mmap.mmap(fd, size, prot=mmap.PROT_READ) if size else None
-    env.counters.mapped_bytes += size
-    return MappedBytes(env, path, mapped)
-
-
 class WriteFile:
     """A file open for positioned writes. One writer."""
 
@@ -156,21 +148,6 @@ class WriteFile:
                 self._env.counters.written_bytes += done
                 view = view[done:]
                 position += done
-
-    def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` bytes from `position`; shorter only where the file ends."""
-        with self._env.operation("read_at", self.path):
-            return _read_at(self._env, self._fd, position, size_bytes)
-
-    def size_now(self) -> int:
-        """The file's length now."""
-        with self._env.operation("size_bytes", self.path):
-            return os.fstat(self._fd).st_size
-
-    def map_read(self) -> MappedBytes:
-        """The whole file as it is now, mapped for reading only; later writes show in it, up to its length."""
-        with self._env.operation("map_read", self.path):
-            return _map_read(self._env, self._fd, self.path)
 
     def truncate(self, size_bytes: int) -> None:
         """Sets the file's size; what is added reads as zero and takes no space."""

@@ -44,6 +44,13 @@ class OpenFiles:
                     if self._files.get(path) is not file:
                         file.close()  # it was put out of the set while it was lent
 
+    def forget(self, path: str) -> None:
+        """Closes the file at `path` (once nobody has it lent): that name is about to mean another file, or none."""
+        with self._lock:
+            file = self._files.pop(path, None)
+            if file is not None and file not in self._users:
+                file.close()
+
     def _shrink(self, keep: int) -> None:
         while len(self._files) > keep:
             _, file = self._files.popitem(last=False)

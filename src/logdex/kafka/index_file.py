@@ -49,35 +49,24 @@ class IndexFile(ABC):
         self._entry_size = self.layout.size_bytes
         self._struct: struct.Struct = self.layout.struct
         self._file: WriteFile | None = None
+        self.writable = writable
+        """Whether this index may be changed."""
         if max_size_bytes < self._entry_size:
             raise UsageError(f"{path}: an index of {max_size_bytes} bytes holds no entry", hint="say at least 24")
         self.missing = not env.exists(path)
         """Whether there was no such file when this was opened."""
-        mapped = self._open_writable() if writable else self._open_readable()
-        self._map(mapped)
-        self.entries = 0 if writable and self.missing else self._count_entries(count_zero_slots)
+        if writable and self.missing:
+            self._require_writable().truncate(self._rounded(max_size_bytes))
+        self._map(self._map_file())
+        self.entries = 0 if self.missing else self._count_entries(count_zero_slots)
         """Entries, without a tail of zeros (but see `count_zero_slots`)."""
         self._load_last()
 
     # -- opening -------------------------------------------------------------------------------------------------------
-    def _open_readable(self) -> MappedBytes:
-        if self.missing:
+    def _map_file(self) -> MappedBytes:
+        if self.missing and not self.writable:
             return MappedBytes(self._env, self.path, None)
-        self._check_size(self._env.size_bytes(self.path))
-        return self._env.map_read(self.path)
-
-    def _open_writable(self) -> MappedBytes:
-        self._file = self._env.open_write(self.path)
-        try:
-            if self.missing:
-                self._file.truncate(self._rounded(self.max_size_bytes))
-            self._check_size(self._file.size_now())
-            return self._file.map_read()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _check_size(self, size_bytes: int) -> None:
+        size_bytes = self._env.size_bytes(self.path)
         if size_bytes > limits.INDEX_SIZE_BYTES_MAX:
             raise CorruptError(
                 "too large for an index",
@@ -87,6 +76,7 @@ class IndexFile(ABC):
                 expected=f"at most {limits.INDEX_SIZE_BYTES_MAX}",
                 found=size_bytes,
             )
+        return self._env.map_read(self.path)
 
     def _map(self, mapped: MappedBytes) -> None:
         self._mapped = mapped
@@ -96,11 +86,6 @@ class IndexFile(ABC):
 
     def _rounded(self, size_bytes: int) -> int:
         return size_bytes // self._entry_size * self._entry_size
-
-    @property
-    def writable(self) -> bool:
-        """Whether this index may be changed."""
-        return self._file is not None
 
     # -- counting ------------------------------------------------------------------------------------------------------
     @property
@@ -188,8 +173,10 @@ class IndexFile(ABC):
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def _require_writable(self) -> WriteFile:
-        if self._file is None:
+        if not self.writable:
             raise UsageError(f"{self.path}: opened for reading only", hint="open it with writable=True")
+        if self._file is None:
+            self._file = self._env.open_write(self.path)
         return self._file
 
     def _require_room(self, count: int, room: int) -> None:
@@ -247,11 +234,29 @@ class IndexFile(ABC):
             return False
         self.entries = min(self.entries, rounded // self._entry_size)
         file.truncate(rounded)
+        self._map_again()
+        return True
+
+    def _map_again(self) -> None:
         old = self._mapped
-        self._map(file.map_read())
+        self._map(self._map_file())
         old.close()
         self._load_last()
-        return True
+
+    def rewrite(self, data: bytes) -> None:
+        """Makes whole slots the file's only content: what recovery derived. Nobody may read meanwhile."""
+        file = self._require_writable()
+        self.entries = 0
+        file.truncate(0)
+        file.write_at(0, data)
+        self.entries = len(data) // self._entry_size
+        self._map_again()
+
+    def release(self) -> None:
+        """Gives the descriptor back, for one that is not written any more; a later change opens the file again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def trim_to_valid_size(self) -> None:
         """Cuts the file to its entries."""
@@ -268,18 +273,16 @@ class IndexFile(ABC):
 
     def rename(self, path: str) -> None:
         """Gives the file another name; this object goes on with it."""
+        self.release()
         self._env.rename(self.path, path)
         self.path = path
-        if self._file is not None:
-            self._file.path = path
 
     def close(self) -> None:
         """Closes without changing the file: trim it before where its segment is done."""
         self._view = memoryview(b"")
         self.entries = 0
         self._mapped.close()
-        if self._file is not None:
-            self._file.close()
+        self.release()
 
     def __enter__(self) -> IndexFile:
         return self

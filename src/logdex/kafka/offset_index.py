@@ -68,6 +68,10 @@ class OffsetIndex(IndexFile):
         slot = self._upper_bound(self._position, position + fetch_size_bytes)
         return None if slot < 0 else self.entry(slot)
 
+    def require_room(self, count: int) -> None:
+        """Raises `IndexFullError` unless `count` more entries fit."""
+        self._require_room(count, self.max_entries)
+
     def append(self, offset: int, position: int) -> None:
         """Adds an entry: `IndexFullError`, `OffsetOverflowError`, `OffsetOrderError` (not above the last offset)."""
         self.append_many(np.array([[offset, position]], np.int64))
@@ -76,7 +80,7 @@ class OffsetIndex(IndexFile):
         """Adds entries (offset, position)[n, 2]: all of them or, with an error as of `append`, none."""
         if not len(entries):
             return
-        self._require_room(len(entries), self.max_entries)
+        self.require_room(len(entries))
         before = self.last_offset if self.entries else self.base_offset - 1
         for offset in (int(entries[0, 0]), int(entries[-1, 0])):
             self._require_in_range(offset)

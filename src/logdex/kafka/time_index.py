@@ -63,13 +63,17 @@ class TimeIndex(IndexFile):
         """`lookup` of many: (timestamp, offset)[n, 2]. Of an index that does not rise, any entry may be found."""
         return lookup_times(self.used_bytes, self.base_offset, timestamps_ms)
 
+    def require_room(self, count: int, *, on_roll: bool = False) -> None:
+        """Raises `IndexFullError` unless `count` more entries fit, beside the one of the roll unless `on_roll`."""
+        self._require_room(count, self.max_entries if on_roll else self.max_entries - 1)
+
     def maybe_append(self, timestamp_ms: int, offset: int, *, on_roll: bool = False) -> bool:
         """Adds an entry if its timestamp is above the last one's; says whether it did.
 
         `OffsetOrderError` for an offset or a timestamp below the last entry's; `IndexFullError` where only the slot of
         the roll is left, unless `on_roll`; `OffsetOverflowError`.
         """
-        self._require_room(1, self.max_entries if on_roll else self.max_entries - 1)
+        self.require_room(1, on_roll=on_roll)
         if self.entries and (offset < self.last_entry.offset or timestamp_ms < self.last_entry.timestamp_ms):
             raise self._falls(timestamp_ms, offset)
         if timestamp_ms <= self.last_entry.timestamp_ms:
@@ -83,7 +87,7 @@ class TimeIndex(IndexFile):
         """Adds rising entries (timestamp, offset)[n, 2]: all of them or, with an error as of `maybe_append`, none."""
         if not len(entries):
             return
-        self._require_room(len(entries), self.max_entries if on_roll else self.max_entries - 1)
+        self.require_room(len(entries), on_roll=on_roll)
         last = self.last_entry
         for offset in (int(entries[0, 1]), int(entries[-1, 1])):
             self._require_in_range(offset)
