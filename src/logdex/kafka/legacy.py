@@ -28,8 +28,9 @@ from logdex.layout import (
     MAGIC_V1,
 )
 
-LEGACY_SIZE_MIN = LEGACY_RECORD_V0.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
-"""The smallest `size` of a message: CRC, magic, attributes and the lengths of key and value."""
+SIZE_MIN_V0 = LEGACY_RECORD_V0.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
+SIZE_MIN_V1 = LEGACY_RECORD_V1.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
+"""The smallest `size` of a message: CRC, magic, attributes, timestamp and the lengths of key and value."""
 _CRC_AT = LEGACY_RECORD_V0.offset_of("crc")
 _MAGIC_AT = LEGACY_RECORD_V0.offset_of("magic")
 _LENGTH = struct.Struct(">i")
@@ -118,13 +119,13 @@ def _inner_messages(plain: bytes, path: str, position: int) -> Iterator[Message]
     view, at = memoryview(plain), 0
     while at + LOG_OVERHEAD_SIZE_BYTES <= len(plain):
         (size,) = _LENGTH.unpack_from(plain, at + 8)
-        if size < LEGACY_SIZE_MIN:
+        if size < SIZE_MIN_V0:
             raise CorruptError(
                 f"an inner message (byte {at} of the decompressed set) is too short",
                 path=path,
                 position=position,
                 field="size",
-                expected=f"at least {LEGACY_SIZE_MIN}",
+                expected=f"at least {SIZE_MIN_V0}",
                 found=size,
             )
         end = at + LOG_OVERHEAD_SIZE_BYTES + size

@@ -16,7 +16,16 @@ from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.kafka import compression as codecs
 from logdex.kafka import legacy
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker, with_base_offset
-from logdex.kafka.record import Compression, Record, TimestampType
+from logdex.kafka.record import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Compression,
+    Record,
+    TimestampType,
+)
 from logdex.kafka.record_format import BatchContext, MalformedRecordError, read_records, sequence_after, wrapped_long
 from logdex.layout import (
     BATCH_CODEC_MASK,
@@ -28,8 +37,11 @@ from logdex.layout import (
     CONTROL_COMMIT,
     CONTROL_RECORD_KEY,
     END_TXN_MARKER,
+    LEGACY_RECORD_V0,
+    LEGACY_RECORD_V1,
     LOG_OVERHEAD_SIZE_BYTES,
     MAGIC_V0,
+    MAGIC_V1,
     MAGIC_V2,
     RECORD_BATCH,
 )
@@ -38,10 +50,8 @@ from logdex.primitives.crc32c import crc32c
 __all__ = ["EndMarker", "RecordBatch", "decode_batch", "encode_batch", "encode_end_marker", "with_base_offset"]
 
 _ATTRIBUTES_AT = RECORD_BATCH.offset_of("attributes")
-_CRC_AT = RECORD_BATCH.offset_of("crc")
 _MAGIC_AT = RECORD_BATCH.offset_of("magic")
 _LENGTH_AT = RECORD_BATCH.offset_of("length")
-_LEGACY_CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)
 
 
 class EndMarker(NamedTuple):
@@ -133,7 +143,7 @@ class RecordBatch:
             raise CrcMismatchError(
                 "the batch has another checksum than its bytes",
                 path=self.path,
-                position=self.position + _CRC_AT,
+                position=self.position,
                 field="crc",
                 expected=f"{self.crc:#010x} as stored",
                 found=f"{found:#010x}",
@@ -241,38 +251,16 @@ def decode_batch(
     `check_crc` is false. Records are not looked at.
     """
     raw = _cut_out(memoryview(buffer), position, path)
-    magic = raw[_MAGIC_AT]
-    if magic != MAGIC_V2:
-        batch = _legacy_batch(raw, position, path)
-    else:
-        head = RECORD_BATCH.struct.unpack_from(raw)
-        base_offset, _, leader_epoch, _, crc, attributes, last_delta, first_ms, last_ms, *producer, count = head
-        batch = RecordBatch(
-            base_offset=base_offset,
-            last_offset=wrapped_long(base_offset + last_delta),
-            leader_epoch=leader_epoch,
-            magic=magic,
-            crc=crc,
-            attributes=attributes,
-            base_timestamp_ms=first_ms,
-            max_timestamp_ms=last_ms,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            base_sequence=producer[2],
-            count=count,
-            position=position,
-            path=path,
-            raw=raw,
-        )
+    batch = (_current_batch if raw[_MAGIC_AT] == MAGIC_V2 else _legacy_batch)(raw, position, path)
     if check_crc:
         batch.check_crc()
     return batch, len(raw)
 
 
 def _cut_out(view: memoryview, position: int, path: str) -> bytes:
-    """The bytes of the batch at `position`: its length and magic are possible ones."""
+    """The bytes of the batch at `position`: its length and magic can be. Checked in the broker's order."""
     left = len(view) - position
-    if left < _MAGIC_AT + 1:
+    if left <= _MAGIC_AT:
         raise TruncatedError(
             "the batch's head is cut off",
             path=path,
@@ -283,6 +271,17 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
         )
     (length,) = struct.unpack_from(">i", view, position + _LENGTH_AT)
     magic = view[position + _MAGIC_AT]
+    _check_length(length, legacy.SIZE_MIN_V0, position, path)
+    size = LOG_OVERHEAD_SIZE_BYTES + length
+    if size > left:
+        raise TruncatedError(
+            "the batch is cut off",
+            path=path,
+            position=position + _LENGTH_AT,
+            field="length",
+            expected=f"at most {left - LOG_OVERHEAD_SIZE_BYTES} to the end",
+            found=length,
+        )
     if magic > MAGIC_V2:
         raise CorruptError(
             "no known format",
@@ -292,44 +291,67 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
             expected="0, 1 or 2",
             found=magic,
         )
-    size_min = RECORD_BATCH.size_bytes if magic == MAGIC_V2 else legacy.LEGACY_SIZE_MIN + LOG_OVERHEAD_SIZE_BYTES
-    size = LOG_OVERHEAD_SIZE_BYTES + length
-    if not size_min <= size <= limits.BATCH_SIZE_BYTES_MAX:
-        raise CorruptError(
-            "no batch has this length",
-            path=path,
-            position=position + _LENGTH_AT,
-            field="length",
-            expected=f"at least {size_min - LOG_OVERHEAD_SIZE_BYTES}",
-            found=length,
-        )
-    if size > left:
-        raise TruncatedError(
-            "the batch is cut off",
-            path=path,
-            position=position,
-            field="length",
-            expected=f"{size} bytes",
-            found=f"{left} bytes to the end",
-        )
+    if magic == MAGIC_V2:
+        _check_length(length, RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES, position, path)
+    elif magic == MAGIC_V1:
+        _check_length(length, legacy.SIZE_MIN_V1, position, path)
     return bytes(view[position : position + size])
 
 
-def _legacy_batch(raw: bytes, position: int, path: str) -> RecordBatch:
-    message = legacy.read_message(raw, path=path, position=position)
+def _check_length(length: int, length_min: int, position: int, path: str) -> None:
+    if length_min <= length <= limits.BATCH_SIZE_BYTES_MAX - LOG_OVERHEAD_SIZE_BYTES:
+        return
+    raise CorruptError(
+        "no batch has this length",
+        path=path,
+        position=position + _LENGTH_AT,
+        field="length",
+        expected=f"at least {length_min}",
+        found=length,
+    )
+
+
+def _current_batch(raw: bytes, position: int, path: str) -> RecordBatch:
+    """From a header of magic 2."""
+    head = RECORD_BATCH.struct.unpack_from(raw)
+    base_offset, _, leader_epoch, magic, crc, attributes, last_delta, first_ms, last_ms, *producer, count = head
     return RecordBatch(
-        base_offset=message.offset,
-        last_offset=message.offset,
-        leader_epoch=-1,
-        magic=message.magic,
-        crc=message.crc,
-        attributes=message.attributes,
-        base_timestamp_ms=message.timestamp_ms,
-        max_timestamp_ms=message.timestamp_ms,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        count=-1 if message.attributes & BATCH_CODEC_MASK else 1,
+        base_offset=base_offset,
+        last_offset=wrapped_long(base_offset + last_delta),
+        leader_epoch=leader_epoch,
+        magic=magic,
+        crc=crc,
+        attributes=attributes,
+        base_timestamp_ms=first_ms,
+        max_timestamp_ms=last_ms,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        count=count,
+        position=position,
+        path=path,
+        raw=raw,
+    )
+
+
+def _legacy_batch(raw: bytes, position: int, path: str) -> RecordBatch:
+    """From what stands before a message's key."""
+    layout = LEGACY_RECORD_V1 if raw[_MAGIC_AT] == MAGIC_V1 else LEGACY_RECORD_V0
+    offset, _, crc, magic, attributes, *timestamp = layout.struct.unpack_from(raw)
+    timestamp_ms = timestamp[0] if timestamp else NO_TIMESTAMP
+    return RecordBatch(
+        base_offset=offset,
+        last_offset=offset,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=magic,
+        crc=crc,
+        attributes=attributes,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        count=-1 if attributes & BATCH_CODEC_MASK else 1,
         position=position,
         path=path,
         raw=raw,
