@@ -5,7 +5,8 @@ Source: Kafka's DefaultRecordBatch (sequences), ProducerAppendInfo.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,7 @@ def decrement_sequence(sequence: int, by: int) -> int:
     return sequence if sequence == NO_SEQUENCE else (sequence - by) & _SEQUENCE_MAX
 
 
-def producer_batches(columns: BatchColumns, *, every: bool = False) -> list[ProducerBatch]:
+def producer_batches(columns: BatchColumns, *, every: bool = False) -> Iterator[ProducerBatch]:
     """The batches with a producer id, in the order of the log.
 
     Unless `every`, those are left out whose effect later ones of the window undo: a batch of data with five behind it
@@ -53,10 +54,11 @@ def producer_batches(columns: BatchColumns, *, every: bool = False) -> list[Prod
     """
     places = np.flatnonzero(columns.producer_id >= 0)
     if not len(places):
-        return []
+        return iter(())
     if not every and len(places) > _KEPT:
         places = _telling(columns, places)
-    return _make_batches(columns, places)
+    # one by one: thousands of tuples alive at once would keep Python's garbage collector busy
+    return map(ProducerBatch._make, zip(*_values(columns, places), strict=True))
 
 
 def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -73,7 +75,8 @@ def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray
     return np.sort(places[first | (until_end <= _KEPT)])
 
 
-def _make_batches(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[ProducerBatch]:
+def _values(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[list[Any]]:
+    """A list a field of `ProducerBatch`."""
     attributes = columns.attributes[places]
     is_control = attributes & BATCH_CONTROL != 0
     base_offset, last_offset = columns.base_offset[places], columns.last_offset[places]
@@ -93,4 +96,4 @@ def _make_batches(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[P
         columns.control_type[places],
         columns.coordinator_epoch[places],
     )
-    return [ProducerBatch(*row) for row in zip(*(value.tolist() for value in values), strict=True)]
+    return [value.tolist() for value in values]

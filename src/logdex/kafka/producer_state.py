@@ -289,7 +289,7 @@ class ProducerStates:
         """Checks what a client is about to append, without an effect; raises the broker's error (`logdex.kafka.errors`)
         where it would refuse."""
         end_offset = int(columns.last_offset[-1]) + 1 if len(columns.last_offset) else self.map_end_offset
-        batches = producer_batches(columns, every=True)
+        batches = list(producer_batches(columns, every=True))
         touched: dict[int, ProducerState] = {}
         for batch in batches:
             known = self._producers.get(batch.producer_id)
