@@ -95,7 +95,7 @@ class BatchScanner:
             if count:
                 self.batches += count
                 yield BatchWindow(cut_columns(self._columns, count), count, array, path)
-        return _scan_end(array, position, reason, path)
+        return scan_end(array, position, reason, path)
 
 
 def find_next_batch(data: ByteArray | bytes, position: int) -> int:
@@ -110,7 +110,8 @@ def find_next_batch(data: ByteArray | bytes, position: int) -> int:
     return int(kernel.find_batch(array.ctypes.data, first, array.size, budget, crc_sources()))
 
 
-def _scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
+def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
+    """What the kernel's `reason` to stop at `position` of the whole log `data` means."""
     if reason == kernel.FILE_END:
         return ScanEnd(EndKind.END, position, "the last batch ends where the file ends")
     if reason == kernel.LIMIT:
@@ -136,7 +137,7 @@ def batch_error(data: ByteArray, position: int, reason: int, path: str) -> Corru
             path=path,
             position=position,
             expected=f"more than {kernel.SIZE_UP_TO_MAGIC} bytes",
-            found=f"{left} bytes",
+            found=f"{max(left, 0)} bytes",
         )
     at = data.ctypes.data + position
     size = int.from_bytes(data[position + 8 : position + 12].tobytes(), "big", signed=True)
