@@ -6,6 +6,7 @@ is FileMessageSet.) Walking checks no checksum, as in the broker: reading record
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -82,6 +83,7 @@ class FileRecords:
         self._files = open_files if open_files is not None else OpenFiles(env, open_max=1)
         self._owns_files = open_files is None
         self._write_file: WriteFile | None = None
+        self._renaming = threading.Lock()
         if writable and not env.exists(path):
             self._require_writable()
         self.size_bytes = 0
@@ -108,8 +110,20 @@ class FileRecords:
         """Up to `size_bytes` bytes from `position`, shorter where the file ends."""
         if position < 0 or size_bytes < 0:
             raise UsageError(f"{self.path}: {size_bytes} bytes from {position} were asked for")
-        with self._files.lend(self.path) as file:
-            return file.read_at(position, min(size_bytes, max(0, self.size_bytes - position)))
+        size_bytes = min(size_bytes, max(0, self.size_bytes - position))
+        path = self.path
+        try:
+            return self._read_at(path, position, size_bytes)
+        except StorageError:
+            with self._renaming:
+                renamed = self.path != path
+            if not renamed:
+                raise
+        return self._read_at(self.path, position, size_bytes)
+
+    def _read_at(self, path: str, position: int, size_bytes: int) -> bytes:
+        with self._files.lend(path) as file:
+            return file.read_at(position, size_bytes)
 
     def map(self) -> MappedBytes:
         """The whole file, mapped for reading; close it before the file is cut."""
@@ -225,10 +239,11 @@ class FileRecords:
         self._require_writable().sync()
 
     def rename(self, path: str) -> None:
-        """Gives the file another name; this object goes on with it. Nobody may read meanwhile."""
-        self.release()
-        self._env.rename(self.path, path)
-        self.path = path
+        """Gives the file another name; this object, and whoever reads through it, goes on with it."""
+        with self._renaming:
+            self.release()
+            self._env.rename(self.path, path)
+            self.path = path
 
     def release(self) -> None:
         """Gives descriptors back, for a file that is not written any more; a later use opens it again."""

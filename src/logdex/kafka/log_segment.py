@@ -6,27 +6,17 @@ of `index_fold`, here as in recovery.
 
 from __future__ import annotations
 
-import posixpath
-import time
-from collections.abc import Callable
-from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, UsageError
-from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.open_files import OpenFiles
-from logdex.kafka import segment_files as names
-from logdex.kafka.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
+from logdex.kafka.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.index_fold import IndexFold
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.offset_index import OffsetIndex
+from logdex.kafka.segment_base import SegmentFiles
 from logdex.kafka.segment_lookups import find_offsets_by_timestamps, translate_offsets
 from logdex.kafka.segment_recovery import DerivedSegment, OnColumns, derive_segment
-from logdex.kafka.time_index import TimeIndex
-from logdex.kafka.transaction_index import TransactionIndex
 from logdex.kernels.batch_columns import BatchColumns, Int64s
 
 
@@ -39,112 +29,14 @@ class SegmentRead(NamedTuple):
     """Whether `max_size_bytes` cut even the first batch."""
 
 
-_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
-_SUFFIXES = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX, names.LOG_SUFFIX)
+class LogSegment(SegmentFiles):
+    """A segment; see `SegmentFiles` for its files. Close it when done.
 
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class LogSegment:
-    """A segment. Thread-safety: one writer; look-ups and reads may come from any thread beside it. Close it when done.
-
-    Opened for reading, no byte is changed, and a missing index is one without entries. `suffix` is appended to the
-    files' names (``.cleaned`` and the like); `count_zero_slots` is as of `IndexFile`.
+    Thread-safety: one writer; look-ups and reads may come from any thread beside it.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        base_offset: int,
-        config: LogConfig,
-        *,
-        writable: bool = False,
-        env: Env = DEFAULT_ENV,
-        open_files: OpenFiles | None = None,
-        suffix: str = "",
-        count_zero_slots: bool = False,
-        clock_ms: Callable[[], int] = _now_ms,
-    ) -> None:
-        self.directory = directory
-        self.base_offset = base_offset
-        self.config = config
-        self.writable = writable
-        self.suffix = suffix
-        self.env = env
-        self._count_zero_slots = count_zero_slots
-        self._clock_ms = clock_ms
-        self.log = FileRecords(self.path_of(names.LOG_SUFFIX), writable=writable, env=env, open_files=open_files)
-        self._created_ms = clock_ms()
-        self._first_timestamp_ms: int | None = None
-        self._fold: IndexFold | None = None
-
-    @classmethod
-    def open(
-        cls,
-        directory: str,
-        base_offset: int,
-        config: LogConfig | None = None,
-        *,
-        writable: bool = False,
-        env: Env = DEFAULT_ENV,
-        open_files: OpenFiles | None = None,
-        suffix: str = "",
-        count_zero_slots: bool = False,
-    ) -> LogSegment:
-        """Opens the segment at `base_offset`; `writable`: files that are missing are created when they are needed."""
-        return cls(
-            directory,
-            base_offset,
-            config or LogConfig(),
-            writable=writable,
-            env=env,
-            open_files=open_files,
-            suffix=suffix,
-            count_zero_slots=count_zero_slots,
-        )
-
-    # -- files ---------------------------------------------------------------------------------------------------------
-    def path_of(self, suffix: str) -> str:
-        """The path of one of the segment's files: ``.log``, ``.index`` …"""
-        return posixpath.join(self.directory, names.offset_file_name(self.base_offset, suffix) + self.suffix)
-
-    @cached_property
-    def offset_index(self) -> OffsetIndex:
-        """The .index, opened when it is first needed."""
-        return self._open_index(OffsetIndex, names.INDEX_SUFFIX)
-
-    @cached_property
-    def time_index(self) -> TimeIndex:
-        """The .timeindex, opened when it is first needed."""
-        return self._open_index(TimeIndex, names.TIME_INDEX_SUFFIX)
-
-    def _open_index(self, kind: type[_Index], suffix: str) -> _Index:
-        return kind(
-            self.path_of(suffix),
-            self.base_offset,
-            max_size_bytes=self.config.segment_index_bytes,
-            writable=self.writable,
-            count_zero_slots=self._count_zero_slots,
-            env=self.env,
-        )
-
-    @cached_property
-    def txn_index(self) -> TransactionIndex:
-        """The .txnindex, opened when it is first needed."""
-        return TransactionIndex(
-            self.path_of(names.TXN_INDEX_SUFFIX), self.base_offset, writable=self.writable, env=self.env
-        )
-
-    def _opened(self) -> list[OffsetIndex | TimeIndex | TransactionIndex]:
-        attributes = ("offset_index", "time_index", "txn_index")
-        return [self.__dict__[name] for name in attributes if name in self.__dict__]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the .log."""
-        return self.log.size_bytes
+    _fold: IndexFold | None = None
+    _first_timestamp_ms: int | None = None
 
     # -- what is in it -------------------------------------------------------------------------------------------------
     @property
@@ -300,7 +192,7 @@ class LogSegment:
     def time_waited_for_roll_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
         """The segment's age when a batch with that timestamp comes, as `should_roll` says."""
         first = self.first_batch_timestamp_ms
-        return now_ms - self._created_ms if first is None else max_timestamp_ms - first
+        return now_ms - self.created_ms if first is None else max_timestamp_ms - first
 
     def truncate_to(self, offset: int) -> int:
         """Drops batches from the first that holds `offset` or more on, and index entries at it and above; the indexes
@@ -313,7 +205,7 @@ class LogSegment:
         self.txn_index.truncate_to(offset)
         dropped = 0 if found is None else self.log.truncate_to(found.position)
         if self.size_bytes == 0:
-            self._created_ms, self._first_timestamp_ms = self._clock_ms(), None
+            self.created_ms, self._first_timestamp_ms = self.clock_ms(), None
         self._fold = self._fold_from_indexes(self._read_largest_timestamp() if largest >= 0 else None)
         return dropped
 
@@ -353,46 +245,3 @@ class LogSegment:
             self.time_index.maybe_append(timestamp, offset, on_roll=True)
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
-
-    def flush(self) -> None:
-        """fsync of every file that may have changed."""
-        self.log.flush()
-        for index in self._opened():
-            index.flush()
-
-    def change_suffix(self, suffix: str) -> None:
-        """Renames all files that there are, ``.log`` last where it is to go and first where it is to come."""
-        old = {ending: self.path_of(ending) for ending in _SUFFIXES}
-        self.close()
-        for name in ("offset_index", "time_index", "txn_index"):
-            self.__dict__.pop(name, None)
-        self.suffix = suffix
-        for ending in _SUFFIXES:
-            if ending != names.LOG_SUFFIX and self.env.exists(old[ending]):
-                self.env.rename(old[ending], self.path_of(ending))
-        self.log.rename(self.path_of(names.LOG_SUFFIX))
-
-    def delete_if_exists(self) -> None:
-        """Closes the segment and removes its files."""
-        self.close()
-        for ending in _SUFFIXES:
-            self.env.remove(self.path_of(ending))
-
-    def release(self) -> None:
-        """Gives descriptors back, for a segment that is not written any more; later uses open files again."""
-        self.log.release()
-        for index in self._opened():
-            if isinstance(index, OffsetIndex | TimeIndex):
-                index.release()
-
-    def close(self) -> None:
-        """Closes the files and changes none of them; `on_become_inactive` and `flush` before, where it was written."""
-        for index in self._opened():
-            index.close()
-        self.log.close()
-
-    def __enter__(self) -> LogSegment:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
