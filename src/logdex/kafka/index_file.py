@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Self
 
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
@@ -284,7 +285,7 @@ class IndexFile(ABC):
         self._mapped.close()
         self.release()
 
-    def __enter__(self) -> IndexFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
