@@ -137,12 +137,14 @@ def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
     """Blocks behind a header (which may come again: joined streams), or one block that has no header at all."""
     if not len(data):
         raise ValueError("there is nothing")
-    if data[:8] != _SNAPPY_MAGIC:
+    if len(data) < len(_SNAPPY_HEADER) or data[:8] != _SNAPPY_MAGIC:
         return _snappy_block(data, size_bytes_max)
     parts, total, at = [], 0, 0
     while at + 4 <= len(data) and total <= size_bytes_max:
         if data[at : at + 8] == _SNAPPY_MAGIC:
             at += len(_SNAPPY_HEADER)
+            if at > len(data):
+                raise ValueError("a header is cut off")
             continue
         size = int.from_bytes(data[at : at + 4], "big")
         at += 4

@@ -1,6 +1,6 @@
 """Message sets of magic 0 and 1: plain messages, and compressed ones inside a wrapper message.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's LegacyRecord, AbstractLegacyRecordBatch, MemoryRecordsBuilder.
+Source: ``docs/formats/kafka-legacy-records.md``; Kafka's LegacyRecord, AbstractLegacyRecordBatch, MemoryRecordsBuilder.
 A wrapper's offset is that of its last message. Inner offsets are absolute in magic 0 and count from the set's first
 message in magic 1; a magic 1 wrapper at offset 0 holds offsets as they are (librdkafka). A wrapper with LogAppendTime
 gives its timestamp to its messages. As in the broker, inner CRCs are not checked: the wrapper's covers them; a last
