@@ -139,7 +139,7 @@ def iter_encoded(
     piece_bytes: int = PIECE_BYTES,
     **settings: Unpack[BatchSettings],
 ) -> Iterator[EncodedBatches]:
-    """The bytes of `encode_columns` in pieces of whole batches, at most `piece_bytes` each unless one batch is larger.
+    """The bytes of `encode_columns` in pieces of whole batches, of `piece_bytes` or what one batch may need.
 
     Memory is bounded by the piece and a slice of the table. A piece is the caller's: nothing writes to it later.
     """
@@ -188,9 +188,16 @@ class _Encoder:
             if reason == kernel.OUTPUT_FULL:
                 if used and not may_grow:
                     break
-                out = self._grown(out, used, used + needed)
+                grown = np.empty(max(2 * out.size, used + needed), np.uint8)
+                grown[:used] = out[:used]
+                out = grown
             elif reason == kernel.SCRATCH_FULL:
-                self._scratch = self._grown(self._scratch, 0, needed)
+                self._scratch = np.empty(max(2 * self._scratch.size, needed), np.uint8)
+            elif reason == kernel.TOO_LARGE:
+                raise UsageError(
+                    f"the batch from record {self.row} on would take more than {self._records_size_max} bytes",
+                    hint="give fewer batch_records; a larger record has no batch",
+                )
             elif reason == kernel.REFUSED:
                 raise LogdexError(f"the {self._settings.compression.label} library refused to compress a batch")
         table = np.concatenate(parts) if parts else np.zeros((0, len(kernel.ROW)), np.int64)
@@ -219,7 +226,7 @@ class _Encoder:
         assert self._slice is not None
         rule = kernel.BatchRule(
             batch_records=settings.batch_records or (1 << 31) - 1,
-            batch_bytes=limits.BATCH_SIZE_BYTES_MAX if settings.batch_records else settings.batch_bytes,
+            batch_bytes=1 << 40 if settings.batch_records else settings.batch_bytes,
             is_final=int(self._slice.start + records.count == self.rows),
             base_offset=self._base_offset + self._slice.start,
             leader_epoch=settings.leader_epoch,
@@ -251,18 +258,6 @@ class _Encoder:
         if self._settings.compression is Compression.NONE:
             return limits.BATCH_SIZE_BYTES_MAX - _HEAD_SIZE
         return limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX
-
-    def _grown(self, array: ByteArray, used: int, needed: int) -> ByteArray:
-        """A larger array with the first `used` bytes. Raises `UsageError` where no batch may be so large."""
-        if needed - used > self._records_size_max + _HEAD_SIZE + (self._records_size_max >> 7):
-            raise UsageError(
-                f"the batch from record {self.row} on would have {needed - used} bytes of records,"
-                f" at most {self._records_size_max} are possible",
-                hint="give fewer batch_records, or export large values elsewhere",
-            )
-        grown = np.empty(max(2 * array.size, needed), np.uint8)
-        grown[:used] = array[:used]
-        return grown
 
     def _compressed(self, data: ByteArray, table: Int64s) -> ByteArray:
         """Batches that the kernel left uncompressed, compressed one by one; sets what changes in `table`."""

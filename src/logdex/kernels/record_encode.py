@@ -29,8 +29,8 @@ from logdex.kernels.memory import (
 )
 
 # Why a call stopped.
-INPUT_END, OUTPUT_FULL, SCRATCH_FULL, ROWS_FULL, REFUSED = range(5)
-_CLOSED = 5
+INPUT_END, OUTPUT_FULL, SCRATCH_FULL, ROWS_FULL, REFUSED, TOO_LARGE = range(6)
+_CLOSED = 6
 
 # Places in `state` (int64): what comes out.
 RECORDS, BATCHES, SIZE, NEEDED, SEQUENCE = range(5)
@@ -298,7 +298,9 @@ def encode_records(records: Records, first: int, rule: BatchRule, target: Target
         end = min(end, start + target.records_size_max)
         count, size, max_time, ended = _fill_batch(records, rule, first, start, end)
         if ended == OUTPUT_FULL:
-            reason, needed = SCRATCH_FULL if packed else OUTPUT_FULL, size if packed else size + _HEAD_SIZE
+            reason, needed = (SCRATCH_FULL, size) if packed else (OUTPUT_FULL, size + _HEAD_SIZE)
+            if size > target.records_size_max:
+                reason = TOO_LARGE
             break
         if ended == INPUT_END:
             break
