@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import EnvironmentProblem, StorageError
+from logdex.io.record_lock import record_lock_is_held
+from logdex.io.writeback import begin_writeback
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -169,6 +171,11 @@ class WriteFile:
         with self._env.operation("map_write", self.path):
             mapped = mmap.mmap(self._fd, size_bytes)
         return MappedBytes(self._env, self.path, mapped)
+
+    def begin_writeback(self, position: int = 0, size_bytes: int = 0) -> None:
+        """A hint to start writing a range (0: to the file's end) to disk, so that a later `sync` waits less."""
+        with self._env.operation("begin_writeback", self.path):
+            begin_writeback(self._fd, position, size_bytes)
 
     def sync(self) -> None:
         """fsync."""
@@ -358,6 +365,18 @@ class Env:
                 file.close()
                 raise
             file.close()
+
+    def java_lock_is_held(self, path: str) -> bool | None:
+        """Whether another process holds a lock of Java's kind on `path`, asked without taking one; None where the
+        system does not say. Not for a file that this process has locked itself: closing it would give that lock up."""
+        if not self.is_file(path):
+            return None if self.exists(path) else False
+        with self.operation("java_lock_is_held", path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                return record_lock_is_held(fd)
+            finally:
+                os.close(fd)
 
     def _try_lock(self, file: WriteFile, as_java: bool) -> bool:
         import fcntl

@@ -30,6 +30,8 @@ class OutputFiles:
         else:
             self._open.move_to_end(path)
         file.write_at(position, data)
+        if self._sync and position + len(data) == file_size_bytes:
+            file.begin_writeback()
 
     def _reopen(self, path: str, file_size_bytes: int) -> WriteFile:
         if len(self._open) >= self._open_max:
@@ -50,6 +52,8 @@ class OutputFiles:
         count = len(self._open) + len(self._closed)
         try:
             if self._sync:
+                for file in self._open.values():
+                    file.begin_writeback()  # of all, before the first is waited for
                 for file in self._open.values():
                     file.sync()
                     file.close()

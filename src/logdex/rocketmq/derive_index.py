@@ -24,6 +24,7 @@ Int64s = npt.NDArray[np.int64]
 RESERVE_SIZE_BYTES = 16 << 20
 """Disk space is claimed this far ahead of the entries: a full disk is an error, and no store to the map can fail."""
 
+_PAGE_SIZE = 4096
 _INT_MAX = (1 << 31) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_MS_MAX = 253_402_214_400_000
@@ -83,6 +84,7 @@ class IndexTarget:
             self._file.truncate(config.index_file_size_bytes)
             self._file.reserve(0, self._entries_at)
             self._reserved = self._entries_at
+            self._written_back = self._entries_at
             self._mapped = self._file.map(config.index_file_size_bytes)
         except BaseException:
             self._file.close()
@@ -94,10 +96,19 @@ class IndexTarget:
         entry = INDEX_ENTRY.size_bytes
         full = self._config.index_file_size_bytes
         if self._reserved < min(self._entries_at + entry * (index_count + 1), full):
+            if self._sync:
+                self._write_back(self._entries_at + entry * index_count)
             until = min(self._entries_at + entry * index_count + max(RESERVE_SIZE_BYTES, entry), full)
             self._file.reserve(self._reserved, until - self._reserved)
             self._reserved = until
         return (self._reserved - self._entries_at) // entry
+
+    def _write_back(self, until: int) -> None:
+        """Has the disk begin with the entries before byte `until`; slots are written to until the end."""
+        until -= until % _PAGE_SIZE  # a page that is not full would be written twice
+        if until > self._written_back:
+            self._file.begin_writeback(self._written_back, until - self._written_back)
+            self._written_back = until
 
     def write_header(self, header: IndexHeader) -> None:
         """Puts the header in place; a file without entries gets the dialect's count."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from logdex.errors import EnvironmentProblem, StorageError
+from logdex.io import writeback
 from logdex.io.env import Env, WriteFile
 from logdex.testing import Fault, FaultEnv
 
@@ -126,3 +127,24 @@ def test_what_the_system_does_not_say_is_no_absence(tmp_path: Path) -> None:
         env = FaultEnv(str(tmp_path), Fault(1, errno.EACCES))
         with pytest.raises(StorageError, match="permission denied"):
             getattr(env, ask.__name__)(str(tmp_path))
+
+
+def test_begin_writeback_changes_nothing_and_waits_for_nothing(tmp_path: Path) -> None:
+    path = f"{tmp_path}/file"
+    with Env().open_write(path) as file:
+        file.truncate(3 << 16)
+        file.write_at(1 << 16, b"written")
+        file.begin_writeback(1 << 16, 1 << 16)
+        file.begin_writeback()
+        file.write_at((1 << 16) + 7, b" again")
+        file.begin_writeback()
+        file.sync()
+    assert Path(path).read_bytes() == (bytes(1 << 16) + b"written again").ljust(3 << 16, b"\0")
+
+
+def test_begin_writeback_does_nothing_where_the_system_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writeback, "_sync_file_range", lambda: None)
+    with Env().open_write(f"{tmp_path}/file") as file:
+        file.write_at(0, b"written")
+        file.begin_writeback()
+    assert (tmp_path / "file").read_bytes() == b"written"

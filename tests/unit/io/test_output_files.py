@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from logdex.io.env import Env, WriteFile
 from logdex.io.output_files import OutputFiles
@@ -55,3 +58,29 @@ def test_unsynced(tmp_path: Path) -> None:
     files.write_at(f"{tmp_path}/f", 8, 0, np.ones(8, np.uint8))
     assert files.close() == 1
     assert not env.synced
+
+
+class KindsEnv(Env):
+    """Notes the kind of each operation on a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: list[str] = []
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        self.kinds.append(kind)
+        with super().operation(kind, path):
+            yield
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_the_disk_begins_with_all_files_before_the_first_is_waited_for(tmp_path: Path, sync: bool) -> None:
+    env = KindsEnv()
+    files = OutputFiles(env, sync=sync)
+    files.write_at(f"{tmp_path}/full", 10, 5, np.full(5, 1, np.uint8))
+    assert env.kinds.count("begin_writeback") == sync
+    files.write_at(f"{tmp_path}/partly", 10, 0, np.full(5, 1, np.uint8))
+    files.close()
+    ends = [kind for kind in env.kinds if kind in ("begin_writeback", "sync")]
+    assert ends == (["begin_writeback"] * 3 + ["sync"] * 2 if sync else [])
