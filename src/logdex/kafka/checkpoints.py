@@ -2,7 +2,7 @@
 
 The four of a log directory hold an offset a partition: ``recovery-point-offset-checkpoint`` (flushed up to there),
 ``log-start-offset-checkpoint``, ``replication-offset-checkpoint`` (high watermarks), ``cleaner-offset-checkpoint``.
-Source: ``docs/formats/kafka-checkpoints.md``; Kafka's CheckpointFile, OffsetCheckpointFile.
+Source: ``docs/formats/kafka-log-directory.md``; Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a segment's two preallocated indexes share: slots of one size, rising, sparse file, binary search.
 
-Source: Kafka's AbstractIndex; ``docs/formats/kafka-indexes.md``. A new file gets the largest multiple of the slot size
+Source: Kafka's AbstractIndex; ``docs/formats/kafka-offset-index.md``. A new file gets the largest multiple of the slot size
 that fits its maximum, sparse; roll, close and recovery trim it to its entries. Where that did not happen (a crash, a
 copy of a live log) zeros follow the entries; Kafka counts each as an entry, here their beginning is found by bisection.
 

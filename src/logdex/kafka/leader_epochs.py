@@ -1,6 +1,6 @@
 """`leader-epoch-checkpoint`: from which offset on each leader epoch wrote.
 
-Source: ``docs/formats/kafka-checkpoints.md``; Kafka's LeaderEpochFileCache, LeaderEpochCheckpointFile.
+Source: ``docs/formats/kafka-log-directory.md``; Kafka's LeaderEpochFileCache, LeaderEpochCheckpointFile.
 """
 
 from __future__ import annotations

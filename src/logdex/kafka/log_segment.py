@@ -1,6 +1,6 @@
 """One segment of a log: its .log, the two sparse indexes over it and the index of aborted transactions.
 
-Source: Kafka's LogSegment; ``docs/formats/kafka-indexes.md``. Which batches get index entries is decided by the fold
+Source: Kafka's LogSegment; ``docs/formats/kafka-offset-index.md``. Which batches get index entries is decided by the fold
 of `index_fold`, here as in recovery.
 """
 

@@ -1,6 +1,6 @@
 """Recovering a segment: every batch checked, both sparse indexes derived anew, the log cut behind its last good batch.
 
-Source: Kafka's LogSegment.recover; ``docs/formats/kafka-indexes.md``. One scan with checksums and one fold: the bytes
+Source: Kafka's LogSegment.recover; ``docs/formats/kafka-offset-index.md``. One scan with checksums and one fold: the bytes
 are those that the broker writes. Whoever keeps state that follows from the batches too (producers, leader epochs,
 aborted transactions) is shown them as they pass.
 """

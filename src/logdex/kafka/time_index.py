@@ -1,6 +1,6 @@
 """`<base>.timeindex`: from a timestamp to an offset near it.
 
-Source: Kafka's TimeIndex; ``docs/formats/kafka-indexes.md``. Slots of 12 bytes: a timestamp, the largest up to its
+Source: Kafka's TimeIndex; ``docs/formats/kafka-time-index.md``. Slots of 12 bytes: a timestamp, the largest up to its
 place in the log, and the relative last offset of the earliest batch that has it.
 """
 
