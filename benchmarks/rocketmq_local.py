@@ -64,6 +64,7 @@ def rebuild_whole_process(name: str, data: Path, repeats: int) -> dict[str, Any]
 def full_scan(name: str, data: Path, repeats: int, *, check_crc: bool = True) -> dict[str, Any]:
     """Every message into columns, body CRC checked."""
     root = stores.ensure(stores.SPECS[name], data)
+    stores.read_in(root)
     log = CommitLog(str(root / "commitlog"))
     scanner = Scanner(StoreConfig(), check_crc=check_crc)
 

@@ -21,6 +21,7 @@ def rebuild_on_spark(names: list[str], data: Path, repeats: int) -> list[dict[st
     with session("local[2]", app_name="logdex bench") as spark:
         for name in names:
             root = stores.ensure(stores.SPECS[name], data)
+            stores.read_in(root)
 
             def on_spark(root: Path = root) -> None:
                 logdex.spark.rebuild(spark, str(root), str(output))

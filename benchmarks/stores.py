@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,20 @@ def ensure(spec: StoreSpec, data: Path) -> Path:
     else:
         write_commit_log(str(root), _messages(spec), 1 << 30)
     return root
+
+
+def read_in(root: Path) -> None:
+    """Reads a store's CommitLog anew, so that the page cache has all of it, in the large pages that reading makes.
+
+    The cache may also hold pages of 4 KiB, as the engine's own writing left them: mapping those takes 0.1 s a GiB more.
+    """
+    for path in sorted((root / "commitlog").iterdir()):
+        with path.open("rb", buffering=0) as file:
+            os.fsync(file.fileno())
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while file.read(1 << 20):
+                pass
 
 
 def _messages(spec: StoreSpec) -> Iterator[StoredMessage]:
