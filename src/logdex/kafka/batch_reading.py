@@ -1,0 +1,43 @@
+"""Every batch of a partition's segments, one by one: for the small internal topics.
+
+Source: Kafka's FileRecords. What cannot be read is told, and reading goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from logdex.errors import CorruptError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.record_batch import RecordBatch, decode_batch
+from logdex.kafka.scan import BatchScanner, EndKind
+from logdex.kafka.segment_files import LOG_SUFFIX, parse_offset_file
+
+
+def segment_paths(partition_path: str, *, env: Env = DEFAULT_ENV) -> list[str]:
+    """The .log files of a partition directory, in the order of their base offsets."""
+    return [
+        f"{partition_path}/{name}"
+        for name in env.list_dir(partition_path)
+        if (found := parse_offset_file(name)) is not None and found[1] == LOG_SUFFIX
+    ]
+
+
+def read_batches(
+    paths: Iterable[str], problems: list[CorruptError], *, env: Env = DEFAULT_ENV
+) -> Iterator[RecordBatch]:
+    """The batches of files one after the other, checksums checked. Where a file's good batches end before it does, and
+    not in zeros, `problems` gets the error, and the next file follows."""
+    for path in paths:
+        windows = BatchScanner(env=env).scan_file(path)
+        while True:
+            try:
+                window = next(windows)
+            except StopIteration as stop:
+                if stop.value.error is not None and stop.value.kind is not EndKind.ZEROS:
+                    problems.append(stop.value.error)
+                break
+            data: Any = window.data  # an array is a buffer; its type does not say so
+            for position in window.columns.position.tolist():
+                yield decode_batch(memoryview(data), position, path=path, check_crc=False)[0]

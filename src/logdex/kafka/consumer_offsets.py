@@ -1,0 +1,207 @@
+"""`__consumer_offsets`: who has committed what, and which groups there are.
+
+Source: Kafka's OffsetCommitKey and -Value, GroupMetadataKey and -Value,
+CoordinatorRecordType, OffsetMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logdex.errors import CorruptError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.batch_reading import read_batches, segment_paths
+from logdex.kafka.checkpoints import TopicPartition
+from logdex.kafka.message_reader import MessageReader
+from logdex.kafka.record import Record
+from logdex.kafka.record_batch import RecordBatch
+
+TOPIC = "__consumer_offsets"
+_OFFSET_COMMIT = (0, 1)
+_GROUP_METADATA = 2
+_FLEXIBLE_SINCE = 4
+_VERSION_MAX = 4
+
+RECORD_TYPES = {
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+"""Types of records of the newer groups, by the version of their keys: named and counted, not decoded."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed last for a partition. -1 where the record does not say."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    record_offset: int
+    """Where in `__consumer_offsets` that stands."""
+
+
+class GroupMetadata(NamedTuple):
+    """A classic group as its coordinator last described it; `members` are member ids."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[str, ...]
+
+
+GroupPartition = tuple[str, TopicPartition]
+_Change = tuple[GroupPartition, CommittedOffset | None, int]
+
+
+@dataclass(slots=True)
+class ConsumerOffsets:
+    """What the partitions of `__consumer_offsets` say together."""
+
+    offsets: dict[GroupPartition, CommittedOffset] = field(default_factory=dict)
+    """By (group, partition); the latest one, those deleted left out."""
+    groups: dict[str, GroupMetadata] = field(default_factory=dict)
+    """Classic groups with metadata."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """How many records of which other type there are; such a type is named, or ``type N``."""
+    pending: int = 0
+    """Commits in transactions that are still open: not in `offsets`."""
+    problems: list[CorruptError] = field(default_factory=list)
+    """What could not be read."""
+
+    def of_group(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """The committed offsets of one group."""
+        return {partition: found for (name, partition), found in self.offsets.items() if name == group}
+
+    def group_names(self) -> list[str]:
+        """All groups with offsets or metadata, sorted."""
+        return sorted({name for name, _ in self.offsets} | self.groups.keys())
+
+
+def read_consumer_offsets(partition_paths: list[str], *, env: Env = DEFAULT_ENV) -> ConsumerOffsets:
+    """Reads the directories of `__consumer_offsets`' partitions, whatever is in them: latest wins, a record without a
+    value deletes, what a transaction commits counts from its commit marker on."""
+    found = ConsumerOffsets()
+    for path in partition_paths:
+        open_transactions: dict[int, list[_Change]] = {}
+        for batch in read_batches(segment_paths(path, env=env), found.problems, env=env):
+            try:
+                _take_batch(batch, found, open_transactions)
+            except CorruptError as error:
+                found.problems.append(error)
+        found.pending += sum(map(len, open_transactions.values()))
+    return found
+
+
+def _take_batch(batch: RecordBatch, found: ConsumerOffsets, open_transactions: dict[int, list[_Change]]) -> None:
+    if batch.is_control:
+        marker = batch.end_marker()
+        changes = open_transactions.pop(batch.producer_id, []) if marker is not None else []
+        if marker is not None and marker.is_commit:
+            for change in changes:
+                _put(found, change)
+        return
+    for record in batch.records():
+        try:
+            made = _take_record(record, found)
+        except ValueError as error:
+            found.problems.append(_problem(batch, record, str(error)))
+            continue
+        if made is not None and batch.is_transactional:
+            open_transactions.setdefault(batch.producer_id, []).append(made)
+        elif made is not None:
+            _put(found, made)
+
+
+def _put(found: ConsumerOffsets, change: _Change) -> None:
+    key, value, record_offset = change
+    known = found.offsets.get(key)
+    if known is not None and known.record_offset > record_offset:
+        return  # committed since, outside the transaction
+    if value is None:
+        found.offsets.pop(key, None)
+    else:
+        found.offsets[key] = value
+
+
+def _take_record(record: Record, found: ConsumerOffsets) -> _Change | None:
+    """The change of an offset that a record makes; groups and other types are put into `found` at once."""
+    key = MessageReader(record.key or b"")
+    kind = key.integer(2)
+    if kind in _OFFSET_COMMIT:
+        group, topic, partition = key.text(), key.text(), key.integer(4)
+        value = None if record.value is None else _committed_offset(record.value, record.offset)
+        return (group, TopicPartition(topic, partition)), value, record.offset
+    if kind == _GROUP_METADATA:
+        group = key.text()
+        if record.value is None:
+            found.groups.pop(group, None)
+        else:
+            found.groups[group] = _group_metadata(record.value)
+        return None
+    found.skipped[RECORD_TYPES.get(kind, f"type {kind}")] += 1
+    return None
+
+
+def _versioned(data: bytes) -> tuple[MessageReader, int]:
+    reader = MessageReader(data)
+    version = reader.integer(2)
+    if not 0 <= version <= _VERSION_MAX:
+        raise ValueError(f"version {version} of the value, known are 0 to {_VERSION_MAX}")
+    reader.flexible = version >= _FLEXIBLE_SINCE
+    return reader, version
+
+
+def _committed_offset(data: bytes, record_offset: int) -> CommittedOffset:
+    reader, version = _versioned(data)
+    offset = reader.integer(8)
+    leader_epoch = reader.integer(4) if version >= 3 else -1
+    metadata, commit_timestamp = reader.text(), reader.integer(8)
+    expire_timestamp = reader.integer(8) if version == 1 else -1
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, record_offset)
+
+
+def _group_metadata(data: bytes) -> GroupMetadata:
+    reader, version = _versioned(data)
+    protocol_type, generation = reader.text(), reader.integer(4)
+    protocol, leader = reader.string(), reader.string()
+    state_timestamp = reader.integer(8) if version >= 2 else -1
+    members = tuple(_member(reader, version) for _ in range(reader.array_size()))
+    return GroupMetadata(protocol_type, generation, protocol, leader, state_timestamp, members)
+
+
+def _member(reader: MessageReader, version: int) -> str:
+    member_id = reader.text()
+    if version >= 3:
+        reader.string()  # group instance id
+    reader.text(), reader.text()  # client id and host
+    reader.integer(8 if version >= 1 else 4)  # rebalance timeout since version 1, session timeout
+    reader.skip_bytes()
+    reader.skip_bytes()
+    reader.skip_tagged_fields()
+    return member_id
+
+
+def _problem(batch: RecordBatch, record: Record, text: str) -> CorruptError:
+    return CorruptError(f"record {record.offset}: {text}", path=batch.path, position=batch.position, field="record")

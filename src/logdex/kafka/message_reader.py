@@ -1,0 +1,74 @@
+"""Reading the fields of Kafka's own messages, which are values of records in its internal topics.
+
+Source: Kafka's protocol guide: integers big-endian; strings with an int16 length, from a message's first "flexible"
+version on with an unsigned varint of length + 1 and tagged fields at the end.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+_UVARINT_SIZE_BYTES_MAX = 5
+
+
+class MessageReader:
+    """Takes fields off the front of `data`; `ValueError` where the bytes end before the field does or cannot be it."""
+
+    def __init__(self, data: bytes, *, flexible: bool = False) -> None:
+        self._data = data
+        self._at = 0
+        self.flexible = flexible
+
+    def _take(self, size_bytes: int) -> bytes:
+        if size_bytes < 0 or size_bytes > len(self._data) - self._at:
+            raise ValueError(f"byte {self._at}: {size_bytes} bytes where {len(self._data) - self._at} are left")
+        self._at += size_bytes
+        return self._data[self._at - size_bytes : self._at]
+
+    def integer(self, size_bytes: int) -> int:
+        """A signed integer."""
+        return int.from_bytes(self._take(size_bytes), "big", signed=True)
+
+    def unsigned_varint(self) -> int:
+        """An unsigned varint of 32 bits."""
+        value = 0
+        for place in range(_UVARINT_SIZE_BYTES_MAX):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                return value
+        raise ValueError(f"byte {self._at}: a varint that does not end")
+
+    def string(self) -> str | None:
+        """A string, None for a null one; bytes that are not UTF-8 are shown escaped."""
+        size_bytes = self.unsigned_varint() - 1 if self.flexible else self.integer(2)
+        return None if size_bytes == -1 else self._take(size_bytes).decode("utf-8", "backslashreplace")
+
+    def text(self) -> str:
+        """A string that cannot be null."""
+        value = self.string()
+        if value is None:
+            raise ValueError(f"byte {self._at}: null where a string must be")
+        return value
+
+    def array_size(self) -> int:
+        """How many elements follow; each has a byte at least."""
+        count = self.unsigned_varint() - 1 if self.flexible else self.integer(4)
+        if not -1 <= count <= len(self._data) - self._at:
+            raise ValueError(f"byte {self._at}: {count} elements where {len(self._data) - self._at} bytes are left")
+        return max(count, 0)
+
+    def skip_bytes(self) -> None:
+        """Passes over a field of bytes."""
+        self._take(max(self.unsigned_varint() - 1 if self.flexible else self.integer(4), 0))
+
+    def uuid(self) -> uuid.UUID:
+        """A UUID."""
+        return uuid.UUID(bytes=self._take(16))
+
+    def skip_tagged_fields(self) -> None:
+        """Passes over the tagged fields at the end of a structure of a flexible version."""
+        if self.flexible:
+            for _ in range(self.unsigned_varint()):
+                self.unsigned_varint()
+                self._take(self.unsigned_varint())
