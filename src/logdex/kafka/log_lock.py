@@ -9,7 +9,7 @@ Source: Kafka's LogManager.lockLogDirs, FileLock.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from logdex.io.env import Env, WriteFile
 from logdex.kafka.errors import LogInUseError
@@ -18,69 +18,91 @@ from logdex.kafka.segment_files import LOCK_FILE
 
 @dataclass(slots=True)
 class _Held:
+    """A lock file that this process holds. `claims` are the partitions that are open under it."""
+
     file: WriteFile
-    count: int
-    exclusive: bool
+    count: int = 0
+    claims: set[str] = field(default_factory=set)
+    notes: dict[str, bytes | bool | None] = field(default_factory=dict)
+    guard: threading.RLock = field(default_factory=threading.RLock)
 
 
-_guard = threading.Lock()
-_held: dict[str, _Held] = {}
+_table_guard = threading.Lock()
+_table: dict[str, _Held] = {}
 
 
 class DirectoryLock:
     """Holds ``<directory>/.lock``; `LogInUseError` where another process does.
 
     Logs of one process share the lock of their log directory; with `exclusive` (a directory that is one log's own)
-    they do not. `release` is idempotent. Any thread may call it.
+    they do not. `notes` and `guard` are shared by those who share it. Any thread may call any method.
     """
 
     def __init__(self, directory: str, *, env: Env, exclusive: bool = False) -> None:
-        self.path = f"{env.real_path(directory)}/{LOCK_FILE}"
-        self._mine: _Held | None = None
-        with _guard:
-            held = _held.get(self.path)
-            if held is not None and held.file.is_open:
-                if exclusive or held.exclusive:
-                    raise LogInUseError("open in this process already", path=directory, hint="close that log first")
-                held.count += 1
-            else:
-                file = env.lock_file(self.path, as_java=True)
-                if file is None:
-                    raise LogInUseError(
-                        "another process holds the lock", path=directory, hint="stop the broker or the other writer"
-                    )
-                held = _held[self.path] = _Held(file, 1, exclusive)
-            self._mine = held
+        self.directory = env.real_path(directory)
+        with _table_guard:
+            held = _table.get(self.directory)
+            if held is None or not held.file.is_open:
+                held = _table[self.directory] = _Held(self._take(env))
+            elif exclusive:
+                raise LogInUseError("open in this process already", path=directory, hint="close that log first")
+            held.count += 1
+        self._held = held
+        self._released = False
+
+    def _take(self, env: Env) -> WriteFile:
+        file = env.lock_file(f"{self.directory}/{LOCK_FILE}", as_java=True)
+        if file is None:
+            raise LogInUseError(
+                "another process holds the lock", path=self.directory, hint="stop the broker or the other writer"
+            )
+        return file
+
+    @property
+    def guard(self) -> threading.RLock:
+        """Held by who changes files of the directory that its partitions share."""
+        return self._held.guard
+
+    @property
+    def notes(self) -> dict[str, bytes | bool | None]:
+        """What those who share the lock leave for each other; under `guard`."""
+        return self._held.notes
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nobody else of this process holds it."""
+        return self._held.count == 1
+
+    def claim(self, partition: str) -> None:
+        """Notes that the partition directory `partition` (a real path) is open; `LogInUseError` if it is already."""
+        with _table_guard:
+            if partition in self._held.claims:
+                raise LogInUseError("open in this process already", path=partition, hint="close that log first")
+            self._held.claims.add(partition)
+        self._claimed = partition
 
     def release(self) -> None:
-        """Gives the lock up; its file stays, as a broker's does."""
-        with _guard:
-            held, self._mine = self._mine, None
-            if held is None:
+        """Gives lock and claim up; the file stays, as a broker's does. Again: nothing."""
+        with _table_guard:
+            if self._released:
                 return
+            self._released = True
+            held = self._held
+            held.claims.discard(self._claimed)
             held.count -= 1
             if held.count == 0:
-                if _held.get(self.path) is held:
-                    del _held[self.path]
+                if _table.get(self.directory) is held:
+                    del _table[self.directory]
                 held.file.close()
 
-
-_partitions: dict[str, DirectoryLock] = {}
-
-
-def claim_partition(path: str, lock: DirectoryLock, *, env: Env) -> str:
-    """Notes that this process has the partition at `path` open, under `lock`; gives what `give_up_partition` takes."""
-    real = env.real_path(path)
-    with _guard:
-        holder = _partitions.get(real)
-        if holder is not None and holder._mine is not None and holder._mine.file.is_open:
-            raise LogInUseError("open in this process already", path=path, hint="close that log first")
-        _partitions[real] = lock
-    return real
+    _claimed = ""
 
 
-def give_up_partition(claim: str, lock: DirectoryLock) -> None:
-    """Undoes `claim_partition`; a claim that another log has taken over since stays."""
-    with _guard:
-        if _partitions.get(claim) is lock:
-            del _partitions[claim]
+def lock_is_held(directory: str, *, env: Env) -> bool | None:
+    """Whether a process, a running broker perhaps or this one, holds the lock of a log directory: asked without taking
+    it. None where the system does not say."""
+    with _table_guard:  # this process's lock would go with the descriptor that asking opens
+        held = _table.get(env.real_path(directory))
+        if held is not None and held.file.is_open:
+            return True
+        return env.java_lock_is_held(f"{directory}/{LOCK_FILE}")

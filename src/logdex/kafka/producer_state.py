@@ -285,15 +285,15 @@ class ProducerStates:
         return CompletedTxn(marker.producer_id, first_offset, marker.base_offset, stable, is_aborted)
 
     # -- appending -----------------------------------------------------------------------------------------------------
-    def prepare(self, columns: BatchColumns) -> PreparedAppend:
+    def prepare(self, columns: BatchColumns, *, is_client: bool = True) -> PreparedAppend:
         """Checks what a client is about to append, without an effect; raises the broker's error (`logdex.kafka.errors`)
-        where it would refuse."""
+        where it would refuse. Not `is_client`: a replica, whose epochs and sequences are facts."""
         end_offset = int(columns.last_offset[-1]) + 1 if len(columns.last_offset) else self.map_end_offset
         batches = list(producer_batches(columns, every=True))
         touched: dict[int, ProducerState] = {}
         for batch in batches:
             known = self._producers.get(batch.producer_id)
-            if known is not None and not batch.is_control:
+            if is_client and known is not None and not batch.is_control:
                 duplicate = known.find_duplicate(batch)
                 if duplicate is not None:
                     return PreparedAppend([], self.map_end_offset, duplicate)
@@ -301,7 +301,8 @@ class ProducerStates:
             if state is None:
                 state = known.copy() if known is not None else ProducerState(batch.producer_id)
                 touched[batch.producer_id] = state
-            state.check(batch)
+            if is_client:
+                state.check(batch)
             state.apply(batch)
         return PreparedAppend(batches, end_offset)
 

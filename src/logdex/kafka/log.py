@@ -1,0 +1,418 @@
+"""`Log`: one partition's directory, open for appending and reading.
+
+Source: Kafka's UnifiedLog. What a power cut, a full disk or two writers can do to it is said in `log_core`, `log_home`
+and `log_loader`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from logdex.errors import MissingFileError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka import log_append, log_read, log_retention
+from logdex.kafka.file_records import TimestampAndOffset
+from logdex.kafka.leader_epochs import EpochEntry
+from logdex.kafka.log_append import AppendInfo
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_core import LogCore
+from logdex.kafka.log_home import LogHome
+from logdex.kafka.log_loader import LogLoader
+from logdex.kafka.log_read import READ_COMMITTED, READ_UNCOMMITTED, LogView
+from logdex.kafka.log_report import LoadReport
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.log_swap import open_cleaned_segment, replace_segments
+from logdex.kafka.log_transactions import Transaction
+from logdex.kafka.producer_batches import increment_sequence
+from logdex.kafka.producer_state import ProducerState
+from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
+from logdex.kafka.record_batch import RecordBatch
+from logdex.kafka.transaction_index import AbortedTxn
+
+READ_BYTES = 1 << 20
+"""fetch.max.bytes of one partition, by default."""
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Log:
+    """A ``topic-N`` directory, written by this process alone; `Log.open` opens it, `close` (or ``with``) closes it.
+
+    Thread-safety: any method may be called from any thread. Appends go one after the other; with ``flush="sync"``
+    threads that append at the same time share their fsyncs. Readers neither wait for appends nor for fsyncs, only for
+    the moment in which files are cut or removed. One writer: a running broker and another `Log` are refused
+    (`LogInUseError`). Others may read the directory at any time (`logdex.open`, `logdex.kafka.tail`).
+
+    After a write or an fsync that failed nothing more is acknowledged (`LogFailedError`): close it and open it again.
+    """
+
+    def __init__(self, core: LogCore) -> None:
+        self._core = core
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        config: LogConfig | None = None,
+        *,
+        create: bool = True,
+        env: Env = DEFAULT_ENV,
+        clock_ms: Callable[[], int] = _wall_clock_ms,
+        **settings: Any,
+    ) -> Log:
+        """Opens a partition directory, created where missing unless `create` is false (`MissingFileError`).
+
+        `settings` are fields of `LogConfig` (``segment_bytes=…``, ``flush="sync"``), or a whole `config`. A directory
+        that was not closed cleanly is recovered: `load_report` says what was done. Raises `LogInUseError`,
+        `CorruptError` for what a broker could not load either, `StorageError`.
+        """
+        if config is not None and settings:
+            raise UsageError("both a config and single settings", hint="give one of them")
+        config = config if config is not None else _make_config(settings)
+        is_new = not env.is_dir(path)
+        if is_new and not create:
+            raise MissingFileError("no such directory", path=path)
+        if is_new:
+            env.make_dirs(path)
+        home = LogHome(path, env=env)
+        try:
+            if is_new:
+                home.sync_names()
+            loaded = LogLoader(
+                home.path,
+                config,
+                was_clean=home.was_clean,
+                recovery_point=home.recovery_point,
+                log_start_offset=home.log_start_offset,
+                now_ms=clock_ms,
+                env=env,
+            ).load()
+            return cls(LogCore(loaded, home, config, clock_ms, env))
+        except BaseException:
+            home.close()
+            raise
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+    @property
+    def path(self) -> str:
+        """The directory, links followed."""
+        return self._core.path
+
+    @property
+    def config(self) -> LogConfig:
+        """Its settings."""
+        return self._core.config
+
+    @property
+    def load_report(self) -> LoadReport:
+        """What opening it found, cut, removed and derived again."""
+        return self._core.report
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._core.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next record's offset."""
+        return self._core.next_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it all is known to be on disk; recovery begins in its segment."""
+        return self._core.recovery_point
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see what is below: the log end offset, with ``flush="sync"`` the end of what is on disk; less, if it
+        was set. May be set to hold readers back; None lets it follow again."""
+        with self._core.lock:
+            return self._core.high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int | None) -> None:
+        self._core.set_high_watermark(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what is below: where the first transaction begins that has not ended."""
+        return self._core.last_stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its .log files."""
+        return self._core.segments.size_bytes
+
+    @property
+    def segments(self) -> Sequence[LogSegment]:
+        """The segments now, rising; the last is the active one. To look at: they change under the log's hands."""
+        return self._core.segments.as_tuple
+
+    @property
+    def leader_epochs(self) -> list[EpochEntry]:
+        """The epochs that wrote it, and from which offset on."""
+        with self._core.lock:
+            return self._core.epochs.entries
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer; a copy."""
+        with self._core.lock:
+            state = self._core.producers.states.get(producer_id)
+            return None if state is None else state.copy()
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+    def append(
+        self,
+        records: Record | Iterable[Record],
+        *,
+        compression: str | Compression = Compression.NONE,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        sequence: int | None = None,
+        transactional: bool = False,
+        leader_epoch: int | None = None,
+    ) -> AppendInfo:
+        """Appends records as one batch: all of them or, where it raises, none.
+
+        Of a record, key, value, headers and timestamp count (-1: now). With ``flush="sync"`` they are on disk when this
+        returns. With a `producer_id`, `producer_epoch` and `sequence` (None: the next one) the batch is idempotent, as
+        for a broker: one that was sent before gives its old offsets, gaps and old epochs raise a `ProducerStateError`.
+        """
+        core = self._core
+
+        def encode(with_sequence: int) -> log_append.EncodedAppend:
+            return log_append.encode_records(
+                core,
+                records,
+                compression=compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                sequence=with_sequence,
+                transactional=transactional,
+                leader_epoch=leader_epoch,
+            )
+
+        if producer_id != NO_PRODUCER_ID and sequence is None:
+            with core.lock:  # the next sequence is this batch's
+                written = log_append.write_encoded(core, encode(self._next_sequence(producer_id, producer_epoch)))
+            return log_append.acknowledge(core, *written)
+        return log_append.append_encoded(core, encode(NO_SEQUENCE if sequence is None else sequence))
+
+    def _next_sequence(self, producer_id: int, producer_epoch: int) -> int:
+        state = self._core.producers.states.get(producer_id)
+        if state is None or state.producer_epoch != producer_epoch:
+            return 0
+        return increment_sequence(state.last_sequence, 1)
+
+    def append_batches(self, raw: bytes, *, assign_offsets: bool = True, leader_epoch: int | None = None) -> AppendInfo:
+        """Appends batches as they are, from a producer or another log; only what no checksum covers is set.
+
+        With `assign_offsets` they are a client's: of magic 2, given offsets and the leader epoch, checked against the
+        producer's state. Without, they are a leader's: of any magic, control batches among them, with the offsets that
+        they have, which must be at or above the log end offset. Raises `InvalidRecordError`, `RecordTooLargeError`.
+        """
+        encoded = log_append.check_batches(self._core, raw, assign_offsets=assign_offsets, leader_epoch=leader_epoch)
+        return log_append.append_encoded(self._core, encoded)
+
+    def append_columns(
+        self, table: pa.Table | pa.RecordBatch, *, compression: str | Compression = Compression.NONE, **options: Any
+    ) -> AppendInfo | None:
+        """Appends all rows of an Arrow table, many batches at once; None for a table without rows.
+
+        Columns ``key``, ``value`` (binary), ``timestamp_ms`` (int64) and, if there, ``headers``, as for
+        `logdex.kafka.encode_columns`, which also says what `options` there are (``batch_records``, ``batch_bytes``,
+        producer fields). Rows go in order, piece by piece; other threads may append between pieces. Where it raises,
+        the pieces before stay: `log_end_offset` says how far it came.
+        """
+        return log_append.append_columns(self._core, table, log_append.parse_compression(compression), options)
+
+    def append_end_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int = 0,
+        timestamp_ms: int = NO_TIMESTAMP,
+    ) -> AppendInfo:
+        """Ends a producer's transaction, as its coordinator does. A producer without an open one gets a marker too."""
+        encoded = log_append.encode_marker(
+            self._core,
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+        return log_append.append_encoded(self._core, encoded)
+
+    def transaction(self, producer_id: int, producer_epoch: int = 0) -> Transaction:
+        """A transaction of one producer on this partition, for ``with``: committed at its end, aborted by an error."""
+        return Transaction(self, producer_id, producer_epoch)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def read(
+        self,
+        offset: int,
+        max_bytes: int = READ_BYTES,
+        *,
+        isolation: str = READ_UNCOMMITTED,
+        max_records: int | None = None,
+        control: bool = False,
+    ) -> list[Record]:
+        """Records from `offset` on, below the high watermark or (``read_committed``) the last stable offset.
+
+        Batches of about `max_bytes`, one at least; then as many records as they hold, `max_records` at most. Empty at
+        the end. Aborted transactions are left out with ``read_committed``; control records are shown with `control`.
+        Raises `OffsetOutOfRangeError`, `CorruptError` for a batch that cannot be read.
+        """
+        with self._view(isolation) as view:
+            return log_read.read_records(
+                view,
+                offset,
+                max_bytes=max_bytes,
+                max_records=max_records,
+                committed=isolation == READ_COMMITTED,
+                control=control,
+            )
+
+    def read_batches(
+        self, offset: int, max_bytes: int = READ_BYTES, *, isolation: str = READ_UNCOMMITTED
+    ) -> list[RecordBatch]:
+        """Whole batches from the one that holds `offset` on, as stored; see `read`. Aborted ones are among them, as a
+        broker sends them: `aborted_transactions` tells which."""
+        with self._view(isolation) as view:
+            return log_read.read_batches(view, offset, max_bytes)
+
+    def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in [`offset`, `upper_offset`)."""
+        with self._view(READ_UNCOMMITTED) as view:
+            return log_read.collect_aborted(view, offset, upper_offset)
+
+    def records(
+        self, offset: int | None = None, *, isolation: str = READ_UNCOMMITTED, control: bool = False
+    ) -> Iterator[Record]:
+        """All records from `offset` (the log's start) to what is its end when the iterator gets there."""
+        position = self.log_start_offset if offset is None else offset
+        while True:
+            with self._view(isolation) as view:
+                batches = log_read.read_batches(view, position, READ_BYTES)
+                after = batches[-1].last_offset + 1 if batches else position
+                shown: Iterable[RecordBatch] = batches
+                if isolation == READ_COMMITTED and batches:
+                    aborted = log_read.collect_aborted(view, batches[0].base_offset, after)
+                    shown = log_read.committed_batches(batches, aborted)
+            for batch in shown:
+                if control or not batch.is_control:
+                    yield from (record for record in batch.records() if record.offset >= position)
+            if after <= position:
+                return
+            position = after
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, isolation: str = READ_UNCOMMITTED
+    ) -> TimestampAndOffset | None:
+        """The first record at or after `timestamp_ms`; None if there is none. -2: the log's start, -1: its end (both
+        without a timestamp), -3: the first record with the largest timestamp."""
+        with self._view(isolation) as view:
+            return log_read.offset_for_timestamp(view, timestamp_ms)
+
+    @contextmanager
+    def _view(self, isolation: str) -> Iterator[LogView]:
+        log_read.check_isolation(isolation)
+        core = self._core
+        with core.lock:
+            core.require_open()
+            end = core.high_watermark if isolation == READ_UNCOMMITTED else core.last_stable_offset
+            start, log_end = core.log_start_offset, core.next_offset
+        with core.reading() as segments:
+            yield LogView(segments, start, end, log_end, core.path)
+
+    # -- what goes -----------------------------------------------------------------------------------------------------
+    def delete_records(self, before: int) -> int:
+        """Makes `before` (-1: the high watermark) the log's start, on disk when this returns; gives the start. Segments
+        that lie below it are removed. `OffsetOutOfRangeError` above the high watermark."""
+        return log_retention.delete_records(self._core, before)
+
+    def apply_retention(self, now_ms: int | None = None) -> list[int]:
+        """Removes the segments that retention_bytes and retention_ms give up; their base offsets."""
+        return log_retention.apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cuts the log so that it ends at `offset`, on disk when this returns; False where it ends there already."""
+        return log_retention.truncate_to(self._core, offset)
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drops all records; the next one has `offset`."""
+        log_retention.truncate_fully_and_start_at(self._core, offset, log_start_offset)
+
+    def roll(self) -> None:
+        """Ends the active segment; the next record begins another one."""
+        with self._core.writing():
+            self._core.roll()
+
+    def flush(self) -> None:
+        """Puts everything on disk, and moves the recovery point to the end."""
+        self._core.flush()
+
+    # -- for the cleaner -----------------------------------------------------------------------------------------------
+    def open_cleaned_segment(self, base_offset: int) -> LogSegment:
+        """A new segment under ``.cleaned`` names, for `replace_segments`; whoever asks for it fills it."""
+        core = self._core
+        return open_cleaned_segment(core.path, base_offset, core.config, clock_ms=core.now_ms, env=core.env)
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """Puts `new` (from `open_cleaned_segment`; filled, no longer appended to) in the place of `old`, which are not
+        active. After a crash it is all of the old ones or all of the new ones."""
+        core = self._core
+        if any(segment is core.segments.active for segment in old):
+            raise UsageError(f"{core.path}: the active segment cannot be replaced", hint="roll it first")
+        with core.writing(), core.gate.excluding():
+            for segment in new:
+                segment.on_become_inactive()
+                segment.flush()
+            replace_segments(core.segments, new, old, directory=core.path, env=core.env)
+            kept = {segment.base_offset for segment in core.segments}
+            gone = {segment.base_offset for segment in old} - kept
+            core.producers.remove_where(lambda offset: offset in gone)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Trims, syncs and marks the directory clean, and gives it up; again: nothing. A failed log is given up as it
+        is, and recovered when it is opened again."""
+        core = self._core
+        with core.lock:
+            if core.closed:
+                return
+            core.wait_for_syncs()
+            try:
+                if core.failed is None:
+                    core.close_cleanly()
+            finally:
+                core.close_files()
+                core.home.close()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _make_config(settings: dict[str, Any]) -> LogConfig:
+    try:
+        return LogConfig(**settings)
+    except TypeError as error:
+        known = ", ".join(LogConfig.__dataclass_fields__)
+        raise UsageError(f"unknown setting: {error}", hint=f"settings are {known}") from error

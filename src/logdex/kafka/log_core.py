@@ -1,0 +1,281 @@
+"""The state of an open log that its parts share, and the steps that change its directory.
+
+What a power cut can leave is a prefix of what was appended: a segment is on disk, indexes and all, before the next one
+is there; names are synced in an order in which no gap can come to be. A write or fsync that fails, or is interrupted,
+leaves a failed log: it acknowledges nothing more and must be opened anew, which recovers it.
+Source: Kafka's UnifiedLog, LocalLog.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from logdex.io.env import Env
+from logdex.kafka.errors import LogClosedError, LogFailedError
+from logdex.kafka.leader_epochs import LeaderEpochs
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_gate import ReaderGate
+from logdex.kafka.log_home import LogHome
+from logdex.kafka.log_loader import LoadedLog
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.segment_files import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file_name,
+)
+
+
+class LogCore:
+    """Fields are read and changed under `lock`, but for those that say otherwise. Several threads."""
+
+    def __init__(
+        self, loaded: LoadedLog, home: LogHome, config: LogConfig, now_ms: Callable[[], int], env: Env
+    ) -> None:
+        self.path = home.path
+        self.home = home
+        self.config = config
+        self.now_ms = now_ms
+        self.env = env
+        self.segments = loaded.segments
+        self.producers = loaded.producers
+        self.epochs: LeaderEpochs = loaded.epochs
+        self.report = loaded.report
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self.next_offset = loaded.next_offset
+        self.lock = threading.RLock()
+        self.closed = False
+        self.failed: BaseException | None = None
+        self.truncations = 0
+        """How often the log end offset went back."""
+        self._synced = threading.Condition(self.lock)
+        self._syncing = False
+        self._ticket = self._durable_ticket = 0
+        self._pinned_high_watermark: int | None = None
+        self._durable_offset = loaded.next_offset
+        self._unreplicated: dict[int, int] = {}  # first offset -> marker's, of ended transactions above the watermark
+        self.gate = ReaderGate()
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+    def require_open(self) -> None:
+        """`LogClosedError` after `close`."""
+        if self.closed:
+            raise LogClosedError("the log was closed", path=self.path)
+
+    def require_usable(self) -> None:
+        """`LogClosedError` after `close`, `LogFailedError` after a failed write."""
+        self.require_open()
+        if self.failed is not None:
+            raise LogFailedError(
+                f"a write failed ({self.failed}); nothing more is written",
+                path=self.path,
+                hint="close and open it again",
+            ) from self.failed
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Holds the lock while the disk is changed: whatever ends the block early makes this a failed log."""
+        with self.lock:
+            self.require_usable()
+            try:
+                yield
+            except BaseException as error:
+                self.failed = error
+                self._synced.notify_all()
+                raise
+
+    # -- watermarks ----------------------------------------------------------------------------------------------------
+    @property
+    def high_watermark(self) -> int:
+        """Readers see what is below: the log end offset; with ``flush="sync"`` the end of what is acknowledged; or what
+        was set."""
+        end = self._durable_offset if self.config.flush == "sync" else self.next_offset
+        if self._pinned_high_watermark is not None:
+            end = min(self._pinned_high_watermark, end)
+        return max(end, self.log_start_offset)
+
+    def set_high_watermark(self, offset: int | None) -> None:
+        """Keeps the watermark at `offset`; None: lets it follow the log end again."""
+        with self.lock:
+            self._pinned_high_watermark = offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what is below: the earliest transaction whose end is not below the high
+        watermark begins here."""
+        with self.lock:
+            high = self.high_watermark
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high}
+            undecided = self.producers.states.first_unstable_offset
+            firsts = [*self._unreplicated, high if undecided is None else undecided, high]
+            return max(min(firsts), self.log_start_offset)
+
+    def note_completed(self, first_offset: int, marker_offset: int) -> None:
+        """A transaction ended: it stays unstable until its marker is below the high watermark."""
+        self._unreplicated[first_offset] = marker_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """What batches are given: the latest epoch of the log, 0 for a new one."""
+        latest = self.epochs.latest_epoch
+        return 0 if latest is None else latest
+
+    # -- durability ----------------------------------------------------------------------------------------------------
+    @property
+    def last_ticket(self) -> int:
+        """The last append's."""
+        return self._ticket
+
+    def next_ticket(self) -> int:
+        """After an append, under the lock: what `wait_durable` takes."""
+        self._ticket += 1
+        return self._ticket
+
+    def wait_durable(self, ticket: int) -> None:
+        """Returns when the appends up to `ticket` are on disk. Threads that wait together share one fsync. Not to be
+        called with the lock held."""
+        with self._synced:
+            while self._syncing and self._durable_ticket < ticket and self.failed is None:
+                self._synced.wait()
+            if self._durable_ticket >= ticket:
+                return
+            self.require_usable()
+            self._syncing = True
+            upto, end, truncations, active = self._ticket, self.next_offset, self.truncations, self.segments.active
+        failed: BaseException | None = None
+        try:
+            active.log.flush()
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            with self._synced:
+                self._syncing = False
+                if failed is not None:
+                    self.failed = failed
+                elif truncations == self.truncations:
+                    self._set_durable(upto, end)
+                self._synced.notify_all()
+
+    def _set_durable(self, ticket: int, offset: int) -> None:
+        self._durable_ticket = max(self._durable_ticket, ticket)
+        self._durable_offset = max(self._durable_offset, offset)
+
+    def flush(self) -> None:
+        """Puts on disk what was appended before the call, and moves the recovery point there."""
+        with self.lock:
+            self.require_usable()
+            ticket = self._ticket
+        self.wait_durable(ticket)
+        with self.writing():
+            self.set_recovery_point(self._durable_offset)
+
+    def wait_for_syncs(self) -> None:
+        """With the lock held: returns when no other thread syncs the active segment."""
+        while self._syncing:
+            self._synced.wait()
+
+    def all_is_durable(self) -> None:
+        """With the lock held, once everything is on disk: those who wait for it go on."""
+        self._durable_ticket = self._ticket
+        self._durable_offset = self.next_offset
+        self._synced.notify_all()
+
+    def end_went_back_to(self, offset: int) -> None:
+        """The log was cut, on disk: `offset` is its end."""
+        self.next_offset = self._durable_offset = offset
+        self.truncations += 1
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if last < offset}
+        self.all_is_durable()
+
+    def set_recovery_point(self, offset: int) -> None:
+        """Notes, on disk, that everything below `offset` is."""
+        if offset != self.recovery_point:
+            self.recovery_point = offset
+            self.home.write_recovery_point(offset)
+
+    def set_log_start(self, offset: int) -> None:
+        """Moves the log's start, on disk before anything below it goes."""
+        self.log_start_offset = offset
+        self.home.write_log_start(offset)
+
+    def save_epochs(self) -> None:
+        """Writes the leader-epoch-checkpoint."""
+        self.epochs.save(posixpath.join(self.path, LEADER_EPOCH_CHECKPOINT), env=self.env)
+
+    # -- segments ------------------------------------------------------------------------------------------------------
+    def open_segment(self, base_offset: int) -> LogSegment:
+        """A new, empty segment; leftovers under its names go first. Its names are on disk when this returns."""
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            self.env.remove(posixpath.join(self.path, offset_file_name(base_offset, suffix)))
+        segment = LogSegment(self.path, base_offset, self.config, writable=True, env=self.env, clock_ms=self.now_ms)
+        self.env.sync_dir(self.path)
+        return segment
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Ends the active segment and begins one at the log end offset, or at `expected_next_offset` if that is later.
+
+        The old one, and the producers' snapshot at the new one's base offset, are on disk when the new one is there.
+        """
+        active, base_offset = self.segments.active, max(expected_next_offset, self.next_offset)
+        if base_offset == active.base_offset:
+            return active  # nothing in it yet
+        self.wait_for_syncs()
+        active.on_become_inactive()
+        active.flush()
+        self.producers.states.map_end_offset = base_offset
+        self.producers.take_snapshot()
+        segment = self.open_segment(base_offset)
+        self.segments.add(segment)
+        self.all_is_durable()
+        self.set_recovery_point(self.next_offset)
+        active.release()
+        return segment
+
+    def remove_segments(self, doomed: Iterable[LogSegment]) -> None:
+        """Takes segments out of the log, in the given order, and removes their files and snapshots: first by renaming
+        them, one after the other, so that a crash never leaves a gap that was not there."""
+        doomed = list(doomed)
+        with self.gate.excluding():
+            for segment in doomed:
+                self.segments.remove(segment)
+                self.producers.remove_where(lambda offset, base=segment.base_offset: offset == base)  # type: ignore[misc]
+                segment.change_file_suffixes("", DELETED_SUFFIX)
+                self.env.sync_dir(self.path)
+            for segment in doomed:
+                segment.delete_files()
+
+    def close_cleanly(self) -> None:
+        """With the lock held: all on disk, indexes trimmed, checkpoints written, the clean mark set."""
+        with self.writing():
+            self.producers.take_snapshot()
+            active = self.segments.active
+            active.on_become_inactive()
+            active.flush()
+            self.env.sync_dir(self.path)
+            self.set_recovery_point(self.next_offset)
+            has_start = self.log_start_offset > self.segments.first.base_offset
+            self.home.write_log_start(self.log_start_offset if has_start else None)
+            self.home.mark_clean(active.log.path, active.size_bytes)
+
+    # -- readers -------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def reading(self) -> Iterator[tuple[LogSegment, ...]]:
+        """The segments as they are; they stay so for the block."""
+        with self.gate.reading():
+            self.require_open()
+            yield self.segments.as_tuple
+
+    def close_files(self) -> None:
+        """Closes every segment as it is, once nobody reads."""
+        with self.gate.excluding():
+            self.closed = True
+            for segment in self.segments:
+                segment.close()

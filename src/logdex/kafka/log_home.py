@@ -1,0 +1,157 @@
+"""Where a partition's clean mark, recovery point and log start are kept: in its log directory; a lone one: in itself.
+
+Within a log directory (one that holds a ``meta.properties``, a checkpoint or the clean-shutdown marker) Logdex does as
+its broker does: ``.lock`` is held, ``.kafka_cleanshutdown`` goes when the first partition is opened and comes back when
+the last one has been closed, if it was there and nothing failed; the checkpoints keep the lines of other partitions.
+
+A lone partition directory has ``.lock`` and the two checkpoints in itself, under the same names, and ``.logdex-clean``
+instead of the marker: it names the active segment, its size and the log end offset, so that it says nothing any more
+once somebody else has written there. A broker reads none of the four.
+
+Source: Kafka's LogManager.loadLogs, shutdown, checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from logdex import limits
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import Env
+from logdex.kafka.atomic_file import write_atomically
+from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
+from logdex.kafka.log_lock import DirectoryLock
+from logdex.kafka.segment_files import (
+    CLEAN_SHUTDOWN,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    parse_partition_dir,
+)
+
+LONE_CLEAN_MARK = ".logdex-clean"
+_LOG_DIRECTORY_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
+
+
+def is_log_directory(path: str, *, env: Env) -> bool:
+    """Whether `path` is one that a broker keeps partitions in."""
+    return any(env.is_file(posixpath.join(path, name)) for name in _LOG_DIRECTORY_FILES)
+
+
+class LogHome:
+    """Opened for one partition: takes the lock. `close` gives it up. Calls come from one thread at a time."""
+
+    def __init__(self, path: str, *, env: Env) -> None:
+        self.path = env.real_path(path)
+        name = parse_partition_dir(posixpath.basename(self.path))
+        if name is None or name.mark == "delete":
+            raise UsageError(
+                f"{path}: not the name of a partition", hint="name the directory TOPIC-PARTITION, such as events-0"
+            )
+        self.name = TopicPartition(name.topic, name.partition)
+        self.damaged: list[CorruptError] = []
+        """What was wrong with checkpoints; their offsets then count as 0, as for the broker."""
+        self._env = env
+        parent = posixpath.dirname(self.path)
+        self.is_lone = not is_log_directory(parent, env=env)
+        self.directory = self.path if self.is_lone else parent
+        self._lock = DirectoryLock(self.directory, env=env, exclusive=self.is_lone)
+        try:
+            self._lock.claim(self.path)
+            with self._lock.guard:
+                self.was_clean = self._take_mark()
+                self.recovery_point = self._read(RECOVERY_POINT_CHECKPOINT)
+                self.log_start_offset = self._read(LOG_START_CHECKPOINT)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._good = False
+
+    # -- the clean mark ------------------------------------------------------------------------------------------------
+    def _take_mark(self) -> bool:
+        """Whether the partition was closed cleanly; the mark is gone from the disk when this returns."""
+        if self.is_lone:
+            return self._take_lone_mark()
+        notes = self._lock.notes
+        if "mark" not in notes:  # the first partition of this directory
+            path = self._in_directory(CLEAN_SHUTDOWN)
+            found = self._env.exists(path)
+            notes["mark"] = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX) if found else None
+            if found:
+                self._env.remove(path)
+                self._env.sync_dir(self.directory)
+        return notes["mark"] is not None and not notes.get("failed")
+
+    def _take_lone_mark(self) -> bool:
+        path = self._in_directory(LONE_CLEAN_MARK)
+        if not self._env.exists(path):
+            return False
+        found = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
+        self._env.remove(path)
+        self._env.sync_dir(self.directory)
+        name, _, size = found.decode("ascii", "replace").strip().rpartition(" ")
+        active = posixpath.join(self.path, posixpath.basename(name))
+        return self._env.is_file(active) and str(self._env.size_bytes(active)) == size and self._is_last(active)
+
+    def _is_last(self, log_file: str) -> bool:
+        logs = [name for name in self._env.list_dir(self.path) if name.endswith(".log")]
+        return logs[-1:] == [posixpath.basename(log_file)]
+
+    def mark_clean(self, active: str, size_bytes: int) -> None:
+        """Says that everything is on disk: the active segment's .log is `active` of `size_bytes` bytes. In a log
+        directory the marker comes back with the last partition's `close`."""
+        self._good = True
+        if self.is_lone:
+            text = f"{posixpath.basename(active)} {size_bytes}\n"
+            write_atomically(self._in_directory(LONE_CLEAN_MARK), text.encode("ascii"), env=self._env)
+
+    def sync_names(self) -> None:
+        """For a new partition: the name of its directory is on disk when this returns."""
+        self._env.sync_dir(posixpath.dirname(self.path))
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    def _read(self, name: str) -> int:
+        return self._entries(name).get(self.name, 0)
+
+    def _entries(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offset_checkpoint(self._in_directory(name), env=self._env)
+        except CorruptError as error:
+            self.damaged.append(error)
+            return {}
+
+    def write_recovery_point(self, offset: int) -> None:
+        """Below `offset` every byte and index is on disk. Durable when this returns."""
+        self._write(RECOVERY_POINT_CHECKPOINT, offset)
+
+    def write_log_start(self, offset: int | None) -> None:
+        """Where the log begins; None: where its first segment does, which the broker keeps no line for."""
+        self._write(LOG_START_CHECKPOINT, offset)
+
+    def _write(self, name: str, offset: int | None) -> None:
+        with self._lock.guard:
+            entries = self._entries(name)
+            if entries.get(self.name) == offset:
+                return
+            if offset is None:
+                del entries[self.name]
+            else:
+                entries[self.name] = offset
+            write_offset_checkpoint(self._in_directory(name), entries, env=self._env)
+
+    def _in_directory(self, name: str) -> str:
+        return posixpath.join(self.directory, name)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Gives the lock up. In a log directory the last partition puts the clean-shutdown marker back as it was, if it
+        was there and every partition was closed cleanly."""
+        try:
+            with self._lock.guard:
+                if not self._good:
+                    self._lock.notes["failed"] = True
+                mark = self._lock.notes.get("mark")
+                if self._lock.is_last and isinstance(mark, bytes) and not self._lock.notes.get("failed"):
+                    write_atomically(self._in_directory(CLEAN_SHUTDOWN), mark, env=self._env)
+        finally:
+            self._lock.release()

@@ -1,0 +1,134 @@
+"""Segments in the place of others: after a cleaning, or where one overflows its indexes.
+
+New segments are written whole under ``.cleaned``, renamed to ``.swap``, the old ones renamed to ``.deleted``, the new
+ones given their names; the directory is synced after each of the three, so that `log_leftovers` can tell how far
+it came.
+Source: Kafka's LocalLog.replaceSegments, splitOverflowedSegment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from logdex import limits
+from logdex.io.env import Env
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.log_segments import LogSegments
+from logdex.kafka.record_batch import decode_batch
+from logdex.kafka.scan import BatchScanner, BatchWindow
+from logdex.kafka.segment_files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import MAGIC_V2
+
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+def set_aside(segment: LogSegment, *, env: Env) -> None:
+    """Renames a segment's files to ``.deleted``; the names are on disk when this returns."""
+    segment.change_file_suffixes("", DELETED_SUFFIX)
+    env.sync_dir(segment.directory)
+
+
+def open_cleaned_segment(
+    directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env
+) -> LogSegment:
+    """A new, empty segment under ``.cleaned`` names, to be filled for `replace_segments`."""
+    segment = LogSegment(
+        directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms
+    )
+    if segment.size_bytes or env.exists(segment.path_of(INDEX_SUFFIX)):  # of an attempt before
+        segment.delete_files()
+        segment = LogSegment(
+            directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms
+        )
+    return segment
+
+
+def replace_segments(
+    segments: LogSegments, new: Sequence[LogSegment], old: Sequence[LogSegment], *, directory: str, env: Env
+) -> None:
+    """Puts the ``.cleaned`` segments `new` in the place of `old`, on disk and in `segments`; nobody may be reading.
+
+    `new` are done: trimmed and flushed. On disk at any time: all of the old ones or all of the new ones.
+    """
+    rising = sorted(new, key=lambda segment: segment.base_offset)
+    for segment in reversed(rising):
+        segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
+    env.sync_dir(directory)
+    for segment in old:
+        segment.change_file_suffixes("", DELETED_SUFFIX)
+    env.sync_dir(directory)
+    for segment in rising:
+        segment.change_file_suffixes(SWAP_SUFFIX, "")
+    env.sync_dir(directory)
+    segments.replace(old, rising)
+    for segment in old:
+        segment.delete_files()
+
+
+def split_overflowed_segment(
+    segment: LogSegment,
+    segments: LogSegments,
+    config: LogConfig,
+    directory: str,
+    *,
+    clock_ms: Callable[[], int],
+    env: Env,
+) -> list[LogSegment]:
+    """Several segments in the place of one whose offsets are too far from its base; batch by batch the same bytes.
+
+    Bytes behind the last good batch stay behind; the recovery that follows would have cut them.
+    """
+    parts: list[LogSegment] = []
+    scanner = BatchScanner(check_crc=False, env=env)
+    for window in scanner.scan_file(segment.log.path):
+        for start, stop in _runs(window, parts[-1].base_offset if parts else None):
+            base_offset = _base_offset(window, start)
+            if not parts or not 0 <= int(window.columns.last_offset[start]) - parts[-1].base_offset <= _FAR:
+                parts.append(open_cleaned_segment(directory, base_offset, config, clock_ms=clock_ms, env=env))
+            first = int(window.columns.position[start])
+            end = int(window.columns.position[stop - 1]) + int(window.columns.size[stop - 1])
+            columns = BatchColumns._make(column[start:stop] for column in window.columns)
+            parts[-1].append(window.data[first:end].tobytes(), columns._replace(position=columns.position - first))
+    for part in parts:
+        part.on_become_inactive()
+        part.flush()
+    replace_segments(segments, parts, [segment], directory=directory, env=env)
+    return parts
+
+
+_FAR = limits.RELATIVE_OFFSET_MAX
+
+
+def _runs(window: BatchWindow, base_offset: int | None) -> Iterator[tuple[int, int]]:
+    """[start, stop) of the batches of a window that go into one segment: that at `base_offset`, then others."""
+    last = window.columns.last_offset
+    start = 0
+    while start < window.count:
+        base = _base_offset(window, start) if base_offset is None else base_offset
+        if not 0 <= int(last[start]) - base <= _FAR:
+            base = _base_offset(window, start)
+        outside = np.flatnonzero((last[start:] - base > _FAR) | (last[start:] < base))
+        stop = start + int(outside[0]) if len(outside) else window.count
+        yield start, stop
+        start, base_offset = stop, None
+
+
+def _base_offset(window: BatchWindow, place: int) -> int:
+    """The offset of a batch's first record; a compressed wrapper of magic 0 or 1 is decompressed for it."""
+    if int(window.columns.magic[place]) == MAGIC_V2:
+        return int(window.columns.base_offset[place])
+    at, size = int(window.columns.position[place]), int(window.columns.size[place])
+    batch, _ = decode_batch(window.data[at : at + size].tobytes(), path=window.path, check_crc=False)
+    return batch.first_offset()
