@@ -11,15 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from logdex import limits
 from logdex.errors import CorruptError, StorageError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, WriteFile
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.record import NO_LEADER_EPOCH, NO_TIMESTAMP
 from logdex.kafka.record_batch import RecordBatch, decode_batch
-from logdex.kernels.batch_columns import Int64s
 from logdex.layout import (
     LEGACY_RECORD_V0,
     LEGACY_RECORD_V1,
@@ -187,12 +184,6 @@ class FileRecords:
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                 return TimestampAndOffset(record.timestamp_ms, record.offset, header.leader_epoch)
         return None
-
-    def record_times(self, position: int) -> tuple[Int64s, Int64s]:
-        """Timestamps and offsets of all records of the batch that begins there, checksum not checked."""
-        rows = [(record.timestamp_ms, record.offset) for record in self.batch_at(position).records()]
-        table = np.array(rows, np.int64).reshape(-1, 2)
-        return table[:, 0], table[:, 1]
 
     def largest_timestamp_after(self, position: int) -> TimestampAndOffset:
         """The largest timestamp of the batches from `position` on, with the last offset of the first that has it."""

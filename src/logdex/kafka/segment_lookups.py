@@ -5,20 +5,29 @@ Twins of `LogSegment.translate_offset` and `find_offset_by_timestamp`, which sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logdex.kafka.scan import BatchScanner, EndKind
+from logdex.errors import CorruptError
+from logdex.kafka.record_columns import read_record_batches
+from logdex.kafka.scan import WINDOW_BATCHES, BatchScanner, EndKind
 from logdex.kernels.batch_columns import BatchColumns, Int64s
-from logdex.kernels.index_lookup import first_at_least
+from logdex.kernels.index_lookup import first_at_least, first_in_runs
 
 if TYPE_CHECKING:
+    from logdex.kafka.file_records import TimestampAndOffset
     from logdex.kafka.log_segment import LogSegment
 
 SCAN_BYTES_A_QUERY = 200_000
 """One look-up by itself takes about as long as scanning the headers of this many bytes of log."""
+
+_TIME_WINDOW_BATCHES = 1024
+"""Of look-ups by time: bounds what is decoded at once."""
+_GAP_BATCHES = 4
+"""Batches between two that are wanted which are decoded with them: calls cost more than that."""
 
 Found = tuple[Int64s, Int64s, BatchColumns]
 """Rows of the queries, the place of each one's batch in a window, and that window."""
@@ -30,7 +39,7 @@ def translate_offsets(segment: LogSegment, offsets: Int64s) -> Int64s:
     found = np.full((len(offsets), 3), -1, np.int64)
     rest = np.arange(len(offsets))
     if len(offsets) * SCAN_BYTES_A_QUERY >= segment.size_bytes:
-        sweep = _Sweep(segment, offsets, "last_offset")
+        sweep = _Sweep(segment, offsets, "last_offset", WINDOW_BATCHES)
         for rows, places, columns in sweep:
             found[rows, 0] = columns.base_offset[places]
             found[rows, 1] = columns.position[places]
@@ -52,43 +61,67 @@ def find_offsets_by_timestamps(segment: LogSegment, timestamps_ms: Int64s) -> In
     found = np.full((len(timestamps_ms), 3), -1, np.int64)
     rest = np.arange(len(timestamps_ms))
     if len(timestamps_ms) * SCAN_BYTES_A_QUERY >= segment.size_bytes:
-        sweep = _Sweep(segment, timestamps_ms, "max_timestamp_ms")
+        sweep = _Sweep(segment, timestamps_ms, "max_timestamp_ms", _TIME_WINDOW_BATCHES)
         for rows, places, columns in sweep:
-            for part in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
-                _find_in_batch(segment, timestamps_ms, rows[part], int(places[part[0]]), columns, found)
+            # runs of batches that lie near to each other are decoded at once
+            for part in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places) > _GAP_BATCHES) + 1):
+                _find_in_run(segment, timestamps_ms, rows[part], places[part], columns, found)
         rest = sweep.unanswered
     for row in rest:
-        record = segment.find_offset_by_timestamp(int(timestamps_ms[row]))
-        if record is not None:
-            found[row] = record
+        _find_alone(int(timestamps_ms[row]), segment.find_offset_by_timestamp, found[row])
     return found
 
 
-def _find_in_batch(
-    segment: LogSegment, wanted: Int64s, rows: Int64s, place: int, columns: BatchColumns, found: Int64s
+def _find_alone(timestamp_ms: int, search: Callable[[int], TimestampAndOffset | None], answer: Int64s) -> None:
+    record = search(timestamp_ms)
+    if record is not None:
+        answer[:] = record
+
+
+def _find_in_run(
+    segment: LogSegment, wanted: Int64s, rows: Int64s, places: Int64s, columns: BatchColumns, found: Int64s
 ) -> None:
-    """Answers the queries `rows`, whose batch is that at `place`."""
-    position, size = int(columns.position[place]), int(columns.size[place])
-    timestamps, offsets = segment.log.record_times(position)
-    at = np.searchsorted(np.maximum.accumulate(timestamps), wanted[rows])
-    there = at < len(timestamps)
-    hits, at = rows[there], at[there]
-    found[hits, 0], found[hits, 1] = timestamps[at], offsets[at]
-    found[hits, 2] = columns.leader_epoch[place]
-    for row in rows[~there]:  # the header's timestamp is above all of its records'
-        record = segment.log.search_for_timestamp(int(wanted[row]), position + size, segment.base_offset)
-        if record is not None:
-            found[row] = record
+    """Answers the queries `rows`, rising, whose batches are those at `places`."""
+    first, last = int(places[0]), int(places[-1])
+    ends = columns.position + columns.size
+    try:
+        timestamps, offsets = _records(segment, int(columns.position[first]), int(ends[last]))
+    except CorruptError:  # somewhere in the run: whom it does not concern is answered alone
+        for row in rows:
+            _find_alone(int(wanted[row]), segment.find_offset_by_timestamp, found[row])
+        return
+    past = np.searchsorted(offsets, columns.last_offset[first : last + 1], side="right")
+    at = np.empty(len(rows), np.int64)
+    first_in_runs(timestamps, np.concatenate(([0], past[:-1])), past, places - first, wanted[rows], at)
+    hits, at_hits = rows[at >= 0], at[at >= 0]
+    found[hits, 0], found[hits, 1] = timestamps[at_hits], offsets[at_hits]
+    found[hits, 2] = columns.leader_epoch[places[at >= 0]]
+    for row, place in zip(rows[at < 0], places[at < 0], strict=True):
+        # a header may tell of a later timestamp than its records have
+        behind = partial(segment.log.search_for_timestamp, position=int(ends[place]), start_offset=segment.base_offset)
+        _find_alone(int(wanted[row]), behind, found[row])
+
+
+def _records(segment: LogSegment, start: int, stop: int) -> tuple[Int64s, Int64s]:
+    """Timestamps and offsets of all records of the batches in bytes [start, stop) of the log."""
+    names = ["timestamp_ms", "offset"]
+    read = read_record_batches(
+        segment.log.path, start=start, stop=stop, columns=names, check_crc=False, skip_control=False, env=segment.env
+    )
+    none = np.empty(0, np.int64)
+    parts = [(none, none), *(tuple(column.to_numpy() for column in batch.columns) for batch in read)]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 class _Sweep:
     """Goes through the headers once and yields, window by window, which queries find their batch there: the first one
     whose `column` is at or above what is wanted."""
 
-    def __init__(self, segment: LogSegment, wanted: Int64s, column: str) -> None:
+    def __init__(self, segment: LogSegment, wanted: Int64s, column: str, window_batches: int) -> None:
         self._segment = segment
         self._wanted = wanted
         self._column = column
+        self._window_batches = window_batches
         self.unanswered = np.arange(0)
         """Rows that must be looked up alone, when all windows are through: headers could not be followed to the end."""
 
@@ -96,7 +129,7 @@ class _Sweep:
         order = np.argsort(self._wanted)
         rising_wanted = self._wanted[order]
         done, highest = 0, np.int64(np.iinfo(np.int64).min)
-        scan = BatchScanner(check_crc=False, env=self._segment.env).scan_file(
+        scan = BatchScanner(False, self._window_batches, self._segment.env).scan_file(
             self._segment.log.path, stop=self._segment.size_bytes
         )
         while done < len(order):

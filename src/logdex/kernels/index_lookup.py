@@ -91,6 +91,22 @@ def _first_at_least(sorted_values: int, count: int, wanted: Int64s, found: Int64
             found[first + lane] = at
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def first_in_runs(
+    timestamps: Int64s, run_start: Int64s, run_end: Int64s, run: Int64s, wanted: Int64s, found: Int64s
+) -> None:
+    """`found` becomes, for each query, the first row of its run [start, end) whose timestamp is at or above what is
+    wanted, -1 if there is none. Queries come by run and rise within one; places of runs and rows are trusted."""
+    at = 0
+    for query in range(len(wanted)):
+        if query == 0 or run[query] != run[query - 1]:
+            at = run_start[run[query]]
+        end = run_end[run[query]]
+        while at < end and timestamps[at] < wanted[query]:
+            at += 1
+        found[query] = at if at < end else -1
+
+
 def _queries(wanted: npt.ArrayLike) -> Int64s:
     return np.ascontiguousarray(wanted, np.int64)
 
