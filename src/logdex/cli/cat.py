@@ -44,8 +44,8 @@ def cat(
     as_json: MessageJsonOption = False,
 ) -> None:
     """Print messages in log order. Exit 0 good, 1 the log's end is torn or corrupt, 2 cannot run."""
-    printer = MessagePrinter(as_json=as_json, decompress=decompress)
     with open_store(store) as snapshot:
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         scan = snapshot.scan(
             topic, queue, begin_ms, end_ms, start_offset=physical_offset, queue_offset=offset, limit=limit
         )

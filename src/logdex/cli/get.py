@@ -45,8 +45,8 @@ def get(
         raise UsageError("from where?", hint="say --offset N or --time T, one of them")
     from logdex.rocketmq.results import GetMessageStatus
 
-    printer = MessagePrinter(as_json=as_json, decompress=decompress)
     with open_store(store) as snapshot:
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         if offset is None:
             assert time_ms is not None
             offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
@@ -60,5 +60,7 @@ def get(
     )
     if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
         hint(f"logdex info {store.path} lists the queues; logdex rebuild derives those that are lost")
-    if printer.problems:
+    if result.problem is not None:
+        note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
+    if printer.problems or result.problem is not None:
         raise typer.Exit(PROBLEMS_FOUND)

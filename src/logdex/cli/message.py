@@ -38,8 +38,8 @@ def message(
     as_json: MessageJsonOption = False,
 ) -> None:
     """Show one message by its id. Exit 0 good, 1 not found or damaged, 2 cannot run."""
-    printer = MessagePrinter(as_json=as_json, decompress=decompress)
     with open_store(store) as snapshot:
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         found = _by_place(snapshot, msg_id) if topic is None else _by_unique_key(snapshot, topic, msg_id)
         for at, stored in found:
             printer.print_in_full(stored, at)

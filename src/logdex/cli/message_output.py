@@ -10,6 +10,7 @@ from logdex.cli.output import emit, emit_json, human_time, note, shown
 from logdex.errors import CorruptError
 
 if TYPE_CHECKING:
+    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.message import StoredMessage
 
 BODY_SHOWN = 120
@@ -22,10 +23,11 @@ DecompressOption = Annotated[
 
 
 class MessagePrinter:
-    """Prints messages in one way; `problems` counts bodies that could not be decompressed."""
+    """Prints messages of one log in one way; `problems` counts bodies that could not be decompressed."""
 
-    def __init__(self, *, as_json: bool, decompress: bool = False) -> None:
+    def __init__(self, log: CommitLog, *, as_json: bool, decompress: bool = False) -> None:
         self.problems = 0
+        self._log = log
         self._as_json = as_json
         self._decompress = decompress or not as_json
 
@@ -66,10 +68,11 @@ class MessagePrinter:
         from logdex.rocketmq.body import decompress_body
 
         try:
-            return decompress_body(message)
+            path, position = self._log.place_of(physical_offset)
+            return decompress_body(message, path=path, position=position)
         except CorruptError as error:
             self.problems += 1
-            note(f"the message at offset {physical_offset}: {error.message}; its body is shown as stored")
+            note(f"{error.message}; it is shown as stored, in the message at offset {physical_offset}")
             return message.body
 
 

@@ -54,8 +54,8 @@ def query(
     """Find messages by key, newest first. Exit 0 good, 1 the answer may lack something, 2 cannot run."""
     if (key is None) == (tag is None):
         raise UsageError("which messages?", hint="say --key K or --tag T, one of them")
-    printer = MessagePrinter(as_json=as_json, decompress=decompress)
     with open_store(store) as snapshot:
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         result = snapshot.query_message(
             topic,
             key if key is not None else tag or "",
@@ -82,6 +82,9 @@ def _tell_completeness(result: QueryMessageResult, scan_missing: bool) -> bool:
     """Says what the answer may lack; whether it lacks nothing."""
     for problem in result.unreadable:
         note(problem.message)
+    if result.behind_end:
+        what = human_count(result.behind_end, "index entry points", "index entries point")
+        note(f"{what} behind the end of the CommitLog: logdex cat says why it ends there")
     if result.missing:
         ranges = ", ".join(f"{begin} to {end}" for begin, end in result.missing[:RANGES_TOLD])
         more = len(result.missing) - RANGES_TOLD

@@ -22,7 +22,7 @@ from logdex.layout import (
     SYS_FLAG_COMPRESSION_ZSTD,
     SYS_FLAG_INNER_BATCH,
 )
-from logdex.rocketmq.message import StoredMessage
+from logdex.rocketmq.message import StoredMessage, body_at
 
 _CHUNK_SIZE_BYTES = 1 << 20
 _CODECS = {
@@ -46,9 +46,14 @@ def body_codec(sys_flag: int) -> str | None:
 
 
 def decompress_body(
-    message: StoredMessage, *, path: str = "<message>", size_bytes_max: int = limits.BODY_DECOMPRESSED_SIZE_BYTES_MAX
+    message: StoredMessage,
+    *,
+    path: str = "<message>",
+    position: int = 0,
+    size_bytes_max: int = limits.BODY_DECOMPRESSED_SIZE_BYTES_MAX,
 ) -> bytes:
-    """The body as it was sent. `path` locates it in errors, beside the message's physical offset.
+    """The body as it was sent. `path` and `position` locate it in errors: the file, and the byte where the message
+    begins.
 
     Raises `CorruptError` for a body that is not what its codec writes, ends early, has an unknown codec, or would
     inflate beyond `size_bytes_max`; no more than that is ever inflated.
@@ -58,7 +63,8 @@ def decompress_body(
         return message.body
 
     def problem(text: str, **details: object) -> CorruptError:
-        return CorruptError(text, path=path, position=message.physical_offset, field="body", **details)  # type: ignore[arg-type]
+        at = position + body_at(message.sys_flag)
+        return CorruptError(text, path=path, position=at, field="body", **details)  # type: ignore[arg-type]
 
     if codec == "unknown":
         raise problem("no known compression type", expected="sysFlag bits 8-10 of 0 to 3", found=hex(message.sys_flag))

@@ -12,7 +12,7 @@ from itertools import pairwise
 from logdex.errors import MissingFileError, NotAStoreError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout import HOST_V4_SIZE_BYTES, MESSAGE_HEAD
+from logdex.layout import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import StoredMessage, checked_size, decode_message, host_sizes
 from logdex.rocketmq.offset_files import OffsetFile, infer_file_size, list_offset_files
@@ -55,7 +55,10 @@ class CommitLog:
             raise NotAStoreError(
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
             )
-        size = self._given_file_size or infer_file_size(files) or StoreConfig().mapped_file_size_commit_log
+        inferred = infer_file_size(files) or 0
+        if inferred < BLANK.size_bytes:  # no file of a broker is so short: it was cut, or nothing is in it yet
+            inferred = StoreConfig().mapped_file_size_commit_log
+        size = self._given_file_size or inferred
         return _Listing(files, tuple(file.start_offset for file in files), foreign, size)
 
     def refresh(self) -> None:
@@ -100,6 +103,11 @@ class CommitLog:
         if place < 0 or offset >= listing.files[place].end_offset:
             return None
         return listing.files[place]
+
+    def place_of(self, offset: int) -> tuple[str, int]:
+        """The file that holds the byte at a physical offset, and that byte's place in it; `MissingFileError`."""
+        file = self._file_or_raise(offset)
+        return file.path, offset - file.start_offset
 
     def gaps(self) -> list[tuple[int, int]]:
         """(expected offset, next file's offset) wherever a file does not begin where the one before it must end."""

@@ -97,7 +97,7 @@ class ConsumeQueue:
             raise MissingFileError("no such queue directory", path=self.directory)
         self._open.close()  # a broker that recovers makes files anew under the same names
         self.files, self.foreign = list_offset_files(self._env, self.directory)
-        inferred = infer_file_size(self.files)
+        inferred = infer_file_size(self.files, unit_bytes=ENTRY_SIZE_BYTES)
         self.file_size_bytes = self._given_file_size or inferred or StoreConfig().consume_queue_file_size_bytes
         self.max_offset = self._find_end()
 

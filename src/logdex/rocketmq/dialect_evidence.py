@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from logdex.errors import StoreError
+from logdex.errors import CorruptError, StoreError
 from logdex.io.env import Env
 from logdex.primitives.java_hash import index_key_hash
 from logdex.rocketmq.checkpoint import StoreCheckpoint
@@ -110,9 +110,12 @@ def _quietly(observations: Iterator[Observation]) -> Iterator[Observation]:
 def _slot_counts(paths: list[str], geometry: IndexGeometry, env: Env) -> Iterator[Observation]:
     """hashSlotCount against the number of entries, in the first file where slots repeat."""
     for path in paths:
-        with env.open_read(path) as file:
-            header = read_header(file)
-            rows = read_rows(file, geometry, 1, min(header.entry_count, _ENTRIES_READ))
+        try:
+            with env.open_read(path) as file:
+                header = read_header(file)
+                rows = read_rows(file, geometry, 1, min(header.entry_count, _ENTRIES_READ))
+        except CorruptError:
+            continue  # too short for its header: another may show it
         if not (rows["previous_index"] > 0).any():
             continue
         if header.hash_slot_count == header.entry_count:
@@ -126,16 +129,19 @@ def _slot_counts(paths: list[str], geometry: IndexGeometry, env: Env) -> Iterato
 
 def _tags(paths: list[str], geometry: IndexGeometry, log: CommitLog, env: Env) -> Iterator[Observation]:
     """Whether the entries of tagged messages include one for the tag, in the newest file that shows it."""
+    votes: list[bool] = []
     for path in reversed(paths):
-        with env.open_read(path) as file:
-            count = read_header(file).entry_count
-            rows = read_rows(file, geometry, 1, min(count, _ENTRIES_READ))
+        try:
+            with env.open_read(path) as file:
+                count = read_header(file).entry_count
+                rows = read_rows(file, geometry, 1, min(count, _ENTRIES_READ))
+        except CorruptError:
+            continue
         hashes: dict[int, set[int]] = {}
         for key_hash, phy_offset, _, _ in rows.tolist():
             hashes.setdefault(phy_offset, set()).add(key_hash)
         # The first and the last message may have keys in another file, or beyond what was read.
         offsets = sorted(hashes)[1:-1]
-        votes = []
         for offset in offsets:
             try:
                 message = log.read_message(offset, check_crc=False)
@@ -145,24 +151,26 @@ def _tags(paths: list[str], geometry: IndexGeometry, log: CommitLog, env: Env) -
                 votes.append(index_key_hash(message.topic + b"#T#" + message.tags) in hashes[offset])
             if len(votes) == _MESSAGES_READ:
                 break
-        if votes:
-            has_tags = 2 * sum(votes) > len(votes)
-            text = f"the IndexFile holds {'tags' if has_tags else 'no tags'} in {path}"
-            yield _seen(text, (era for era in ERAS if Dialect.of(era.version).tags_in_index == has_tags))
-            return
+        if any(votes) or len(votes) >= _MESSAGES_READ:
+            break
+    if votes:
+        has_tags = any(votes)  # no other key has a tag's hash; a harmed entry lacks it
+        text = f"the IndexFile holds {'tags' if has_tags else 'no tags'} in {path}"
+        yield _seen(text, (era for era in ERAS if Dialect.of(era.version).tags_in_index == has_tags))
 
 
 def _small_files(root: str, env: Env) -> Iterator[Observation]:
     """What abort, rocksdbstore/ and the checkpoint show by being as they are."""
     files = StoreFiles.read(root, env=env)
-    if files.process_id is not None:
-        yield _seen("abort holds a process id", (era for era in ERAS if era.is_5))
-    elif files.has_abort:
-        yield _seen("abort is empty", (era for era in ERAS if not era.is_5))
+    if files.abort_text.strip():
+        what = "a process id" if files.process_id is not None else "text"
+        yield _seen(f"abort holds {what}", (era for era in ERAS if era.is_5))
     if files.has_abort_bak:
         yield _seen("there is an abort.bak", (era for era in ERAS if era.is_5))
     if files.has_rocksdb_store:
         yield _seen("there is a rocksdbstore", (era for era in ERAS if era.knows_rocksdb))
+    if files.has_abort and not files.abort_text.strip():  # weaker: a cut file is empty too
+        yield _seen("abort is empty", (era for era in ERAS if not era.is_5))
     if files.has_checkpoint:
         checkpoint = StoreCheckpoint.read(StorePaths(root).checkpoint, env=env)
         if checkpoint.logics_physical_offset > 0:

@@ -12,7 +12,7 @@ from logdex.errors import CorruptError, GeometryError, MissingFileError, NotASto
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.broker_conf import BrokerConf
 from logdex.rocketmq.commit_log import CommitLog
-from logdex.rocketmq.consume_queue import discover_queues
+from logdex.rocketmq.consume_queue import ENTRY_SIZE_BYTES, discover_queues
 from logdex.rocketmq.dialect import DEFAULT_DELAY_LEVELS, Dialect, StoreConfig, parse_delay_levels
 from logdex.rocketmq.dialect_evidence import infer_dialect
 from logdex.rocketmq.index_file import list_index_files
@@ -125,13 +125,14 @@ def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
     """The commonest file size of the first few queues that have files, else the default."""
     sizes: Counter[int] = Counter()
     for _, _, directory in discover_queues(root, env=env):
-        size = infer_file_size(list_offset_files(env, directory)[0])
+        files, _ = list_offset_files(env, directory, refused=[])  # what has such a name and is no file shows nothing
+        size = infer_file_size(files, unit_bytes=ENTRY_SIZE_BYTES)
         if size is not None:
             sizes[size] += 1
         if sizes.total() == _QUEUES_READ:
             break
     if sizes:
-        commonest = sizes.most_common(1)[0][0]
+        commonest = max(sizes, key=lambda size: (sizes[size], size))  # files are cut, they do not grow
         said.evidence.append(f"mappedFileSizeConsumeQueue: {commonest}, as the files are")
         return commonest
     usual = StoreConfig().mapped_file_size_consume_queue

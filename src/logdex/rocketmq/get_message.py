@@ -42,6 +42,7 @@ class _Batch:
     messages: list[StoredMessage] = field(default_factory=list)
     phy_offsets: list[int] = field(default_factory=list)
     size_bytes: int = 0
+    problem: CorruptError | None = None
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether one more message of a size may be read; the first always may."""
@@ -74,7 +75,8 @@ def get_message(
 ) -> GetMessageResult:
     """Messages of a queue from queue offset `offset` on, at most `max_count`, `max_bytes` bytes together (but one).
 
-    `view` None: there is no such queue. Raises `CorruptError` where an entry points to what is not its message.
+    `view` None: there is no such queue. An entry that points to what is not its message, or is no whole message, ends
+    the answer before it and is its `problem`; `CorruptError` is raised where the answer would begin with it.
     """
     if max_count < 1:
         raise UsageError(f"max_count must be 1 or more, got {max_count}")
@@ -86,7 +88,7 @@ def get_message(
         return GetMessageResult(outside[0], outside[1], low, high)
     batch = _Batch(max_count, max_bytes)
     at = _read(view, log, offset, tags or TagFilter(), batch)
-    return GetMessageResult(batch.status, at, low, high, tuple(batch.messages), tuple(batch.phy_offsets))
+    return GetMessageResult(batch.status, at, low, high, tuple(batch.messages), tuple(batch.phy_offsets), batch.problem)
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
@@ -139,8 +141,14 @@ def _read_entries(
             continue
         if not batch.has_room(size):
             return int(place)
-        message = log.read_message(phy_offset)
-        _check_entry(view.queue, first + place, size, message)
+        try:
+            message = log.read_message(phy_offset)
+            _check_entry(view.queue, first + place, size, message)
+        except CorruptError as error:
+            if not batch.messages:
+                raise
+            batch.problem = error
+            return int(place)
         if tags.match_message(message):
             batch.add(message, phy_offset)
             if len(batch.messages) >= batch.count_max:

@@ -30,6 +30,7 @@ class ChainEnd(Enum):
 
     FIRST = "no entry before it"
     ITSELF = "an entry that names itself"
+    NEGATIVE = "a link below 0"
     BEYOND_COUNT = "a link beyond the file's index count"
     BEYOND_FILE = "a link beyond the end of the file"
     CYCLE = "a link to an entry that the chain has passed"
@@ -51,7 +52,7 @@ class IndexChain:
     def _step(self, index: int, current: int = 0) -> bool:
         """Whether the engine would read entry `index` after entry `current`; sets `end` where not."""
         if index <= 0:
-            self.end = ChainEnd.FIRST
+            self.end = ChainEnd.FIRST if index == 0 else ChainEnd.NEGATIVE
         elif index > self._file.header.index_count:
             self.end = ChainEnd.BEYOND_COUNT
         elif index == current:

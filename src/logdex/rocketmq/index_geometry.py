@@ -26,6 +26,8 @@ _ROWS_TRIED = 256
 _SLOTS_TRIED = 32
 _SHARE_MIN = 0.6
 """A harmed entry spoils a few links; a wrong pair spoils nearly all."""
+_ENTRY_0_WEIGHT = 16
+"""Entry 0 is never written: what stands there says that the pair is wrong, or that the entry was harmed."""
 _CHUNK_ROWS = 1 << 18
 
 ROW_DTYPE = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff_s", ">i4"), ("previous_index", ">i4")])
@@ -72,11 +74,13 @@ def pair_of_size(size_bytes: int, *, slots: int | None = None, entries: int | No
 
 def agreement(file: ReadFile, geometry: IndexGeometry) -> int:
     """How many of the first entries and of their slots agree with a geometry; 0 where too few do, or there are none."""
-    rows = read_rows(file, geometry, 0, _ROWS_TRIED + 1)[1:]
+    rows = read_rows(file, geometry, 0, _ROWS_TRIED + 1)
+    checks = _ENTRY_0_WEIGHT if any(rows[:1].tobytes()) else 0
+    rows = rows[1:]
     written = (rows["key_hash"] != 0) | (rows["phy_offset"] != 0) | (rows["previous_index"] != 0)
     count = int(np.argmin(written)) if not written.all() else len(rows)
     last: dict[int, int] = {}
-    good = checks = 0
+    good = 0
     for index, row in enumerate(rows[:count].tolist(), 1):
         key_hash, phy_offset, time_diff, previous = row
         slot = key_hash % geometry.max_hash_slot_num
@@ -97,8 +101,11 @@ def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str
     Raises `GeometryError` where the files leave several pairs, or none.
     """
     sizes = {path: env.size_bytes(path) for path in paths}
-    size = Counter(sizes.values()).most_common(1)[0][0]
+    counts = Counter(sizes.values())
+    size = max(counts, key=lambda length: (counts[length], length))  # files are cut, they do not grow
     alike = [path for path in paths if sizes[path] == size]
+    if size < INDEX_HEADER.size_bytes:
+        raise _undecided(alike[0], size, [])
     # All but the last file are full: any of them settles it with a few reads, so they come first.
     tried: list[IndexGeometry] = []
     for search in (False, True):
@@ -122,9 +129,19 @@ def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
     ]
     if search:
         pairs = [pair_of_size(file.size_bytes, slots=slots) for slots in _search_first_entry(file, header)]
-    scores = {pair: agreement(file, pair) for pair in dict.fromkeys(pairs) if pair is not None}
+    possible = (pair for pair in dict.fromkeys(pairs) if pair is not None and not _is_cut(file, header, pair))
+    scores = {pair: agreement(file, pair) for pair in possible}
     best = max(scores.values(), default=0)
     return [pair for pair, value in scores.items() if value == best > 0]
+
+
+def _is_cut(file: ReadFile, header: IndexHeader, pair: IndexGeometry) -> bool:
+    """Whether the header tells of more entries than the file has room for under `pair`, and the last that it has is not
+    of the header's last message: then its length shows no geometry."""
+    if header.index_count <= pair.max_index_num:
+        return False
+    last = read_rows(file, pair, pair.max_index_num - 1, 1)
+    return bool((last["phy_offset"] != header.end_phy_offset).any())
 
 
 def _search_first_entry(file: ReadFile, header: IndexHeader) -> list[int]:

@@ -93,6 +93,11 @@ def host_sizes(sys_flag: int) -> tuple[int, int]:
     )
 
 
+def body_at(sys_flag: int) -> int:
+    """Byte of a message where its body begins."""
+    return MESSAGE_HEAD.size_bytes + sum(host_sizes(sys_flag)) + 8 + MESSAGE_TAIL.size_bytes
+
+
 class _Cursor:
     """Reads on within one message and never past its end."""
 

@@ -239,6 +239,10 @@ class _Look:
 
     def _log(self, tail: LogTail) -> LogOverview:
         log, begin = self.log, None
+        for file in log.wrong_sizes:
+            if file.size_bytes or file is not log.files[-1]:
+                text = f"{file.size_bytes} bytes, the CommitLog's files have {log.file_size_bytes}"
+                self.problems.append(f"{file.path}: {text}")
         if tail.end_offset > log.min_offset:
             try:
                 begin = log.read_message(log.min_offset, check_crc=False).store_timestamp_ms

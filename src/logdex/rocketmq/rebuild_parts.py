@@ -22,7 +22,7 @@ from logdex.rocketmq.log_end import LogEnd
 from logdex.rocketmq.log_hole import hole_before_files, hole_in_file
 from logdex.rocketmq.rebuild import index_window
 from logdex.rocketmq.rebuild_stage import StageFile, StageWriter
-from logdex.rocketmq.scan import Scanner, Window, end_of_files, missing_file_end
+from logdex.rocketmq.scan import Scanner, Window, cut_file_end, end_of_files, missing_file_end
 from logdex.rocketmq.topic_table import QueueName
 
 PART_SIZE_BYTES_MIN = 64 << 20
@@ -58,13 +58,14 @@ class ScanPart:
 @dataclass(slots=True)
 class PartScan:
     """What scanning a part met. `first` is the byte of its first message, -1 where none was found; `next` the byte
-    where the next part must begin, -1 where the file (or the log, at `end`) ends here. `queues` has each queue's
-    number in the stage file and its ConsumeQueue entries, in the order of first entries. `keyless_messages` come behind
-    the last message that has keys."""
+    where the next part must begin, -1 where the file (or the log, at `end`) ends here; `behind` the byte behind the
+    last message. `queues` has each queue's number in the stage file and its ConsumeQueue entries, in the order of first
+    entries. `keyless_messages` come behind the last message that has keys."""
 
     part: ScanPart
     first: int
     next: int = -1
+    behind: int = 0
     end: LogEnd | None = None
     messages: int = 0
     keys: int = 0
@@ -157,6 +158,7 @@ def scan_part(
             if progress is not None:
                 progress(window.count, at - before)
         result.stage = stage.finish()
+    result.behind = at
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
     return result
@@ -228,6 +230,8 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
         elif kept and kept[-1].end is not None:
             # What is behind the end is not of the log, whatever it looks like.
             return again or WholeLog(joined, hole_before_files(log, kept[-1].end))
+        elif kept and (cut := cut_file_end(log, file, kept[-1].behind)) is not None:
+            return again or WholeLog(joined, cut)
     if again:
         return again
     return WholeLog(joined, end_of_files(log) if len(files) == len(log.files) else missing_file_end(log, files[-1]))

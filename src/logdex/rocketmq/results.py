@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from logdex.errors import LogdexError
+from logdex.errors import CorruptError, LogdexError
 from logdex.rocketmq.message import StoredMessage
 
 OffsetRange = tuple[int, int]
@@ -31,7 +31,10 @@ class GetMessageStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GetMessageResult:
-    """Messages of one queue, with where they lie, and where to read on. Offsets but `phy_offsets` are queue offsets."""
+    """Messages of one queue, with where they lie, and where to read on. Offsets but `phy_offsets` are queue offsets.
+
+    `problem`: why the message at `next_begin_offset` could not be read, where that ended the batch; None else.
+    """
 
     status: GetMessageStatus
     next_begin_offset: int
@@ -39,6 +42,7 @@ class GetMessageResult:
     max_offset: int = 0
     messages: tuple[StoredMessage, ...] = ()
     phy_offsets: tuple[int, ...] = ()
+    problem: CorruptError | None = None
 
 
 @dataclass(frozen=True, slots=True)

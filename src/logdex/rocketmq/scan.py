@@ -128,6 +128,9 @@ class Scanner:
                 with self._env.map_read(file.path) as mapped:
                     end = hole_in_file(end, mapped.array)
                 return hole_before_files(log, end)
+            end = cut_file_end(log, file, int(self._state[kernel.POSITION]))
+            if end is not None:
+                return end
             previous = file
         return end_of_files(log)
 
@@ -166,6 +169,18 @@ def end_of_files(log: CommitLog) -> LogEnd:
         last.size_bytes,
         "the last file is full" if last.size_bytes else "the last file is empty",
     )
+
+
+def cut_file_end(log: CommitLog, file: CommitLogFile, position: int) -> LogEnd | None:
+    """The end of a log at a file that was cut between two messages: it was read up to `position`, which is its end and
+    not the start of the filler that a broker ends each file with. None where nothing can be lost: another file follows
+    without a gap, or the last one was only just made."""
+    is_last = file is log.files[-1]
+    is_whole = not file.size_bytes if is_last else file.size_bytes >= log.file_size_bytes
+    if is_whole or position < file.size_bytes:
+        return None
+    short = f"at {position} of {log.file_size_bytes} bytes" if position < log.file_size_bytes else "without a filler"
+    return LogEnd(EndKind.TORN, file.start_offset + position, file.path, position, f"the file ends here, {short}")
 
 
 def missing_file_end(log: CommitLog, previous: CommitLogFile) -> LogEnd:

@@ -97,7 +97,7 @@ def test_times_are_compared_in_whole_seconds(path: str) -> None:
         (3, 3, [3], ChainEnd.ITSELF),
         (2, 4, [3, 2, 4], ChainEnd.FIRST),  # forward, no cycle: the engine goes on there
         (2, 6, [3, 2], ChainEnd.BEYOND_COUNT),
-        (2, -7, [3, 2], ChainEnd.FIRST),
+        (2, -7, [3, 2], ChainEnd.NEGATIVE),
         (3, 1, [3, 1], ChainEnd.FIRST),
     ],
 )

@@ -151,8 +151,12 @@ def test_an_entry_that_points_to_something_else(root: Path, field: int, value: i
     at = 20 * 3 + field
     data[at : at + (8 if field == 0 else 4)] = value.to_bytes(8 if field == 0 else 4, "big")
     path.write_bytes(data)
-    with opened(root) as store, pytest.raises(CorruptError) as caught:
-        store.get_message("TopicA", 0, 0, 10)
+    with opened(root) as store:
+        before = store.get_message("TopicA", 0, 0, 10)
+        with pytest.raises(CorruptError) as caught:
+            store.get_message("TopicA", 0, before.next_begin_offset, 10)
+    assert (numbers(before.messages), before.next_begin_offset) == ([0, 1, 2], 3)
+    assert str(before.problem) == str(caught.value)
     if field:
         assert (caught.value.path, caught.value.position, caught.value.field) == (str(path), at, "size")
 

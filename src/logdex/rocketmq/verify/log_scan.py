@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, CrcMismatchError
 from logdex.io.env import ByteArray, Env
-from logdex.layout import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.layout import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.scan import EndKind, LogEnd, Scanner, Window
@@ -64,6 +64,7 @@ class LogPass:
 
     def windows(self) -> Iterator[Window]:
         """Windows of all messages that can be read."""
+        self._check_foreign()
         previous: CommitLogFile | None = None
         for file in self.log.files:
             self._out.files += 1
@@ -73,6 +74,13 @@ class LogPass:
             yield from self._file(file)
             previous = file
         self._end()
+
+    def _check_foreign(self) -> None:
+        for name in self.log.foreign:
+            path = f"{self.log.directory}/{name}"
+            if len(name) == FILE_NAME_DIGITS and name.isdigit() and self._env.is_dir(path):
+                text = "no file, but with the name of one of the log"
+                self._out.find("unreadable", path, 0, text, expected="a CommitLog file", mend=RESTORE)
 
     def _check_size(self, file: CommitLogFile) -> None:
         size = self._config.mapped_file_size_commit_log
@@ -129,6 +137,16 @@ class LogPass:
     def _check_filler(self, file: CommitLogFile, position: int) -> None:
         """A file that was read to its end: looks at its filler."""
         if file.size_bytes - position < BLANK.size_bytes:
+            if file is self.log.files[-1] and 0 < file.size_bytes == self._config.mapped_file_size_commit_log:
+                self._out.find(
+                    "filler",
+                    file.path,
+                    position,
+                    "the file ends behind a message: it was cut, and its size is not that of the broker's files",
+                    expected="a blank",
+                    found="the end of the file",
+                    mend=f"{RESTORE}; state --mapped-file-size-commit-log",
+                )
             return
         self._settle(file.start_offset + position)
         self.end_offset = file.end_offset

@@ -108,6 +108,8 @@ class QueueCheck:
             if 0 <= first < disk.start and not is_row:
                 self._find_lacking_front(disk, first)
                 start = first
+            elif not is_row and first >= 0 and not disk.has(first):
+                start = first  # its file is cut: that is the finding
         if disk.start < start <= disk.end:
             self.look_at_places(disk, disk.start, start)
             self.next = start

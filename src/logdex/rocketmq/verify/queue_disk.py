@@ -21,12 +21,14 @@ Rows = npt.NDArray[np.uint8]
 
 
 class QueueDisk:
-    """The files of one queue's directory, listed at construction. One thread."""
+    """The files of one queue's directory, listed at construction; `refused` are paths with the name of such a file that
+    are no files. One thread."""
 
     def __init__(self, directory: str, file_size_bytes: int, env: Env, open_files: OpenFiles) -> None:
         self.directory = directory
         self.file_size_bytes = file_size_bytes
-        self.files, _ = list_offset_files(env, directory)
+        self.refused: list[str] = []
+        self.files, _ = list_offset_files(env, directory, refused=self.refused)
         self._starts = [file.start_offset for file in self.files]
         self._open = open_files
 

@@ -73,6 +73,9 @@ class QueueSet:
             size = self._config.consume_queue_file_size_bytes
             has = self._env.is_dir(directory)
             disk = QueueDisk(directory, size, self._env, self._open) if has else None
+            for path in disk.refused if disk is not None else ():
+                text = "no file, but with the name of one of the queue"
+                self._out.find("unreadable", path, 0, text, expected="a ConsumeQueue file", mend=self._out.rebuild)
             if disk is not None and not disk.files:
                 disk = None
             queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._min_offset)

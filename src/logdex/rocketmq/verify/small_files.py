@@ -51,6 +51,9 @@ def check_checkpoint(
             out.info("no-checkpoint", path, "there is none: a broker's next start makes one")
         return
     out.files += 1
+    if not env.is_file(path):
+        out.find("unreadable", path, 0, "no file", expected="a checkpoint", mend=_MEND_CHECKPOINT)
+        return
     size = env.size_bytes(path)
     if size != CHECKPOINT_FILE_SIZE_BYTES:
         out.find(
@@ -86,9 +89,13 @@ def check_config(root: str, out: Collector, env: Env) -> None:
         return
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
-        if not name.endswith(".json") or not env.is_file(path):
+        if not name.endswith(".json"):
             continue
         out.files += 1
+        if not env.is_file(path):
+            mend = "look at what it is, and move it away: the broker falls back on the .bak file"
+            out.find("unreadable", path, 0, "no file", expected="a file that can be read", mend=mend)
+            continue
         try:
             data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
             if data:
