@@ -17,11 +17,20 @@ import typer
 from logdex.cli.times import parse_time
 
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="The store's root: the folder that holds commitlog/.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A RocketMQ store's root (the folder that holds commitlog/), a Kafka log directory, one topic-N "
+        "directory or one .log file.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)]
-QueueOption = Annotated[int | None, typer.Option("--queue", help="Only this queue id.", show_default=False)]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", help="Only this partition (Kafka).", min=0, show_default=False)
+]
+QueueOption = Annotated[int | None, typer.Option("--queue", help="Only this queue id (RocketMQ).", show_default=False)]
 
 
 def time_option(flag: str, what: str) -> Any:
@@ -37,6 +46,9 @@ ToOption = Annotated[int | None, time_option("--to", "Stored at or before, this 
 
 def _geometry(flag: str, what: str, **more: Any) -> Any:
     return typer.Option(flag, help=what, show_default=False, rich_help_panel="Geometry", **more)
+
+
+_KAFKA_SETTINGS = ("index_interval_bytes", "segment_bytes", "kafka_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +77,25 @@ class StoreOptions:
         str | None, _geometry("--broker-conf", "The broker's properties file, for all of these.", metavar="FILE")
     ] = None
 
+    index_interval_bytes: Annotated[
+        int | None, _geometry("--index-interval-bytes", "index.interval.bytes of the topic (Kafka).", metavar="BYTES")
+    ] = None
+    segment_bytes: Annotated[
+        int | None, _geometry("--segment-bytes", "segment.bytes of the topic (Kafka).", metavar="BYTES")
+    ] = None
+    kafka_version: Annotated[
+        str | None, _geometry("--kafka-version", "Version of the broker that wrote the log (Kafka).", metavar="VERSION")
+    ] = None
+
     def geometry(self) -> dict[str, Any]:
-        """The flags that were given, as keyword arguments of `logdex.open`."""
+        """The flags of a RocketMQ store that were given, as keyword arguments of `logdex.open`."""
+        return {name: value for name, value in self._given().items() if name not in _KAFKA_SETTINGS}
+
+    def kafka_settings(self) -> dict[str, Any]:
+        """Those of a Kafka log."""
+        return {name: value for name, value in self._given().items() if name in _KAFKA_SETTINGS}
+
+    def _given(self) -> dict[str, Any]:
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "path"}
         return {name: value for name, value in given.items() if value is not None}
 

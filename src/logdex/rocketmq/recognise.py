@@ -18,7 +18,7 @@ _KAFKA_PARTITION = re.compile(r".+-\d+")
 _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
 _OFFSET_NAME = re.compile(r"\d{20}")
 _PARTS_OF_A_STORE = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"}
-_KAFKA_HINT = "this version of Logdex reads RocketMQ stores"
+_KAFKA_HINT = "logdex.open reads it, and so does every command but `message`"
 
 
 def require_store(root: str, *, env: Env = DEFAULT_ENV) -> None:

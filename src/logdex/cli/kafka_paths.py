@@ -1,0 +1,57 @@
+"""Which format PATH is of, for every command that takes both, and refusing the flags of the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.options import StoreOptions
+from logdex.errors import UsageError
+
+if TYPE_CHECKING:
+    from logdex.kafka.log_config import LogConfig
+    from logdex.kafka.recognise import KafkaPath
+
+Flags = Mapping[str, Any]
+"""Values by the flag's name, ``--queue``; None and False: not given."""
+
+
+def kafka_path(store: StoreOptions, *, rocketmq: Flags | None = None, kafka: Flags | None = None) -> KafkaPath | None:
+    """What of Kafka's is at PATH; None for a RocketMQ store. Raises what says that it is neither.
+
+    `rocketmq` and `kafka` are a command's own flags that only one format has: `UsageError` for those of the other one,
+    and for the other one's geometry flags.
+    """
+    from logdex.recognise import find_kafka
+
+    found = find_kafka(store.path)
+    if found is None:
+        _refuse(_flags(store.kafka_settings()) | dict(kafka or {}), "Kafka", "a RocketMQ store", store.path)
+    else:
+        _refuse(_flags(store.geometry()) | dict(rocketmq or {}), "RocketMQ", describe(found), store.path)
+    return found
+
+
+def describe(found: KafkaPath) -> str:
+    """``a Kafka log directory``, ``a Kafka partition``, ``a Kafka .log file``."""
+    what = found.kind.value
+    return f"a Kafka {what} file" if what.startswith(".") else f"a Kafka {what}"
+
+
+def log_config(store: StoreOptions) -> LogConfig:
+    """The Kafka settings that were given, else the broker's defaults."""
+    from logdex.kafka.log_config import LogConfig
+
+    return LogConfig(**store.kafka_settings())
+
+
+def _flags(settings: Flags) -> dict[str, Any]:
+    return {"--" + name.replace("_", "-"): value for name, value in settings.items()}
+
+
+def _refuse(flags: Flags, whose: str, what: str, path: str) -> None:
+    given = [flag for flag, value in flags.items() if value is not None and value is not False]
+    if given:
+        words = " and ".join(given)
+        verb = "are flags" if len(given) > 1 else "is a flag"
+        raise UsageError(f"{words} {verb} of {whose}'s, and {path} is {what}", hint=f"leave out {words}")

@@ -1,0 +1,34 @@
+"""Which engine's files are at a path. Reads names only; says of a path that is nobody's what may be given instead."""
+
+from __future__ import annotations
+
+from logdex.errors import NotAStoreError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.recognise import KafkaPath
+from logdex.kafka.recognise import recognise as recognise_kafka
+from logdex.rocketmq.recognise import require_store
+from logdex.rocketmq.store_files import StorePaths
+
+_HINT = "give a RocketMQ store's root (it holds commitlog/), a Kafka log directory, a topic-N directory or a .log file"
+
+
+def find_kafka(path: str, *, env: Env = DEFAULT_ENV) -> KafkaPath | None:
+    """What of Kafka's is at `path`; None for a RocketMQ store.
+
+    Raises `NotAStoreError` for what is neither, `UnsupportedLayoutError` for a layout of RocketMQ's that is not read.
+    """
+    if env.is_dir(StorePaths(path).commit_log):
+        return None
+    found = recognise_kafka(path, env=env)
+    if found is None:
+        _require_rocketmq(path, env)
+    return found
+
+
+def _require_rocketmq(path: str, env: Env) -> None:
+    try:
+        require_store(path, env=env)
+    except NotAStoreError as error:
+        if not env.exists(path) or not (error.hint or "").endswith("holds commitlog/"):
+            raise  # that says which path to give
+        raise NotAStoreError(error.message.removeprefix(f"{path}: "), path=path, hint=_HINT) from error
