@@ -1,0 +1,308 @@
+"""Seeded runs of a Kafka `Log` that end in a power cut, and what must be true of what is left."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from logdex.errors import LogdexError
+from logdex.io.env import Env
+from logdex.kafka.leader_epochs import LeaderEpochs
+from logdex.kafka.log import Log
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.producer_snapshot import derive_producer_snapshot
+from logdex.kafka.producer_state import ProducerStates
+from logdex.kafka.record import Record
+from logdex.kafka.scan import BatchScanner
+from logdex.kafka.segment_recovery import derive_segment
+from logdex.kafka.transaction_index import derive_transaction_index
+from logdex.testing import Fault, FaultEnv, Killed
+
+NAME = "events-0"
+NOW_MS = 1_700_000_000_000
+
+
+def clock() -> int:
+    """Stands still: producers do not expire, segments do not age."""
+    return NOW_MS
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as the model knows it; `first` and `last` are offsets."""
+
+    first: int
+    last: int
+    values: tuple[bytes | None, ...]
+
+
+@dataclass
+class Model:
+    """What was done to the log. `batches[:kept]` must be there after a crash; what is there is a beginning of
+    `batches`. Readers begin at an offset in `starts`."""
+
+    batches: list[Batch] = field(default_factory=list)
+    kept: int = 0
+    starts: tuple[int, int] = (0, 0)
+    begun_at: set[int] = field(default_factory=set)
+    """Where an empty log may begin: after `truncate_fully_and_start_at`."""
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].last + 1 if self.batches else max(self.begun_at, default=0)
+
+
+def make_config(chance: random.Random) -> LogConfig:
+    return LogConfig(
+        segment_bytes=chance.choice((700, 1200, 2500, 9000)),
+        segment_index_bytes=chance.choice((60, 120, 600)),
+        index_interval_bytes=chance.choice((0, 60, 300)),
+        flush=chance.choice(("sync", "sync", "async")),
+        retention_ms=-1,
+        retention_bytes=chance.choice((-1, 1500)),
+        segment_ms=1 << 40,
+    )
+
+
+class Run:
+    """Random actions on one log; `model` is right before and after each, and allows for both while one is under way."""
+
+    def __init__(self, log: Log, model: Model, chance: random.Random) -> None:
+        self.log = log
+        self.model = model
+        self.chance = chance
+        self.is_sync = log.config.flush == "sync"
+        self.epoch = log._core.leader_epoch
+        self.open_txns: set[int] = set()
+
+    def step(self) -> None:
+        actions = [self.append] * 9 + [self.transactional] * 3 + [self.marker] * 2 + [self.columns]
+        actions += [self.roll, self.flush, self.truncate, self.truncate, self.delete, self.retention, self.start_anew]
+        self.chance.choice(actions)()
+
+    def _appending(self, batches: list[Batch]) -> None:
+        self.model.batches += batches
+
+    def _appended(self) -> None:
+        if self.is_sync:
+            self.model.kept = len(self.model.batches)
+
+    def _records(self) -> list[Record]:
+        size = self.chance.choice((0, 5, 30, 120))
+        return [
+            Record(
+                value=self.chance.randbytes(self.chance.randrange(size + 1)),
+                timestamp_ms=NOW_MS + self.chance.randrange(-500, 500),
+            )
+            for _ in range(self.chance.randint(1, 4))
+        ]
+
+    def _batch(self, records: list[Record]) -> Batch:
+        first = self.model.end
+        return Batch(first, first + len(records) - 1, tuple(each.value for each in records))
+
+    def append(self) -> None:
+        records = self._records()
+        if self.chance.random() < 0.1:
+            self.epoch += 1
+        self._appending([self._batch(records)])
+        codec = self.chance.choice(("none", "lz4", "zstd"))
+        if self.chance.random() < 0.3:
+            self.log.append(records, compression=codec, producer_id=self.chance.randint(50, 53), producer_epoch=0)
+        else:
+            self.log.append(records, compression=codec, leader_epoch=self.epoch)
+        self._appended()
+
+    def transactional(self) -> None:
+        records, producer = self._records(), self.chance.randint(1, 3)
+        self._appending([self._batch(records)])
+        self.log.append(records, producer_id=producer, producer_epoch=0, transactional=True)
+        self._appended()
+
+    def marker(self) -> None:
+        first = self.model.end
+        self._appending([Batch(first, first, ())])
+        self.log.append_end_marker(self.chance.randint(1, 3), 0, commit=self.chance.random() < 0.4, timestamp_ms=NOW_MS)
+        self._appended()
+
+    def columns(self) -> None:
+        import pyarrow as pa
+
+        records = [record for _ in range(self.chance.randint(1, 5)) for record in self._records()]
+        batches = []
+        for start in range(0, len(records), 2):
+            batches.append(self._batch(records[start : start + 2]))
+            self.model.batches.append(batches[-1])  # one after the other: offsets follow
+        table = pa.table(
+            {
+                "key": pa.array([None] * len(records), pa.binary()),
+                "value": pa.array([each.value for each in records], pa.binary()),
+                "timestamp_ms": pa.array([each.timestamp_ms for each in records], pa.int64()),
+            }
+        )
+        self.log.append_columns(table, batch_records=2)
+        self._appended()
+
+    def roll(self) -> None:
+        self.log.roll()
+        self.model.kept = len(self.model.batches)
+
+    def flush(self) -> None:
+        self.log.flush()
+        self.model.kept = len(self.model.batches)
+
+    def truncate(self) -> None:
+        model = self.model
+        if not model.batches:
+            return
+        place = max(0, len(model.batches) - self.chance.randint(1, 8))
+        target = model.batches[place].first
+        low, high = model.starts
+        model.kept, model.starts = min(model.kept, place), (min(low, target), high)
+        self.log.truncate_to(target)
+        del model.batches[place:]
+        model.kept = len(model.batches)
+        model.starts = (min(low, target), min(high, target))
+        if not model.batches:
+            model.begun_at = {target}
+
+    def delete(self) -> None:
+        before = self.chance.randint(self.log.log_start_offset, self.log.high_watermark)
+        low, _ = self.model.starts
+        self.model.starts = (low, before)
+        self.log.delete_records(before)
+        self.model.starts = (before, before)
+
+    def retention(self) -> None:
+        low, _ = self.model.starts
+        self.model.starts = (low, self.model.end)
+        self.log.apply_retention(NOW_MS)
+        self.model.starts = (self.log.log_start_offset,) * 2
+
+    def start_anew(self) -> None:
+        if self.chance.random() < 0.7:
+            return
+        offset = self.chance.randrange(0, self.model.end + 50)
+        model = self.model
+        low, high = model.starts
+        model.kept, model.starts = 0, (min(low, offset), max(high, offset, model.end))
+        model.begun_at.add(offset)
+        self.log.truncate_fully_and_start_at(offset)
+        model.batches.clear()
+        model.begun_at, model.starts = {offset}, (offset, offset)
+
+
+def run_until_cut(root: Path, seed: int, *, steps: int = 30) -> tuple[FaultEnv, Model, LogConfig]:
+    """Random actions, until the process is killed at a random operation; the Env then knows what can be left."""
+    chance = random.Random(seed)
+    config, model = make_config(chance), Model()
+    root.mkdir()
+    env = FaultEnv(str(root), Fault(chance.randrange(1, 600)))
+    try:
+        log = Log.open(str(root / NAME), config, env=env, clock_ms=clock)
+        run = Run(log, model, chance)
+        for _ in range(steps):
+            run.step()
+        if chance.random() < 0.5:
+            log.close()
+            model.kept = len(model.batches)
+    except Killed:
+        pass
+    env.release()
+    return env, model, config
+
+
+def check_left(path: Path, model: Model, config: LogConfig, *, env: Env | None = None) -> None:
+    """Opens what a crash left: everything that was acknowledged is there, nothing that was not appended, and all that
+    is derived is right."""
+    with Log.open(str(path), config, env=env or Env(), clock_ms=clock) as log:
+        check_content(log, model)
+        for segment in log.segments:
+            check_indexes(segment, config, exact=segment.base_offset in log.load_report.recovered)
+        check_state(log)
+
+
+def read_batches(log: Log) -> list[Batch]:
+    found = []
+    position = log.log_start_offset
+    while batches := log.read_batches(position):
+        for batch in batches:
+            values = () if batch.is_control else tuple(record.value for record in batch.records())
+            found.append(Batch(batch.base_offset, batch.last_offset, values))
+        position = batches[-1].last_offset + 1
+    return found
+
+
+def check_content(log: Log, model: Model) -> None:
+    low, high = model.starts
+    start = log.log_start_offset
+    assert low <= start <= max(high, low), (start, model.starts)
+    found = read_batches(log)
+    expected = [batch for batch in model.batches if batch.last >= start]
+    assert found == expected[: len(found)], (found[:3], expected[:3])
+    kept = [batch for batch in model.batches[: model.kept] if batch.last >= start]
+    assert len(found) >= len(kept), (found[-1:], kept[-1:])
+    end = found[-1].last + 1 if found else None
+    if end is not None:
+        assert log.log_end_offset == end
+    else:
+        assert log.log_end_offset in {start, *model.begun_at, *(batch.first for batch in model.batches)}
+    assert log.recovery_point <= log.log_end_offset
+
+
+def check_indexes(segment: LogSegment, config: LogConfig, *, exact: bool) -> None:
+    """What the indexes of a segment say is so; those that were just derived say all that they should."""
+    derived = derive_segment(segment.log.path, segment.base_offset, config.index_interval_bytes)
+    assert derived.truncated_bytes == 0
+    index, times = segment.offset_index, segment.time_index
+    if exact:
+        assert index.used_bytes.tobytes() == derived.offset_index
+        assert times.used_bytes.tobytes() == derived.time_index
+    headers = list(segment.log.headers())
+    by_position = {header.position: header for header in headers}
+    for slot in range(index.entries):
+        entry = index.entry(slot)
+        assert by_position[entry.position].last_offset == entry.offset
+    for slot in range(times.entries):
+        entry_ms, offset = times.entry(slot)
+        assert any(header.last_offset == offset and header.max_timestamp_ms == entry_ms for header in headers)
+    assert (np.diff([index.entry(slot).offset for slot in range(index.entries)]) > 0).all()
+
+
+def check_state(log: Log) -> None:
+    """Producers, aborted transactions and leader epochs follow from the log, as far as it goes back."""
+    if log.log_start_offset > 0 or log.segments[0].base_offset > 0:
+        return
+    states, epochs = ProducerStates(), LeaderEpochs()
+    for segment in log.segments:
+        aborted = []
+        for window in BatchScanner().scan_file(segment.log.path):
+            aborted += [txn.to_aborted() for txn in states.add(window.columns) if txn.is_aborted]
+            epochs.add(window.columns)
+        assert derive_transaction_index(segment.txn_index.all_aborted_txns()) == derive_transaction_index(aborted)
+    states.map_end_offset = log.log_end_offset
+    assert derive_producer_snapshot(log._core.producers.states) == derive_producer_snapshot(states)
+    assert log.leader_epochs == epochs.entries
+    assert log._core.producers.states.ongoing_transactions == states.ongoing_transactions
+
+
+def go_on(path: Path, model: Model, config: LogConfig) -> None:
+    """After a crash the log is a log like any other: appends, a clean close, a clean open."""
+    with Log.open(str(path), config, clock_ms=clock) as log:
+        before = read_batches(log)
+        try:
+            log.append([Record(value=b"after", timestamp_ms=NOW_MS)])
+        except LogdexError as error:  # nothing may be left that refuses an append
+            raise AssertionError(f"{error!r}") from error
+        end = log.log_end_offset
+    with Log.open(str(path), config, clock_ms=clock) as log:
+        assert log.load_report.was_clean
+        assert log.load_report.recovered == []
+        assert log.log_end_offset == end
+        after = read_batches(log)
+        assert after[:-1] == before
+        assert after[-1].values == (b"after",)
