@@ -154,9 +154,9 @@ def _number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_bit(bitmap: int, row: int, bit: int) -> None:
-    """Sets bit `row` of a bitmap that is written in order."""
+    """Sets bit `row` of a bitmap that is written in order; what a batch that was given up left behind it goes."""
     at, place = bitmap + (row >> 3), row & 7
-    before = load_u8(at) if place else np.int64(0)
+    before = load_u8(at) & ((1 << place) - 1)
     store_u8(at, before | bit << place)
 
 
