@@ -195,6 +195,30 @@ PRODUCER_SNAPSHOT_ENTRY = Layout(
 CONTROL_RECORD_KEY = Layout("control-record-key", 4, ("version", "h"), ("type", "h"))
 END_TXN_MARKER = Layout("end-txn-marker", 6, ("version", "h"), ("coordinator_epoch", "i"))
 
+KEY_INDEX_HEADER = Layout(
+    "key-index-header",
+    64,
+    ("magic", "I"),
+    ("version", "h"),
+    ("fan_out_bits", "h"),
+    ("base_offset", "q"),
+    ("log_size", "q"),
+    ("log_edges_crc", "I"),
+    ("entry_count", "i"),
+    ("key_count", "i"),
+    ("filter_size", "i"),
+    ("keyless_count", "q"),
+    ("hash_seed", "q"),
+    ("block_crcs_crc", "I"),
+    ("header_crc", "I"),
+)
+KEY_INDEX_ENTRY = Layout("key-index-entry", 8, ("hash_bits", "I"), ("relative_offset", "i"))
+KEY_INDEX_MAGIC = 0x4C444B49
+"""``LDKI``"""
+KEY_INDEX_VERSION = 1
+KEY_INDEX_BLOCK_SIZE_BYTES = 4096
+"""What one checksum of a key index covers."""
+
 MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
 BATCH_CODEC_MASK = 0x7
 BATCH_LOG_APPEND_TIME = 0x8

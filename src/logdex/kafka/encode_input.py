@@ -63,8 +63,8 @@ def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
     records = Records(
         part.num_rows,
         _address(timestamps.buffers()[1]) + 8 * timestamps.offset,
-        _spans(columns["key"]),
-        _spans(columns["value"]),
+        spans_of(columns["key"]),
+        spans_of(columns["value"]),
         *headers,
     )
     return RecordSlice(start, records, part)
@@ -83,11 +83,11 @@ def _headers(lists: pa.Array) -> tuple[Spans, Spans, Spans]:
         raise UsageError("column headers: a header, or its key, is null", hint="only a header's value may be null")
     if not len(structs):
         return (_NOTHING,) * 3
-    return _spans(lists), _spans(keys), _spans(values)
+    return spans_of(lists), spans_of(keys), spans_of(values)
 
 
-def _spans(array: pa.Array) -> Spans:
-    """Offsets, bytes and validity of a binary array; of a list array, offsets and validity."""
+def spans_of(array: pa.Array) -> Spans:
+    """Offsets, bytes and validity of a binary array; of a list array, offsets and validity. The array must live on."""
     validity, offsets, *data = array.buffers()
     is_list = pa.types.is_list(array.type)
     return Spans(

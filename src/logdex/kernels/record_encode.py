@@ -156,7 +156,7 @@ def _is_null(spans: Spans, i: int) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _span(spans: Spans, i: int) -> tuple[int, int]:
+def binary_at(spans: Spans, i: int) -> tuple[int, int]:
     """(address, size) of value i; size -1 for null."""
     start = load_i32(spans.offsets + 4 * i)
     if _is_null(spans, i):
@@ -191,7 +191,7 @@ def _headers_size(records: Records, i: int) -> int:
     first, end = _header_range(records.header_lists, i)
     size = _size_of(_zigzag(end - first))
     for k in range(first, end):
-        size += _bytes_size(_span(records.header_key, k)[1]) + _bytes_size(_span(records.header_value, k)[1])
+        size += _bytes_size(binary_at(records.header_key, k)[1]) + _bytes_size(binary_at(records.header_value, k)[1])
     return size
 
 
@@ -200,9 +200,9 @@ def _put_headers(at: int, records: Records, i: int) -> int:
     first, end = _header_range(records.header_lists, i)
     at = _put(at, _zigzag(end - first))
     for k in range(first, end):
-        source, size = _span(records.header_key, k)
+        source, size = binary_at(records.header_key, k)
         at = _put_bytes(at, source, size)
-        source, size = _span(records.header_value, k)
+        source, size = binary_at(records.header_value, k)
         at = _put_bytes(at, source, size)
     return at
 
@@ -221,8 +221,8 @@ def _fill_batch(records: Records, rule: BatchRule, first: int, start: int, end: 
     for i in range(first, stop):
         time = load_i64(records.timestamps + 8 * i)
         time_word, offset_word = _zigzag(time - base_time), _zigzag(i - first)
-        key, key_size = _span(records.key, i)
-        value, value_size = _span(records.value, i)
+        key, key_size = binary_at(records.key, i)
+        value, value_size = binary_at(records.value, i)
         body = 1 + _size_of(time_word) + _size_of(offset_word) + _bytes_size(key_size) + _bytes_size(value_size)
         body += 1 if records.header_lists.offsets == 0 else _headers_size(records, i)
         size = body + _size_of(_zigzag(body))

@@ -1,0 +1,239 @@
+"""`BASE.keyindex`: which records of a segment may have a key, newest first. Kafka has no such file and ignores it.
+
+Answers are candidates: keys with the same hash bits share them, so the record has the last word
+(`logdex.kafka.key_query`). Nothing is answered from damage: a block's checksum is tested before the block is first
+used. Source: ``docs/formats/kafka-key-index.md``; why it is built so: ``docs/design/0006-key-index.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError
+from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.kafka.encode_input import spans_of
+from logdex.kafka.key_index_build import FAN_OUT_BITS_MAX, log_edges_crc
+from logdex.kernels import key_index as kernel
+from logdex.kernels.crc32c import crc_sources
+from logdex.kernels.xxh64 import hash_column
+from logdex.layout import (
+    KEY_INDEX_BLOCK_SIZE_BYTES,
+    KEY_INDEX_ENTRY,
+    KEY_INDEX_HEADER,
+    KEY_INDEX_MAGIC,
+    KEY_INDEX_VERSION,
+)
+from logdex.primitives.crc32c import crc32c
+from logdex.primitives.xxh64 import xxh64
+
+Int64s = npt.NDArray[np.int64]
+
+_FIELDS = tuple(field.name for field in KEY_INDEX_HEADER.fields)
+_HEAD = KEY_INDEX_HEADER.size_bytes
+
+
+class KeyCandidates(NamedTuple):
+    """Of key i, `offsets[starts[i]:starts[i + 1]]`, newest first (int64)."""
+
+    starts: Int64s
+    offsets: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndexHeader:
+    """A key index's header: counts of entries, of different keys (hashes, strictly) and of records without a key."""
+
+    magic: int
+    version: int
+    fan_out_bits: int
+    base_offset: int
+    log_size: int
+    log_edges_crc: int
+    entry_count: int
+    key_count: int
+    filter_size: int
+    keyless_count: int
+    hash_seed: int
+    block_crcs_crc: int
+    header_crc: int
+
+    @property
+    def body_size(self) -> int:
+        """Bytes of filter, fan-out table and entries."""
+        return self.filter_size + 4 * ((1 << self.fan_out_bits) + 1) + KEY_INDEX_ENTRY.size_bytes * self.entry_count
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the whole file."""
+        return _HEAD + self.body_size + 4 * -(-self.body_size // KEY_INDEX_BLOCK_SIZE_BYTES)
+
+
+def decode_header(data: bytes, size_bytes: int, path: str) -> KeyIndexHeader:
+    """The header of a file of `size_bytes`, checked against itself and that size; `data` begins with it.
+
+    Raises `TruncatedError`, `CrcMismatchError`, `CorruptError`, and `UnsupportedLayoutError` for another version.
+    """
+    if len(data) < _HEAD:
+        raise TruncatedError("a key index ends in its header", path=path, position=len(data), expected=_HEAD)
+    header = KeyIndexHeader(*KEY_INDEX_HEADER.struct.unpack_from(data))
+    if header.magic != KEY_INDEX_MAGIC:
+        raise _wrong(path, "magic", f"{KEY_INDEX_MAGIC:08x}", f"{header.magic:08x}", "no key index")
+    crc = crc32c(data[: _HEAD - 4])
+    if crc != header.header_crc:
+        raise CrcMismatchError(
+            "a key index's header is damaged",
+            path=path,
+            position=0,
+            field="header_crc",
+            expected=crc,
+            found=header.header_crc,
+            hint=_HINT,
+        )
+    if header.version != KEY_INDEX_VERSION:
+        raise UnsupportedLayoutError(f"key index of version {header.version}", path=path, hint=_HINT)
+    bounds = {
+        "fan_out_bits": (1, FAN_OUT_BITS_MAX),
+        "log_size": (0, (1 << 63) - 1),
+        "entry_count": (0, (1 << 31) - 1),
+        "filter_size": (kernel.FILTER_BLOCK_SIZE_BYTES if header.entry_count else 0, (1 << 31) - 1),
+    }
+    for field, (least, most) in bounds.items():
+        if not least <= getattr(header, field) <= most:
+            raise _wrong(path, field, f"{least} to {most}", getattr(header, field), "a key index's header cannot be")
+    if header.filter_size % kernel.FILTER_BLOCK_SIZE_BYTES:
+        raise _wrong(path, "filter_size", "a multiple of 64", header.filter_size, "a key index's header cannot be")
+    if size_bytes < header.file_size:
+        raise TruncatedError(
+            "a key index ends early", path=path, position=size_bytes, expected=header.file_size, found=size_bytes
+        )
+    if size_bytes > header.file_size:
+        raise CorruptError("bytes behind a key index's end", path=path, position=header.file_size, hint=_HINT)
+    return header
+
+
+_HINT = "remove the file or build it anew: nothing is lost with it"
+
+
+def _wrong(path: str, field: str, expected: object, found: object, text: str) -> CorruptError:
+    position = KEY_INDEX_HEADER.offset_of(field)
+    return CorruptError(text, path=path, position=position, field=field, expected=expected, found=found, hint=_HINT)
+
+
+class KeyIndex:
+    """One open file, mapped. Look-ups may come from several threads; close it when none runs."""
+
+    def __init__(self, mapped: MappedBytes, env: Env) -> None:
+        """Takes over `mapped`; `open` is the usual way. Raises as `decode_header`."""
+        self.path = mapped.path
+        self._mapped = mapped
+        self._env = env
+        array = mapped.array
+        self.header = decode_header(array[:_HEAD].tobytes(), array.size, self.path)
+        header = self.header
+        crcs_at = _HEAD + header.body_size
+        crc = crc32c(array[crcs_at:].tobytes())
+        if crc != header.block_crcs_crc:
+            raise CrcMismatchError(
+                "a key index's checksums are damaged",
+                path=self.path,
+                position=crcs_at,
+                field="block_crcs",
+                expected=header.block_crcs_crc,
+                found=crc,
+                hint=_HINT,
+            )
+        self._checked = np.zeros(-(-header.body_size // KEY_INDEX_BLOCK_SIZE_BYTES), np.uint8)
+        crcs, body = crc_sources(), array.ctypes.data + _HEAD
+        self._body = kernel.IndexBody(
+            body=body,
+            size=header.body_size,
+            filter_blocks=header.filter_size // kernel.FILTER_BLOCK_SIZE_BYTES,
+            fan_out=body + header.filter_size,
+            entries=body + header.body_size - KEY_INDEX_ENTRY.size_bytes * header.entry_count,
+            entry_count=header.entry_count,
+            fan_out_bits=header.fan_out_bits,
+            block_crcs=array.ctypes.data + crcs_at,
+            checked=self._checked.ctypes.data,
+            crc_function=crcs.crc32c_function,
+            crc_table=crcs.crc32c_table,
+        )
+
+    @classmethod
+    def open(cls, path: str, *, env: Env = DEFAULT_ENV) -> KeyIndex:
+        """Opens a file. Raises `StorageError`, and as `decode_header`."""
+        mapped = env.map_read(path)
+        try:
+            return cls(mapped, env)
+        except BaseException:
+            mapped.close()
+            raise
+
+    @property
+    def base_offset(self) -> int:
+        """The segment's."""
+        return self.header.base_offset
+
+    def covers(self, log_path: str) -> int:
+        """How many bytes of a log the index speaks for: all that it was built from, or 0 if that was another log."""
+        with self._env.open_read(log_path) as log:
+            size = self.header.log_size
+            if log.size_bytes < size or log_edges_crc(log, size) != self.header.log_edges_crc:
+                return 0
+            return size
+
+    def may_contain(self, key: bytes) -> bool:
+        """False: no record has `key`. One small read; about one key in 40 that is not there passes."""
+        bad = np.zeros(1, np.int64)
+        passed = kernel.passes_filter(self._body, np.uint64(xxh64(key, self.header.hash_seed)), bad.ctypes.data)
+        self._refuse_damage(int(bad[0]))
+        return bool(passed)
+
+    def candidates(self, key: bytes) -> Int64s:
+        """Offsets of the records that may have `key`, newest first. Raises `CrcMismatchError` for damage on the way."""
+        if not self.may_contain(key):
+            return np.zeros(0, np.int64)
+        return self.lookup_many([key]).offsets
+
+    def lookup_many(self, keys: Sequence[bytes] | pa.Array) -> KeyCandidates:
+        """The same of many keys at once, without the filter: bytes, or an Arrow array of binary without nulls."""
+        array = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary())
+        array = array.cast(pa.binary())
+        count = len(array)
+        hashes, runs = np.empty(count, np.uint64), np.empty((count, 2), np.int64)
+        hash_column(spans_of(array), count, self.header.hash_seed, hashes.ctypes.data)
+        self._refuse_damage(kernel.find_runs(self._body, hashes.ctypes.data, count, runs.ctypes.data))
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(runs[:, 1], out=starts[1:])
+        offsets = np.empty(int(starts[-1]), np.int64)
+        kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.header.base_offset, offsets.ctypes.data)
+        return KeyCandidates(starts, offsets)
+
+    def verify(self) -> None:
+        """Tests every block. Raises `CrcMismatchError` for the first that is damaged."""
+        self._refuse_damage(kernel.check_all(self._body))
+
+    def _refuse_damage(self, bad: int) -> None:
+        if bad != kernel.GOOD:
+            raise CrcMismatchError(
+                f"{KEY_INDEX_BLOCK_SIZE_BYTES} bytes of a key index are damaged",
+                path=self.path,
+                position=_HEAD + bad,
+                field="block_crcs",
+                hint=_HINT,
+            )
+
+    def close(self) -> None:
+        """Unmaps the file."""
+        self._mapped.close()
+
+    def __enter__(self) -> KeyIndex:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

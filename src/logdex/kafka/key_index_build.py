@@ -1,0 +1,190 @@
+"""Making key indexes: from hashes and offsets, and from a .log.
+
+`derive_key_index` alone defines a file's bytes; `logdex.kafka.key_index_plain` is its twin. They follow from the log:
+building again gives the same. Source: ``docs/formats/kafka-key-index.md``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.errors import CorruptError, NotAStoreError
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env, ReadFile
+from logdex.kafka.encode_input import spans_of
+from logdex.kafka.record_columns import read_record_batches
+from logdex.kafka.scan import ScanEnd
+from logdex.kafka.segment_files import LOG_SUFFIX, parse_offset_file
+from logdex.kernels import key_index as kernel
+from logdex.kernels.crc32c import crc_sources
+from logdex.kernels.xxh64 import hash_records
+from logdex.layout import (
+    KEY_INDEX_BLOCK_SIZE_BYTES,
+    KEY_INDEX_ENTRY,
+    KEY_INDEX_HEADER,
+    KEY_INDEX_MAGIC,
+    KEY_INDEX_VERSION,
+)
+from logdex.primitives.crc32c import crc32c
+
+UInt64s = npt.NDArray[np.uint64]
+UInt32s = npt.NDArray[np.uint32]
+
+FAN_OUT_BITS_MAX = 22
+_ENTRIES_A_BUCKET_BITS = 3
+_KEYS_A_FILTER_BLOCK = 8 * kernel.FILTER_BLOCK_SIZE_BYTES // 8
+_EDGE_SIZE_BYTES = 64
+_BUFFER_ENTRIES = 1 << 16
+
+
+def fan_out_bits(entry_count: int) -> int:
+    """The width of the fan-out table: 8 to 16 entries a bucket, as long as it has at most 2^22."""
+    return min(max(entry_count.bit_length() - 1 - _ENTRIES_A_BUCKET_BITS, 1), FAN_OUT_BITS_MAX)
+
+
+def filter_blocks(key_count: int) -> int:
+    """Blocks of 64 bytes for that many keys: at most 8 bits a key, one block at least; none for no key."""
+    return max(key_count // _KEYS_A_FILTER_BLOCK, 1) if key_count else 0
+
+
+def log_edges_crc(log: ReadFile, size_bytes: int) -> int:
+    """What tells one log of `size_bytes` from another: the CRC-32C of its first and last 64 bytes."""
+    first = log.read_at(0, min(size_bytes, _EDGE_SIZE_BYTES))
+    last_size = min(size_bytes, _EDGE_SIZE_BYTES)
+    return crc32c(first + log.read_at(size_bytes - last_size, last_size))
+
+
+def derive_key_index(
+    hashes: UInt64s,
+    relative_offsets: UInt32s,
+    *,
+    base_offset: int,
+    log_size_bytes: int,
+    edges_crc: int,
+    keyless_count: int = 0,
+    hash_seed: int = 0,
+) -> ByteArray:
+    """The bytes of a key index: one entry a record that has a key, given in the order of the log.
+
+    `hashes` are XXH64 of the keys with `hash_seed`. Both arrays are used up: sorted in place. Takes 24 bytes of memory
+    an entry beside the result.
+    """
+    count, bits = len(hashes), fan_out_bits(len(hashes))
+    more_hashes, more_offsets = np.empty_like(hashes), np.empty_like(relative_offsets)
+    if kernel.sort_entries(hashes, relative_offsets, more_hashes, more_offsets, bits):
+        hashes, relative_offsets = more_hashes, more_offsets
+    fan_out_size, entries_size = 4 * ((1 << bits) + 1), KEY_INDEX_ENTRY.size_bytes * count
+    table = np.empty(fan_out_size + entries_size, np.uint8)
+    table_at = table.ctypes.data
+    key_count = kernel.write_table(hashes, relative_offsets, bits, table_at, table_at + fan_out_size)
+    blocks = filter_blocks(key_count)
+    head, filter_size = KEY_INDEX_HEADER.size_bytes, blocks * kernel.FILTER_BLOCK_SIZE_BYTES
+    body_size = filter_size + table.size
+    crc_count = -(-body_size // KEY_INDEX_BLOCK_SIZE_BYTES)
+    out = np.empty(head + body_size + 4 * crc_count, np.uint8)
+    body_at = out.ctypes.data + head
+    out[head : head + filter_size] = 0
+    if blocks:
+        kernel.write_filter(hashes, body_at, blocks)
+    out[head + filter_size : head + body_size] = table
+    crcs = crc_sources()
+    kernel.write_block_crcs(body_at, body_size, body_at + body_size, crcs.crc32c_function, crcs.crc32c_table)
+    header = KEY_INDEX_HEADER.pack(
+        KEY_INDEX_MAGIC,
+        KEY_INDEX_VERSION,
+        bits,
+        base_offset,
+        log_size_bytes,
+        edges_crc,
+        count,
+        key_count,
+        filter_size,
+        keyless_count,
+        hash_seed,
+        crc32c(out[head + body_size :].tobytes()),
+        0,
+    )[:-4]
+    out[:head] = np.frombuffer(header + crc32c(header).to_bytes(4, "big"), np.uint8)
+    return out
+
+
+def build_key_index(
+    log_path: str, *, base_offset: int | None = None, hash_seed: int = 0, env: Env = DEFAULT_ENV
+) -> ByteArray:
+    """The key index of a segment, as `derive_key_index` makes it; it covers the log as far as batches are whole.
+
+    `base_offset` is what the file's name says unless given. Control records have no keys of the user's and are left
+    out. Raises `CorruptError` for a batch that is wrong, `NotAStoreError` for another file's name.
+    """
+    if base_offset is None:
+        parsed = parse_offset_file(posixpath.basename(log_path))
+        if parsed is None or parsed[1] != LOG_SUFFIX:
+            raise NotAStoreError("no segment's name: base offset, .log", path=log_path)
+        base_offset = parsed[0]
+    with env.open_read(log_path) as log:
+        entries = _Entries(log_path, base_offset, hash_seed)
+        end = entries.read(env)
+        return derive_key_index(
+            entries.hashes[: entries.count],
+            entries.offsets[: entries.count],
+            base_offset=base_offset,
+            log_size_bytes=end.position,
+            edges_crc=log_edges_crc(log, end.position),
+            keyless_count=entries.records - entries.count,
+            hash_seed=hash_seed,
+        )
+
+
+class _Entries:
+    """Hashes and relative offsets of a log's records with keys, in its order; `count` of them, of `records`."""
+
+    def __init__(self, path: str, base_offset: int, hash_seed: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.hash_seed = hash_seed
+        self.count = self.records = 0
+        self.hashes = np.empty(_BUFFER_ENTRIES, np.uint64)
+        self.offsets = np.empty(_BUFFER_ENTRIES, np.uint32)
+
+    def read(self, env: Env) -> ScanEnd:
+        """Takes up all records; where the good batches end."""
+        batches = read_record_batches(self.path, columns=("offset", "key"), env=env)
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration as stop:
+                end: ScanEnd = stop.value
+                return end
+            rows = batch.num_rows
+            self._make_room(rows)
+            offsets = batch.column(0).to_numpy()
+            found = hash_records(
+                spans_of(batch.column(1)),
+                offsets.ctypes.data,
+                rows,
+                self.base_offset,
+                self.hash_seed,
+                self.hashes.ctypes.data + 8 * self.count,
+                self.offsets.ctypes.data + 4 * self.count,
+            )
+            if found < 0:
+                raise CorruptError(
+                    "a record does not belong to this segment",
+                    path=self.path,
+                    position=0,
+                    field="base_offset",
+                    expected=f"offsets {self.base_offset} to {self.base_offset + limits.RELATIVE_OFFSET_MAX}",
+                    found=int(offsets[-1 - found]),
+                )
+            self.count += found
+            self.records += rows
+
+    def _make_room(self, rows: int) -> None:
+        if self.count + rows > len(self.hashes):
+            room = max(2 * len(self.hashes), self.count + rows)
+            hashes, offsets = np.empty(room, np.uint64), np.empty(room, np.uint32)
+            hashes[: self.count], offsets[: self.count] = self.hashes[: self.count], self.offsets[: self.count]
+            self.hashes, self.offsets = hashes, offsets

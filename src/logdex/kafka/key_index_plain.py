@@ -1,0 +1,57 @@
+"""The plain twin of `derive_key_index` and of look-ups: sorting, a set, a loop. For tests."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from logdex.kafka.key_index_build import fan_out_bits, filter_blocks
+from logdex.layout import (
+    KEY_INDEX_BLOCK_SIZE_BYTES,
+    KEY_INDEX_ENTRY,
+    KEY_INDEX_HEADER,
+    KEY_INDEX_MAGIC,
+    KEY_INDEX_VERSION,
+)
+from logdex.primitives.crc32c import crc32c
+from logdex.primitives.xxh64 import xxh64
+
+_FILTER_FACTOR = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def derive_plain(
+    records: Sequence[tuple[bytes | None, int]],
+    *,
+    base_offset: int,
+    log_size_bytes: int,
+    edges_crc: int,
+    hash_seed: int = 0,
+) -> bytes:
+    """The file's bytes from (key, relative offset) of all records, in the order of the log."""
+    hashed = [(xxh64(key, hash_seed), offset) for key, offset in records if key is not None]
+    bits = fan_out_bits(len(hashed))
+    entries = sorted(((value >> 32 - bits, offset) for value, offset in hashed), key=lambda entry: entry[0])
+    keys = {value for value, _ in entries}
+    blocks = filter_blocks(len(keys))
+    filter_bits = bytearray(64 * blocks)
+    for value, _ in hashed:
+        block = (value >> 32) * blocks >> 32
+        for k in range(6):
+            bit = (value * _FILTER_FACTOR & _MASK) >> (55 - 9 * k) & 511
+            filter_bits[64 * block + bit // 8] |= 1 << bit % 8
+    firsts, first = [], 0
+    for bucket in range((1 << bits) + 1):
+        while first < len(entries) and entries[first][0] >> 32 < bucket:
+            first += 1
+        firsts.append(first)
+    body = bytes(filter_bits) + struct.pack(f">{len(firsts)}i", *firsts)
+    body += b"".join(KEY_INDEX_ENTRY.pack(value & 0xFFFFFFFF, offset) for value, offset in entries)
+    step = KEY_INDEX_BLOCK_SIZE_BYTES
+    crcs = b"".join(crc32c(body[at : at + step]).to_bytes(4, "big") for at in range(0, len(body), step))
+    counts = (len(entries), len(keys), len(filter_bits), len(records) - len(entries))
+    header = KEY_INDEX_HEADER.pack(
+        *(KEY_INDEX_MAGIC, KEY_INDEX_VERSION, bits, base_offset, log_size_bytes, edges_crc, *counts),
+        *(hash_seed, crc32c(crcs), 0),
+    )[:-4]
+    return header + crc32c(header).to_bytes(4, "big") + body + crcs
