@@ -34,6 +34,7 @@ from logdex.kafka.segment_files import (
 )
 from logdex.kafka.transaction_index import AbortedTxn
 from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
@@ -101,15 +102,21 @@ class LogLoader:
             trust_no_snapshot=self._was_clean,
             report=self._report,
         )
-        self._segments.active.resize_indexes(self._config.segment_index_bytes)
-        self._sync(producers)
+        self._make_room(self._segments.active)
+        self._sync()
         for segment in self._segments.as_tuple[:-1]:
             segment.release()
         return LoadedLog(
             self._segments, producers, self._epochs, log_start_offset, next_offset, next_offset, self._report
         )
 
-    def _sync(self, producers: LogProducers) -> None:
+    def _make_room(self, active: LogSegment) -> None:
+        """Preallocates the active segment's indexes; one that recovery filled keeps all, and is rolled next."""
+        size = self._config.segment_index_bytes
+        active.offset_index.resize(max(size, active.offset_index.entries * OFFSET_INDEX_ENTRY.size_bytes))
+        active.time_index.resize(max(size, (active.time_index.entries + 1) * TIME_INDEX_ENTRY.size_bytes))
+
+    def _sync(self) -> None:
         """What was recovered, and every name, is on disk before anything is written behind it."""
         if not self._was_clean:
             for segment in self._segments.values(self._recovery_point, 1 << 63):

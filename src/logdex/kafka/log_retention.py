@@ -145,11 +145,11 @@ def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: in
 def _start_at(core: LogCore, offset: int) -> None:
     core.wait_for_syncs()
     core.set_recovery_point(min(core.recovery_point, offset))
-    core.epochs.clear()
-    core.save_epochs()
     core.producers.start_at(offset)
     core.env.sync_dir(core.path)
     core.remove_segments(reversed(core.segments.as_tuple))
+    core.epochs.clear()  # after the segments: it would not be derived again for those that a crash had left
+    core.save_epochs()
     core.log_start_offset = offset
     core.home.write_log_start(offset)
     core.segments.add(core.open_segment(offset))
