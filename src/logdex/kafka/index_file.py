@@ -1,8 +1,9 @@
 """What a segment's two preallocated indexes share: slots of one size, rising, sparse file, binary search.
 
-Source: Kafka's AbstractIndex; ``docs/formats/kafka-offset-index.md``. A new file gets the largest multiple of the slot size
-that fits its maximum, sparse; roll, close and recovery trim it to its entries. Where that did not happen (a crash, a
-copy of a live log) zeros follow the entries; Kafka counts each as an entry, here their beginning is found by bisection.
+Source: Kafka's AbstractIndex; ``docs/formats/kafka-offset-index.md``. A new file gets the largest multiple of the slot
+size that fits its maximum, sparse; roll, close and recovery trim it to its entries. Where that did not happen (a crash,
+a copy of a live log) zeros follow the entries; Kafka counts each as an entry, here their beginning is found by
+bisection.
 
 Read through a mapping, written with `pwrite` (docs/design/0005). Thread-safety: one writer; readers may share an object
 with it and see an entry once it is whole.
@@ -181,7 +182,7 @@ class IndexFile(ABC):
         return self._file
 
     def _require_room(self, count: int, room: int) -> None:
-        if self.entries + count > room:
+        if count and self.entries + count > room:
             raise IndexFullError(
                 f"has {self.entries} entries of at most {room}, {count} more do not fit",
                 path=self.path,

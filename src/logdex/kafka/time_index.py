@@ -73,11 +73,13 @@ class TimeIndex(IndexFile):
         `OffsetOrderError` for an offset or a timestamp below the last entry's; `IndexFullError` where only the slot of
         the roll is left, unless `on_roll`; `OffsetOverflowError`.
         """
-        self.require_room(1, on_roll=on_roll)
+        if not on_roll:
+            self.require_room(1)
         if self.entries and (offset < self.last_entry.offset or timestamp_ms < self.last_entry.timestamp_ms):
             raise self._falls(timestamp_ms, offset)
         if timestamp_ms <= self.last_entry.timestamp_ms:
             return False
+        self.require_room(1, on_roll=on_roll)
         self._require_in_range(offset)
         self._write(encode_time_entries(np.array([[timestamp_ms, offset]], np.int64), self.base_offset))
         self.last_entry = TimestampEntry(timestamp_ms, offset)

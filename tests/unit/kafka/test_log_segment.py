@@ -1,0 +1,462 @@
+"""`LogSegment`: the cases of Kafka's LogSegmentTest, written anew from the behaviour, and what Kafka leaves out."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from logdex.errors import CorruptError, IndexFullError, OffsetOrderError, OffsetOverflowError, StorageError, UsageError
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.record import Compression
+from logdex.kafka.scan import EndKind
+from logdex.kafka.segment_recovery import derive_segment, recover
+from logdex.testing.fault_env import Fault, FaultEnv
+from tests.unit.kafka.segments import append, batch, columns_of
+
+CONFIG = LogConfig(index_interval_bytes=10, segment_index_bytes=1000, segment_ms=10_000, segment_bytes=2000)
+INT_MAX = (1 << 31) - 1
+
+
+def make(path: Path, base_offset: int = 40, config: LogConfig = CONFIG, clock: int = 0) -> LogSegment:
+    return LogSegment(str(path), base_offset, config, writable=True, clock_ms=lambda: clock)
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+
+
+# -- reading
+
+
+def test_an_empty_segment_has_nothing_to_read(tmp_path: Path) -> None:
+    with make(tmp_path) as segment:
+        assert segment.read(40, 300) is None
+        assert segment.read_next_offset() == 40
+        assert segment.translate_offset(40) is None
+        assert segment.find_offset_by_timestamp(0) is None
+
+
+def test_reading_before_at_and_behind(tmp_path: Path) -> None:
+    first, second = batch(50, 1, 2), batch(60, 3, 4)
+    with make(tmp_path) as segment:
+        assert append(segment, first) == 0
+        assert append(segment, second) == len(first)
+        for start, data in ((41, first + second), (51, first + second), (52, second), (61, second)):
+            read = segment.read(start, 300)  # a gap is read across: from the next batch that there is
+            assert read is not None
+            assert read.data == data, start
+        assert segment.read(62, 300) is None
+        assert segment.read_next_offset() == 62
+
+
+def test_reads_are_bounded(tmp_path: Path) -> None:
+    first, second = batch(40, 1, 2), batch(42, 3)
+    with make(tmp_path) as segment:
+        append(segment, first + second)
+        for size, position, at_least_one, expected, incomplete in (
+            (10, None, False, first[:10], True),
+            (10, None, True, first, False),
+            (len(first) + 3, None, False, first + second[:3], False),
+            (1000, len(first), False, first, False),
+            (1000, 0, False, b"", False),
+            (0, None, False, b"", True),
+        ):
+            read = segment.read(40, size, position, min_one_message=at_least_one)
+            assert read is not None
+            assert (read.position, read.data, read.first_batch_incomplete) == (0, expected, incomplete)
+        with pytest.raises(UsageError, match="-1"):
+            segment.read(40, -1)
+
+
+def test_translate_offset(tmp_path: Path) -> None:
+    batches = [batch(base, base, base + 1) for base in range(40, 80, 2)]
+    size = len(batches[0])
+    with make(tmp_path) as segment:
+        for data in batches:
+            append(segment, data)
+        for offset in range(40, 80):
+            base = offset // 2 * 2
+            assert segment.translate_offset(offset) == (base, (base - 40) // 2 * size, size)
+        assert segment.translate_offset(80) is None
+        assert segment.translate_offset(45, start_position=size * 10) == (60, size * 10, size)
+        offsets = np.arange(38, 82)
+        single = [segment.translate_offset(int(offset)) or (-1, -1, -1) for offset in offsets]
+        np.testing.assert_array_equal(segment.translate_offsets(offsets), single)
+        assert segment.translate_offsets([]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_find_offset_by_timestamp(tmp_path: Path, compression: Compression, magic: int) -> None:
+    with make(tmp_path) as segment:
+        for offset in range(40, 50, 2):
+            append(segment, batch(offset, offset * 10, offset * 10 + 10, compression=compression, magic=magic))
+        epoch = 0 if magic == 2 else -1
+        for timestamp, expected in (
+            (490, (490, 49, epoch)),
+            (480, (480, 48, epoch)),
+            (481, (490, 49, epoch)),
+            (420, (420, 42, epoch)),
+            (0, (400, 40, epoch)),
+            (491, None),
+        ):
+            assert segment.find_offset_by_timestamp(timestamp) == expected, timestamp
+        assert segment.find_offset_by_timestamp(0, 45) == (450, 45, epoch)
+        assert segment.find_offset_by_timestamp(0, 50) is None
+        times = np.arange(390, 495)
+        single = [segment.find_offset_by_timestamp(int(time)) or (-1, -1, -1) for time in times]
+        np.testing.assert_array_equal(segment.find_offsets_by_timestamps(times), single)
+
+
+def test_a_header_that_promises_a_later_timestamp_than_its_records_have(tmp_path: Path) -> None:
+    """The next batch that keeps its promise answers, alone and in bulk."""
+    data = bytearray(batch(40, 5, 6))
+    data[35:43] = (100).to_bytes(8, "big")  # its largest timestamp; look-ups check no checksum
+    with make(tmp_path) as segment:
+        segment.log.append(bytes(data) + batch(42, 50))
+        assert segment.find_offset_by_timestamp(20) == (50, 42, 0)
+        assert segment.find_offsets_by_timestamps([20, 6, 60]).tolist() == [[50, 42, 0], [6, 41, 0], [-1, -1, -1]]
+
+
+def test_timestamps_that_fall(tmp_path: Path) -> None:
+    with make(tmp_path) as segment:
+        for offset, timestamp in ((40, 50), (41, 30), (42, 70), (43, 10)):
+            append(segment, batch(offset, timestamp))
+        assert [segment.find_offset_by_timestamp(t, 40) for t in (20, 60)] == [(50, 40, 0), (70, 42, 0)]
+        assert segment.find_offset_by_timestamp(5, 43) == (10, 43, 0)
+
+
+# -- appending
+
+
+def test_entries_are_those_of_the_fold(tmp_path: Path) -> None:
+    with make(tmp_path) as segment:
+        append(segment, batch(40, 100) + batch(41, 300) + batch(42, 200))
+        size = len(batch(40, 100))
+        index, times = segment.offset_index, segment.time_index
+        assert [index.entry(k) for k in range(index.entries)] == [(41, size), (42, 2 * size)]
+        assert [times.entry(k) for k in range(times.entries)] == [(300, 41)]
+        assert segment.max_timestamp == (300, 41)
+        assert segment.largest_timestamp_ms == 300
+
+
+@pytest.mark.parametrize(
+    ("base", "offset"), [(0, INT_MAX + 1), (INT_MAX, 0), (INT_MAX + 1, 0), (10, 1 << 40), (10, 9), (0, -1)]
+)
+def test_offsets_that_the_segment_cannot_hold(tmp_path: Path, base: int, offset: int) -> None:
+    with make(tmp_path, base) as segment:
+        columns = columns_of(batch(40, 1))
+        with pytest.raises(OffsetOverflowError):
+            segment.append(batch(40, 1), columns._replace(last_offset=np.array([offset])))
+        assert segment.size_bytes == 0
+
+
+@pytest.mark.parametrize(("base", "offset"), [(0, 0), (0, INT_MAX), (5, INT_MAX + 5), (INT_MAX + 1, INT_MAX + 2)])
+def test_offsets_that_it_can(tmp_path: Path, base: int, offset: int) -> None:
+    with make(tmp_path, base) as segment:
+        append(segment, batch(offset, 1))
+        assert segment.read_next_offset() == offset + 1
+        assert not segment.has_overflow()
+
+
+def test_a_segment_that_already_holds_too_much(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}.log").write_bytes(batch(0, 1) + batch(INT_MAX + 1, 2))
+    with make(tmp_path, 0) as segment:
+        assert segment.has_overflow()
+        with pytest.raises(OffsetOverflowError):
+            segment.recover()
+
+
+def test_a_full_index_refuses_before_anything_is_written(tmp_path: Path) -> None:
+    with make(tmp_path, config=replace(CONFIG, segment_index_bytes=24)) as segment:
+        for offset in (40, 41):
+            append(segment, batch(offset, offset))
+        assert segment.time_index.is_full  # two slots, one of them for the roll
+        before = segment.size_bytes
+        with pytest.raises(IndexFullError):
+            append(segment, batch(42, 42))
+        assert (segment.size_bytes, segment.offset_index.entries, segment.max_timestamp) == (before, 1, (41, 41))
+        segment.on_become_inactive()
+        assert segment.time_index.entries == 1
+
+
+def test_offsets_that_fall_are_refused(tmp_path: Path) -> None:
+    with make(tmp_path) as segment:
+        append(segment, batch(40, 1))
+        append(segment, batch(45, 2))
+        with pytest.raises(OffsetOrderError):
+            append(segment, batch(44, 3))
+        assert segment.read_next_offset() == 46
+
+
+def test_a_full_disk_is_a_typed_error_and_the_segment_recovers(tmp_path: Path) -> None:
+    env = FaultEnv(str(tmp_path), Fault(at=3, errno=errno.ENOSPC, kinds=frozenset({"write_at"})))
+    with LogSegment(str(tmp_path), 40, CONFIG, writable=True, env=env) as segment:
+        append(segment, batch(40, 1))
+        with pytest.raises(StorageError):
+            append(segment, batch(41, 2))  # its index entry is what the disk refuses
+    with make(tmp_path) as segment:
+        assert segment.recover().next_offset == 42  # the batch itself had been written
+        segment.resize_indexes(CONFIG.segment_index_bytes)
+        append(segment, batch(42, 3))
+
+
+# -- rolling
+
+
+def test_rolling(tmp_path: Path) -> None:
+    with make(tmp_path, clock=1000) as segment:
+
+        def rolls(size: int = 100, timestamp: int = 0, offset: int = 41, now: int = 1000) -> bool:
+            return segment.should_roll(
+                incoming_size_bytes=size, max_timestamp_ms=timestamp, max_offset=offset, now_ms=now
+            )
+
+        assert not rolls(now=1_000_000)  # there is nothing in it
+        append(segment, batch(40, 500))
+        assert not rolls(timestamp=500)
+        assert rolls(size=2001 - segment.size_bytes)
+        assert not rolls(size=2000 - segment.size_bytes, timestamp=500)
+        assert not rolls(timestamp=10_500, now=1 << 40)
+        assert rolls(timestamp=10_501)  # by the first batch's timestamp, whatever the clock
+        assert rolls(timestamp=500, offset=40 + INT_MAX + 1)
+        assert not rolls(timestamp=500, offset=40 + INT_MAX)
+    with make(tmp_path, clock=1000) as segment:
+        assert rolls(timestamp=10_501)  # the first batch's timestamp is read from the log
+
+
+def test_rolling_by_the_clock_without_timestamps(tmp_path: Path) -> None:
+    with make(tmp_path, clock=1000) as segment:
+        append(segment, batch(40, -1, magic=0))
+        for now, expected in ((11_000, False), (11_001, True)):
+            assert expected == segment.should_roll(
+                incoming_size_bytes=1, max_timestamp_ms=-1, max_offset=41, now_ms=now
+            )
+
+
+def test_a_rolled_segment_is_trimmed_and_ends_with_the_largest_timestamp(tmp_path: Path) -> None:
+    with make(tmp_path, config=replace(CONFIG, index_interval_bytes=1000)) as segment:
+        append(segment, batch(40, 100) + batch(41, 50))
+        segment.on_become_inactive()
+        segment.on_become_inactive()
+        segment.flush()
+        assert (segment.offset_index.size_bytes, segment.time_index.size_bytes) == (0, 12)
+        assert segment.time_index.last_entry == (100, 40)
+        segment.release()
+        segment.resize_indexes(1000)
+        assert (segment.offset_index.size_bytes, segment.time_index.size_bytes) == (1000, 996)
+
+
+# -- truncating
+
+
+def test_truncation(tmp_path: Path) -> None:
+    first, second, third = batch(40, 10, 11), batch(42, 20), batch(43, 30, 31)
+    with make(tmp_path) as segment:
+        append(segment, first + second + third)
+        assert segment.truncate_to(45) == 0
+        assert segment.truncate_to(44) == len(third)  # from the batch that holds it on
+        assert segment.read_next_offset() == 43
+        assert (segment.offset_index.last_offset, segment.time_index.last_entry) == (42, (20, 42))
+        assert segment.max_timestamp == (20, 42)
+        append(segment, batch(43, 15))
+        assert segment.max_timestamp == (20, 42)
+        assert segment.truncate_to(40) > 0
+        assert (segment.size_bytes, segment.offset_index.entries, segment.time_index.entries) == (0, 0, 0)
+        append(segment, first)
+        assert segment.read_next_offset() == 42
+
+
+def test_truncation_finds_the_largest_timestamp_that_no_entry_has(tmp_path: Path) -> None:
+    with make(tmp_path, config=replace(CONFIG, index_interval_bytes=1000)) as segment:
+        append(segment, batch(40, 10) + batch(41, 90) + batch(42, 95))
+        segment.truncate_to(42)
+        assert segment.max_timestamp == (90, 41)
+
+
+def test_an_empty_segment_is_as_old_as_its_truncation(tmp_path: Path) -> None:
+    now = [1000]
+    with LogSegment(str(tmp_path), 40, CONFIG, writable=True, clock_ms=lambda: now[0]) as segment:
+        append(segment, batch(40, 500))
+        now[0] = 7000
+        segment.truncate_to(40)
+        assert segment.time_waited_for_roll_ms(8000, 0) == 1000
+
+
+# -- recovering
+
+
+def grown(path: Path, count: int = 30) -> LogSegment:
+    segment = make(path)
+    for offset in range(40, 40 + count):
+        append(segment, batch(offset, offset * 10, value=b"x" * 20))
+    return segment
+
+
+def test_recovery_gives_the_bytes_of_a_live_segment(tmp_path: Path) -> None:
+    with grown(tmp_path) as segment:
+        segment.on_become_inactive()
+    live = files(tmp_path)
+    for name in live:
+        if not name.endswith(".log"):
+            (tmp_path / name).unlink()
+    with make(tmp_path) as segment:
+        seen: list[int] = []
+        derived = segment.recover(lambda columns: seen.extend(columns.base_offset.tolist()))
+        assert (derived.truncated_bytes, derived.next_offset, derived.batches) == (0, 70, 30)
+        assert derived.end.kind is EndKind.END
+        assert seen == list(range(40, 70))
+    assert files(tmp_path) == live
+
+
+@pytest.mark.parametrize("index", [".index", ".timeindex"])
+def test_recovery_mends_a_corrupt_index(tmp_path: Path, index: str) -> None:
+    with grown(tmp_path) as segment:
+        segment.on_become_inactive()
+    live = files(tmp_path)
+    path = tmp_path / f"{40:020}{index}"
+    path.write_bytes(bytes(range(1, 201)))
+    with make(tmp_path) as segment:
+        segment.recover()
+        for offset in range(40, 70):
+            assert segment.find_offset_by_timestamp(offset * 10) == (offset * 10, offset, 0)
+    assert files(tmp_path) == live
+
+
+def test_recovery_cuts_behind_the_last_good_batch(tmp_path: Path) -> None:
+    size = len(batch(40, 400, value=b"x" * 20))
+    for place in (0, 1, 17, 29):
+        directory = tmp_path / str(place)
+        directory.mkdir()
+        with grown(directory) as segment:
+            segment.close()
+        log = directory / f"{40:020}.log"
+        data = bytearray(log.read_bytes())
+        data[place * size + 70] ^= 1
+        log.write_bytes(data)
+        expected = derive_segment(str(log), 40, 10)
+        assert log.read_bytes() == data
+        derived = recover(str(directory), 40, CONFIG)
+        assert replace(derived, end=expected.end) == expected
+        assert derived.end.position == expected.end.position
+        assert (derived.size_bytes, derived.truncated_bytes) == (place * size, (30 - place) * size)
+        assert (derived.next_offset, derived.end.kind) == (40 + place, EndKind.CORRUPT)
+        assert log.stat().st_size == place * size
+
+
+def test_recovery_into_another_directory_leaves_the_segment_alone(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    output.mkdir()
+    with grown(source) as segment:
+        segment.on_become_inactive()
+    before = files(source)
+    (output / f"{40:020}.index").write_bytes(b"what an earlier run left, longer than what follows" * 100)
+    recover(str(source), 40, CONFIG, output=str(output))
+    assert files(source) == before
+    assert files(output) == {name: data for name, data in before.items() if not name.endswith(".log")}
+
+
+def test_recovery_of_batches_that_no_index_can_hold_changes_nothing(tmp_path: Path) -> None:
+    log = tmp_path / f"{40:020}.log"
+    log.write_bytes(batch(40, 1) + batch(45, 2) + batch(44, 3))
+    with pytest.raises(OffsetOrderError, match="byte 136"):
+        recover(str(tmp_path), 40, CONFIG)
+    assert list(files(tmp_path)) == [log.name]
+
+
+# -- opening
+
+
+def test_open_for_reading_changes_and_makes_nothing(tmp_path: Path) -> None:
+    with grown(tmp_path) as segment:
+        segment.close()
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
+    with LogSegment.open(str(tmp_path), 40) as segment:
+        assert segment.translate_offset(55) is not None
+        assert segment.find_offset_by_timestamp(550) == (550, 55, 0)
+        assert segment.read_next_offset() == 70
+        for change in (
+            lambda: append(segment, batch(70, 1)),
+            segment.on_become_inactive,
+            lambda: segment.truncate_to(50),
+            segment.recover,
+            segment.flush,
+        ):
+            with pytest.raises(UsageError, match="for reading only"):
+                change()
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
+
+
+def test_missing_indexes_are_searched_without(tmp_path: Path) -> None:
+    with grown(tmp_path) as segment:
+        segment.close()
+    for suffix in (".index", ".timeindex"):
+        (tmp_path / f"{40:020}{suffix}").unlink()
+    with LogSegment.open(str(tmp_path), 40) as segment:
+        assert segment.offset_index.missing
+        found = segment.translate_offset(55)
+        assert found is not None
+        assert found.offset == 55
+        assert segment.largest_timestamp_ms == (tmp_path / f"{40:020}.log").stat().st_mtime_ns // 1_000_000
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_taken_up_again_it_goes_on(tmp_path: Path) -> None:
+    with grown(tmp_path, 5) as segment:
+        segment.on_become_inactive()
+    with make(tmp_path) as segment:
+        segment.resize_indexes(CONFIG.segment_index_bytes)
+        assert segment.max_timestamp == (440, 44)
+        append(segment, batch(45, 100))
+        append(segment, batch(46, 900))
+        assert segment.max_timestamp == (900, 46)
+        assert segment.offset_index.last_offset == 46  # 45 has none: the count of bytes began anew
+        assert segment.find_offset_by_timestamp(500) == (900, 46, 0)
+
+
+def test_suffixes_and_deletion(tmp_path: Path) -> None:
+    with grown(tmp_path) as segment:
+        segment.change_file_suffixes("", ".deleted")
+        assert sorted(files(tmp_path)) == [f"{40:020}{s}.deleted" for s in (".index", ".log", ".timeindex")]
+        assert segment.read(41, 10) is not None  # whoever still reads goes on
+        assert segment.find_offset_by_timestamp(450) == (450, 45, 0)
+        with pytest.raises(UsageError, match="suffix"):
+            segment.change_file_suffixes("", ".deleted")
+        append(segment, batch(70, 1))
+        segment.delete_files()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StorageError):
+        LogSegment.open(str(tmp_path), 40)
+
+
+def test_a_negative_position_in_an_index_is_named(tmp_path: Path) -> None:
+    with grown(tmp_path) as segment:
+        segment.close()
+    index = tmp_path / f"{40:020}.index"
+    index.write_bytes(bytes.fromhex("00000001ffffffff"))
+    with LogSegment.open(str(tmp_path), 40) as segment, pytest.raises(CorruptError, match="negative"):
+        segment.translate_offset(45)
+
+
+def test_a_copy_of_a_live_segment_answers(tmp_path: Path) -> None:
+    """Preallocated indexes whose tails are zeros, read beside their writer and from a copy."""
+    live, copy = tmp_path / "live", tmp_path / "copy"
+    live.mkdir()
+    with grown(live) as segment:
+        shutil.copytree(live, copy)
+        with LogSegment.open(str(live), 40) as reader:
+            assert reader.translate_offset(69) == segment.translate_offset(69)
+            append(segment, batch(70, 900))
+            assert reader.translate_offset(70) is None
+            reader.log.refresh()
+            assert reader.translate_offset(70) == segment.translate_offset(70)
+    with LogSegment.open(str(copy), 40) as reader:
+        assert reader.offset_index.entries == 29
+        assert reader.offset_index.lookup(55).offset == 55
