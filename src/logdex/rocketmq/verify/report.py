@@ -1,15 +1,14 @@
-"""What `verify` says: findings (something is wrong, here), information (worth knowing, nothing wrong), the report."""
+"""The checks of a RocketMQ store, and what takes their findings."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from logdex.errors import UsageError
+from logdex.findings import FINDINGS_MAX as FINDINGS_MAX
+from logdex.findings import Finding as Finding
+from logdex.findings import FindingCollector as FindingCollector
+from logdex.findings import Info as Info
+from logdex.findings import VerifyReport as VerifyReport
 
 CHECKS = {
     "abort": "abort is a small file",
@@ -58,92 +57,17 @@ CHECKS = {
 }
 """Every check: what is as it should be."""
 
-FINDINGS_MAX = 1000
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong. `check` is a key of `CHECKS`; `position` is the byte in the file at `path`; `mend` the
-    command or the action that mends it."""
-
-    check: str
-    path: str
-    position: int
-    message: str
-    expected: str = ""
-    found: str = ""
-    mend: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``logdex verify --json`` prints for it."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """Something to know: `kind` is a stable name, `path` where it was seen."""
-
-    kind: str
-    path: str
-    message: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``logdex verify --json`` prints for it."""
-        return asdict(self)
-
-
-@dataclass(slots=True)
-class VerifyReport:
-    """What was found, ordered by path and position; `truncated` counts findings beyond the most that were asked for.
-
-    `messages`, `bytes` (of CommitLog) and `files` are what was looked at, `seconds` wall time.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    infos: list[Info] = field(default_factory=list)
-    messages: int = 0
-    bytes: int = 0
-    files: int = 0
-    seconds: float = 0.0
-    truncated: int = 0
-    engine: str = "local"
-    tasks: int = 1
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.findings
-
-    def to_json(self) -> dict[str, Any]:
-        """The report object that ends ``logdex verify --json``; the findings are objects of their own before it."""
-        report = {name: getattr(self, name) for name in ("engine", "tasks", "messages", "bytes", "files", "seconds")}
-        return report | {"findings": len(self.findings) + self.truncated, "infos": len(self.infos), "lossy": False}
-
-
-class Collector:
+class Collector(FindingCollector):
     """Takes findings and information as they come; one finding for a place. One thread.
 
     `checks` None: all. Raises `UsageError` for the name of a check that does not exist.
     """
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
-        unknown = sorted(set(checks or ()) - set(CHECKS))
-        if unknown:
-            raise UsageError(f"no such check: {', '.join(unknown)}", hint=f"there are {', '.join(CHECKS)}")
-        self.root = root
-        self.truncated = 0
-        self.files = 0
-        self.infos: list[Info] = []
-        self._checks = None if checks is None else frozenset(checks)
-        self._max = max(max_findings, 0)
-        self._findings: dict[tuple[str, int], Finding] = {}
+        super().__init__(CHECKS, root, max_findings, checks)
         self._about: dict[int, list[tuple[str, int]]] = {}
         self._suspects: dict[int, Finding] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more findings are kept."""
-        return len(self._findings) >= self._max
 
     def find(
         self,
@@ -156,18 +80,13 @@ class Collector:
         found: object = "",
         mend: str = "",
         about: int | None = None,
-    ) -> None:
+    ) -> bool:
         """Takes a finding, the first at its place; `about` is the physical offset of the message that it is held
-        against."""
-        assert check in CHECKS, check
-        if (self._checks is not None and check not in self._checks) or (path, position) in self._findings:
-            return
-        if self.is_full:
-            self.truncated += 1
-            return
-        self._findings[path, position] = Finding(check, path, position, message, str(expected), str(found), mend)
-        if about is not None:
+        against. Whether it was kept."""
+        kept = super().find(check, path, position, message, expected=expected, found=found, mend=mend)
+        if kept and about is not None:
             self._about.setdefault(about, []).append((path, position))
+        return kept
 
     def suspect(
         self, physical_offset: int, check: str, path: str, position: int, message: str, expected: object, found: object
@@ -180,19 +99,6 @@ class Collector:
         self._suspects[physical_offset] = Finding(
             check, path, position, message, str(expected), str(found), RESTORE_MESSAGE
         )
-
-    def some(self, check: str, places: npt.NDArray[np.intp]) -> list[int]:
-        """Those of many places, each a finding of `check`, that there is room for; the others are only counted."""
-        if self._checks is not None and check not in self._checks:
-            return []
-        room = max(self._max - len(self._findings), 0)
-        self.truncated += max(len(places) - room, 0)
-        return [int(place) for place in places[:room]]
-
-    def info(self, kind: str, path: str, message: str) -> None:
-        """Takes a piece of information; a kind has room for as many as there may be findings."""
-        if len(self.infos) < 2 * max(self._max, 16):
-            self.infos.append(Info(kind, path, message))
 
     def findings(self) -> list[Finding]:
         """The findings by path and position."""
@@ -214,7 +120,7 @@ class Collector:
                     mend=finding.mend,
                 )
         self._suspects.clear()
-        return sorted(self._findings.values(), key=lambda finding: (finding.path, finding.position))
+        return super().findings()
 
     @property
     def rebuild(self) -> str:

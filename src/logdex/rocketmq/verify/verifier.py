@@ -72,7 +72,7 @@ def verify(
     check_config(root, out, env)
     return VerifyReport(
         findings=out.findings(),
-        infos=sorted(out.infos, key=lambda info: (info.path, info.kind, info.message)),
+        infos=out.sorted_infos(),
         messages=scan.scanner.messages,
         bytes=scan.end_offset - log.min_offset,
         files=out.files,
