@@ -26,7 +26,7 @@ def test_example_is_what_is_built(mark: str, text: str, logs: Path) -> None:
     assert block(text) == hex_dump(raw[at : at + size])
     if at == 0:
         header = decode_header(raw, len(raw), "")
-        assert dict(row[:2] for row in table(text)) == {
+        assert {row[0]: row[1] for row in table(text)} == {
             name: str(getattr(header, name)) for name in header.__dataclass_fields__
         }
 
