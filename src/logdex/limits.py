@@ -30,6 +30,9 @@ QUEUE_GAP_MAX = 50_000_000
 """Missing queue offsets of a queue are filled up to this many in all (1 GB of entries). Further ahead, the stored
 offset itself is wrong: the CRC does not cover it, and one flipped bit must not fill a disk."""
 
+QUEUE_GAP_FILES_MAX = 1_000
+"""Likewise, in ConsumeQueue files: where these are small, the bound above would be millions of them."""
+
 CHECKPOINT_SIZE_BYTES_MAX = 1 << 20
 """A checkpoint has 4096 bytes; whatever is much longer is another file."""
 

@@ -152,10 +152,11 @@ class ConsumeQueueWriter:
 
     def _put_unordered(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
         report = self.report
+        gap_max = min(limits.QUEUE_GAP_MAX, limits.QUEUE_GAP_FILES_MAX * self.file_size_bytes // _ENTRY_SIZE)
         for i, offset in enumerate(queue_offset.tolist()):
             begun = report.next_offset >= 0 or self._begin(offset)
             ahead = offset - report.next_offset
-            if not begun or offset < 0 or ahead + report.gaps > limits.QUEUE_GAP_MAX:
+            if not begun or offset < 0 or ahead + report.gaps > gap_max:
                 report.implausible += 1
                 continue
             if ahead < 0:

@@ -99,6 +99,13 @@ def test_gaps_are_bounded_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (report.entries, report.gaps, report.implausible, report.next_offset) == (3, 5, 2, 8)
 
 
+def test_gaps_are_bounded_in_files(tmp_path: Path) -> None:
+    most = limits.QUEUE_GAP_FILES_MAX * FILE_SIZE // 20
+    files, report = write(tmp_path, [0, most + 2, 1])
+    assert len(files) == 1
+    assert (report.entries, report.gaps, report.implausible, report.next_offset) == (2, 0, 1, 2)
+
+
 @pytest.mark.parametrize("first", [-1, limits.QUEUE_OFFSET_MAX + 1])
 def test_a_wild_first_offset_does_not_stand_for_the_queue(tmp_path: Path, first: int) -> None:
     files, report = write(tmp_path, [first, 0, 1])
