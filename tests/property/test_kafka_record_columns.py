@@ -274,6 +274,13 @@ def test_nothing_is_read_behind_the_bytes_given() -> None:
     assert libc.mprotect(ctypes.c_void_p(array.ctypes.data + 3 * page), ctypes.c_size_t(page), 3) == 0
 
 
+def test_messages_of_old_formats_come_in_windows_too() -> None:
+    data = b"".join(legacy(1, i, None, bytes(1000)) for i in range(40)) + batch(record(0, 0, None, b"v"), 1)
+    found = list(read_record_batches(data, window_bytes=1 << 12))
+    assert [each.num_rows for each in found] == [4] * 10 + [1]
+    assert table(iter(found)).equals(expected(scalar(data)[0]))
+
+
 def test_unknown_columns_are_named() -> None:
     with pytest.raises(UsageError, match="no column 'topic'"):
         next(read_record_batches(b"", columns=["topic"]))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from logdex import limits
 from logdex.errors import CorruptError
 from logdex.io.env import ByteArray
 from logdex.kafka import compression as codecs
@@ -24,6 +25,8 @@ OnBadBatch = Callable[[CorruptError], None]
 """Takes the error of a batch that is passed over."""
 
 _WINDOW_BYTES_MIN = 1 << 12
+_WINDOW_BYTES_MAX = 1 << 30
+"""Arrow's offsets are int32."""
 _BYTES_PER_ROW = 32
 """A window of n bytes has room for n / 32 rows: a third of its memory, and none of it is touched before it is used."""
 _ARENA_BYTES = 1 << 20
@@ -52,14 +55,15 @@ class RecordDecoder:
         self._path = path
         self._schema = schema
         self._skip_control = skip_control
-        self._window_bytes = max(window_bytes, _WINDOW_BYTES_MIN)
+        self._window_bytes = min(max(window_bytes, _WINDOW_BYTES_MIN), _WINDOW_BYTES_MAX)
         self._on_bad_batch = on_bad_batch
-        self._size_bytes_max = size_bytes_max
+        self._size_bytes_max = min(size_bytes_max, limits.BATCH_SIZE_BYTES_MAX)
         self._needs_pieces = bool(set(schema.names) & PER_BATCH_COLUMNS)
         self._decompressors = Decompressors()
         self._arena = np.empty(_ARENA_BYTES + kernel.SLACK, np.uint8)
         self._given: ByteArray | None = None
         self._legacy: list[Record] = []
+        self._legacy_bytes = 0
         self._headers = 0
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
         self._window = RecordWindow(schema, 0, 0, 0)
@@ -103,7 +107,7 @@ class RecordDecoder:
         """What has been decoded and not handed out; the window is used up."""
         if self._legacy:
             yield records_to_batch(self._legacy, self._schema)
-            self._legacy = []
+            self._legacy, self._legacy_bytes = [], 0
         state = self._state
         if state[kernel.ROWS]:
             yield self._window.to_batch(state)
@@ -178,9 +182,12 @@ class RecordDecoder:
     def _take_legacy(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
         """The records of magic 0 and 1 go the slow way, gathered into Arrow batches of their own."""
         records = list(batch.records(size_bytes_max=self._size_bytes_max))
-        if self._state[kernel.ROWS] or len(self._legacy) >= _LEGACY_ROWS:
+        size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        is_full = len(self._legacy) >= _LEGACY_ROWS or self._legacy_bytes + size > self._window_bytes
+        if self._state[kernel.ROWS] or is_full:
             yield from self.flush()
         self._legacy += records
+        self._legacy_bytes += size
 
     def _explain(self, batch: RecordBatch) -> None:
         """Raises what is wrong with a batch that the kernel gave up."""
