@@ -19,12 +19,11 @@ from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_gate import ReaderGate
 from logdex.kafka.log_home import LogHome
-from logdex.kafka.log_loader import LoadedLog
+from logdex.kafka.log_loader import LoadedLog, save_epochs
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.segment_files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
-    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -208,7 +207,7 @@ class LogCore:
 
     def save_epochs(self) -> None:
         """Writes the leader-epoch-checkpoint."""
-        self.epochs.save(posixpath.join(self.path, LEADER_EPOCH_CHECKPOINT), env=self.env)
+        save_epochs(self.epochs, self.path, env=self.env)
 
     # -- segments ------------------------------------------------------------------------------------------------------
     def open_segment(self, base_offset: int) -> LogSegment:

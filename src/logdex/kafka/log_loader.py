@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.io.env import Env
+from logdex.kafka.atomic_file import write_atomically
+from logdex.kafka.checkpoints import format_checkpoint
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_leftovers import clear_leftovers
@@ -77,6 +79,7 @@ class LogLoader:
         self._report = LoadReport(was_clean=was_clean)
         self._epochs_path = posixpath.join(path, LEADER_EPOCH_CHECKPOINT)
         self._epochs = LeaderEpochs()
+        self._stored_epochs = self._epochs.entries
         self._epochs_lost = False
 
     def load(self) -> LoadedLog:
@@ -273,6 +276,7 @@ class LogLoader:
     def _load_epochs(self) -> None:
         try:
             self._epochs = LeaderEpochs.load(self._epochs_path, env=self._env)
+            self._stored_epochs = self._epochs.entries
         except CorruptError as error:
             self._report.note(LoadStep.REBUILT, self._epochs_path, error.message)
             self._epochs_lost = True
@@ -286,7 +290,13 @@ class LogLoader:
                     self._epochs.add(window.columns)
         self._epochs.truncate_from_end(next_offset)
         self._epochs.truncate_from_start(self._log_start_offset)
-        data = self._epochs.to_bytes()
-        known = self._env.exists(self._epochs_path)
-        if not known or self._env.read_file(self._epochs_path, 1 << 26) != data:
-            self._epochs.save(self._epochs_path, env=self._env)
+        if self._epochs_lost or self._epochs.entries != self._stored_epochs:
+            save_epochs(self._epochs, self._path, env=self._env)
+        elif not self._env.exists(self._epochs_path):
+            write_atomically(self._epochs_path, b"", env=self._env)
+
+
+def save_epochs(epochs: LeaderEpochs, path: str, *, env: Env) -> None:
+    """Writes the leader-epoch-checkpoint of the directory `path`, as a broker does: with a count also of none."""
+    data = epochs.to_bytes() or format_checkpoint([])
+    write_atomically(posixpath.join(path, LEADER_EPOCH_CHECKPOINT), data, env=env)
