@@ -19,7 +19,7 @@ from logdex.kernels import record_decode as kernel
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.kernels.batch_scan import ColumnAddresses
 from logdex.kernels.codec_functions import LZ4_BLOCK_SIZE_BYTES, Decompressors
-from logdex.layout import BATCH_CONTROL, RECORD_BATCH
+from logdex.layout import BATCH_CODEC_MASK, BATCH_CONTROL, RECORD_BATCH
 
 OnBadBatch = Callable[[CorruptError], None]
 """Takes the error of a batch that is passed over."""
@@ -90,14 +90,13 @@ class RecordDecoder:
                 yield from self._make_room(reason)
                 continue
             try:
-                stored = self._batch(columns, batch)
                 if reason == kernel.PLEASE_GIVE:
-                    self._give(stored)
+                    self._give(columns, batch)
                     continue
                 if reason == kernel.LEGACY:
-                    yield from self._take_legacy(stored)
+                    yield from self._take_legacy(self._batch(columns, batch))
                 else:
-                    self._explain(stored)
+                    self._explain(self._batch(columns, batch))
             except CorruptError as error:
                 yield from self.refuse(error)
             state[kernel.NEXT] = batch + 1
@@ -163,21 +162,24 @@ class RecordDecoder:
         found, _ = decode_batch(raw, path=self._path, check_crc=False)
         return replace(found, position=position)
 
-    def _give(self, batch: RecordBatch) -> None:
-        """Gives the kernel the plain records of a batch that it cannot get at."""
-        plain: bytes | memoryview = memoryview(batch.raw)[RECORD_BATCH.size_bytes :]
-        if batch.compression is not Compression.NONE:
-            plain = codecs.decompress(
-                batch.compression, plain, size_bytes_max=self._size_bytes_max, path=self._path, position=batch.position
+    def _give(self, columns: BatchColumns, batch: int) -> None:
+        """Gives the kernel the plain records of a batch that it cannot get at: 0 to 4 is its codec's number."""
+        position, size = int(columns.position[batch]), int(columns.size[batch])
+        plain: ByteArray = self._data[position + RECORD_BATCH.size_bytes : position + size]
+        codec = Compression(int(columns.attributes[batch]) & BATCH_CODEC_MASK)
+        if codec is not Compression.NONE:
+            inflated = codecs.decompress(
+                codec, plain.tobytes(), size_bytes_max=self._size_bytes_max, path=self._path, position=position
             )
-            needed = len(plain) + LZ4_BLOCK_SIZE_BYTES
+            plain = np.frombuffer(inflated, np.uint8)
+            needed = plain.size + LZ4_BLOCK_SIZE_BYTES
             if needed > self._arena.size - kernel.SLACK:  # the next of that size is not to come here
                 self._arena = np.empty((1 << needed.bit_length()) + kernel.SLACK, np.uint8)
                 self._sources = self._make_sources()
-        self._given = np.zeros(len(plain) + kernel.SLACK, np.uint8)
-        self._given[: len(plain)] = np.frombuffer(plain, np.uint8)
+        self._given = np.zeros(plain.size + kernel.SLACK, np.uint8)
+        self._given[: plain.size] = plain
         self._state[kernel.GIVEN] = self._given.ctypes.data
-        self._state[kernel.GIVEN_SIZE] = len(plain)
+        self._state[kernel.GIVEN_SIZE] = plain.size
 
     def _take_legacy(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
         """The records of magic 0 and 1 go the slow way, gathered into Arrow batches of their own."""
