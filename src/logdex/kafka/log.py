@@ -7,8 +7,7 @@ and `log_loader`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,34 +15,25 @@ import pyarrow as pa
 
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka import log_append, log_read, log_retention
-from logdex.kafka.file_records import TimestampAndOffset
-from logdex.kafka.leader_epochs import EpochEntry
+from logdex.kafka import log_append, log_retention
 from logdex.kafka.log_append import AppendInfo
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_core import LogCore
 from logdex.kafka.log_home import LogHome
 from logdex.kafka.log_loader import LogLoader
-from logdex.kafka.log_read import READ_COMMITTED, READ_UNCOMMITTED, LogView
-from logdex.kafka.log_report import LoadReport
+from logdex.kafka.log_reading import ReadableLog
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.log_swap import open_cleaned_segment, replace_segments
 from logdex.kafka.log_transactions import Transaction
 from logdex.kafka.producer_batches import increment_sequence
-from logdex.kafka.producer_state import ProducerState
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
-from logdex.kafka.record_batch import RecordBatch
-from logdex.kafka.transaction_index import AbortedTxn
-
-READ_BYTES = 1 << 20
-"""fetch.max.bytes of one partition, by default."""
 
 
 def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Log:
+class Log(ReadableLog):
     """A ``topic-N`` directory, written by this process alone; `Log.open` opens it, `close` (or ``with``) closes it.
 
     Thread-safety: any method may be called from any thread. Appends go one after the other; with ``flush="sync"``
@@ -53,9 +43,6 @@ class Log:
 
     After a write or an fsync that failed nothing more is acknowledged (`LogFailedError`): close it and open it again.
     """
-
-    def __init__(self, core: LogCore) -> None:
-        self._core = core
 
     @classmethod
     def open(
@@ -99,75 +86,6 @@ class Log:
         except BaseException:
             home.close()
             raise
-
-    # -- what it is ----------------------------------------------------------------------------------------------------
-    @property
-    def path(self) -> str:
-        """The directory, links followed."""
-        return self._core.path
-
-    @property
-    def config(self) -> LogConfig:
-        """Its settings."""
-        return self._core.config
-
-    @property
-    def load_report(self) -> LoadReport:
-        """What opening it found, cut, removed and derived again."""
-        return self._core.report
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._core.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The next record's offset."""
-        return self._core.next_offset
-
-    @property
-    def recovery_point(self) -> int:
-        """Below it all is known to be on disk; recovery begins in its segment."""
-        return self._core.recovery_point
-
-    @property
-    def high_watermark(self) -> int:
-        """Readers see what is below: the log end offset, with ``flush="sync"`` the end of what is on disk; less, if it
-        was set. May be set to hold readers back; None lets it follow again."""
-        with self._core.lock:
-            return self._core.high_watermark
-
-    @high_watermark.setter
-    def high_watermark(self, offset: int | None) -> None:
-        self._core.set_high_watermark(offset)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Readers of committed records see what is below: where the first transaction begins that has not ended."""
-        return self._core.last_stable_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of its .log files."""
-        return self._core.segments.size_bytes
-
-    @property
-    def segments(self) -> Sequence[LogSegment]:
-        """The segments now, rising; the last is the active one. To look at: they change under the log's hands."""
-        return self._core.segments.as_tuple
-
-    @property
-    def leader_epochs(self) -> list[EpochEntry]:
-        """The epochs that wrote it, and from which offset on."""
-        with self._core.lock:
-            return self._core.epochs.entries
-
-    def producer(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer; a copy."""
-        with self._core.lock:
-            state = self._core.producers.states.get(producer_id)
-            return None if state is None else state.copy()
 
     # -- appending -----------------------------------------------------------------------------------------------------
     def append(
@@ -258,84 +176,6 @@ class Log:
     def transaction(self, producer_id: int, producer_epoch: int = 0) -> Transaction:
         """A transaction of one producer on this partition, for ``with``: committed at its end, aborted by an error."""
         return Transaction(self, producer_id, producer_epoch)
-
-    # -- reading -------------------------------------------------------------------------------------------------------
-    def read(
-        self,
-        offset: int,
-        max_bytes: int = READ_BYTES,
-        *,
-        isolation: str = READ_UNCOMMITTED,
-        max_records: int | None = None,
-        control: bool = False,
-    ) -> list[Record]:
-        """Records from `offset` on, below the high watermark or (``read_committed``) the last stable offset.
-
-        Batches of about `max_bytes`, one at least; then as many records as they hold, `max_records` at most. Empty at
-        the end. Aborted transactions are left out with ``read_committed``; control records are shown with `control`.
-        Raises `OffsetOutOfRangeError`, `CorruptError` for a batch that cannot be read.
-        """
-        with self._view(isolation) as view:
-            return log_read.read_records(
-                view,
-                offset,
-                max_bytes=max_bytes,
-                max_records=max_records,
-                committed=isolation == READ_COMMITTED,
-                control=control,
-            )
-
-    def read_batches(
-        self, offset: int, max_bytes: int = READ_BYTES, *, isolation: str = READ_UNCOMMITTED
-    ) -> list[RecordBatch]:
-        """Whole batches from the one that holds `offset` on, as stored; see `read`. Aborted ones are among them, as a
-        broker sends them: `aborted_transactions` tells which."""
-        with self._view(isolation) as view:
-            return log_read.read_batches(view, offset, max_bytes)
-
-    def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions with records in [`offset`, `upper_offset`)."""
-        with self._view(READ_UNCOMMITTED) as view:
-            return log_read.collect_aborted(view, offset, upper_offset)
-
-    def records(
-        self, offset: int | None = None, *, isolation: str = READ_UNCOMMITTED, control: bool = False
-    ) -> Iterator[Record]:
-        """All records from `offset` (the log's start) to what is its end when the iterator gets there."""
-        position = self.log_start_offset if offset is None else offset
-        while True:
-            with self._view(isolation) as view:
-                batches = log_read.read_batches(view, position, READ_BYTES)
-                after = batches[-1].last_offset + 1 if batches else position
-                shown: Iterable[RecordBatch] = batches
-                if isolation == READ_COMMITTED and batches:
-                    aborted = log_read.collect_aborted(view, batches[0].base_offset, after)
-                    shown = log_read.committed_batches(batches, aborted)
-            for batch in shown:
-                if control or not batch.is_control:
-                    yield from (record for record in batch.records() if record.offset >= position)
-            if after <= position:
-                return
-            position = after
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, *, isolation: str = READ_UNCOMMITTED
-    ) -> TimestampAndOffset | None:
-        """The first record at or after `timestamp_ms`; None if there is none. -2: the log's start, -1: its end (both
-        without a timestamp), -3: the first record with the largest timestamp."""
-        with self._view(isolation) as view:
-            return log_read.offset_for_timestamp(view, timestamp_ms)
-
-    @contextmanager
-    def _view(self, isolation: str) -> Iterator[LogView]:
-        log_read.check_isolation(isolation)
-        core = self._core
-        with core.lock:
-            core.require_open()
-            end = core.high_watermark if isolation == READ_UNCOMMITTED else core.last_stable_offset
-            start, log_end = core.log_start_offset, core.next_offset
-        with core.reading() as segments:
-            yield LogView(segments, start, end, log_end, core.path)
 
     # -- what goes -----------------------------------------------------------------------------------------------------
     def delete_records(self, before: int) -> int:
