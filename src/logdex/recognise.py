@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from logdex.errors import NotAStoreError
+from collections.abc import Mapping
+
+from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.log_config import LogConfig
 from logdex.kafka.recognise import KafkaPath
 from logdex.kafka.recognise import recognise as recognise_kafka
 from logdex.rocketmq.recognise import require_store
@@ -32,3 +35,10 @@ def _require_rocketmq(path: str, env: Env) -> None:
         if not env.exists(path) or not (error.hint or "").endswith("holds commitlog/"):
             raise  # that says which path to give
         raise NotAStoreError(error.message.removeprefix(f"{path}: "), path=path, hint=_HINT) from error
+
+
+def refuse_kafka_settings(path: str, settings: Mapping[str, object]) -> None:
+    """`UsageError` for settings of a Kafka log where a RocketMQ store is."""
+    foreign = [name for name in settings if name in LogConfig.__dataclass_fields__]
+    if foreign:
+        raise UsageError(f"{path} is a RocketMQ store, and {foreign[0]} a setting of Kafka's", hint="leave it out")

@@ -52,7 +52,9 @@ def geometry_of(name: str) -> dict[str, Any]:
 
 
 def open_case(root: Path, name: str, env: Env | None = None) -> StoreSnapshot:
-    return logdex.open(str(root), env=env, **geometry_of(name))
+    store = logdex.open(str(root), env=env, **geometry_of(name))
+    assert isinstance(store, StoreSnapshot)
+    return store
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:

@@ -58,6 +58,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read(root: Path, action: Callable[[StoreSnapshot], Answer], env: FaultEnv) -> Answer:
     with logdex.open(root, env=env, max_hash_slot_num=7, max_index_num=60) as store:
+        assert isinstance(store, StoreSnapshot)
         return action(store)
 
 

@@ -44,7 +44,7 @@ def resolve_in_any_case(store: StoreOptions) -> tuple[StoreConfig, GeometryError
 
 
 def open_store(store: StoreOptions) -> StoreSnapshot:
-    """The store, opened read-only; a context manager."""
-    import logdex
+    """The RocketMQ store, opened read-only; a context manager."""
+    from logdex.rocketmq.store import StoreSnapshot
 
-    return logdex.open(store.path, **store.geometry())
+    return StoreSnapshot(store.path, **store.geometry())

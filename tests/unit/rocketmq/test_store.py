@@ -38,12 +38,11 @@ def store(root: Path) -> Iterator[StoreSnapshot]:
 # -- opening -----------------------------------------------------------------------------------------------------------
 def test_what_is_no_store_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "events-0").mkdir()
-    (tmp_path / "events-0" / f"{0:020d}.log").touch()
+    (tmp_path / "dledger" / "dledger-n0" / "data").mkdir(parents=True)
     (tmp_path / "file").touch()
     (tmp_path / "hollow" / "commitlog").mkdir(parents=True)
     wanted = {"gone": NotAStoreError, "empty": NotAStoreError, "file": NotAStoreError, "hollow": NotAStoreError}
-    for name, error in {**wanted, "events-0": UnsupportedLayoutError}.items():
+    for name, error in {**wanted, "dledger": UnsupportedLayoutError}.items():
         with pytest.raises(error) as caught:
             logdex.open(str(tmp_path / name))
         assert name in str(caught.value)
@@ -54,6 +53,7 @@ def test_geometry_that_cannot_be_told_stops_only_the_index(root: Path) -> None:
     for path in (root / "index").iterdir():
         path.write_bytes(bytes(400))
     with logdex.open(str(root)) as store:
+        assert isinstance(store, StoreSnapshot)
         assert len(store.get_message(b"TopicA", 0, 0, 100).messages) == 40
         with pytest.raises(GeometryError):
             store.query_message("TopicA", "hot")

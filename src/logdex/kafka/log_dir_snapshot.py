@@ -1,0 +1,147 @@
+"""A whole log directory of Kafka's opened for reading. Changes nothing, locks nothing.
+
+Source: Kafka's LogManager; ``docs/formats/kafka-log-directory.md``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Self, Unpack
+
+from logdex.errors import MissingFileError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_dir import KafkaLogDir
+from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
+from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.record import Record
+from logdex.kafka.segment_files import PartitionName
+from logdex.kafka.snapshot import Key, PartitionSnapshot, Progress, key_bytes, make_config
+from logdex.kafka.snapshot_query import KeyQueryReport, KeyQuestion, merge_newest_first, query_segments
+
+
+class LogDirSnapshot:
+    """A whole log directory (one of log.dirs): its partitions in use by name, opened when they are first asked for.
+
+    `log_dir` reads what belongs to the directory as a whole: checkpoints, committed offsets, the quorum's log, marked
+    directories. Read-only, and shared between threads, as `PartitionSnapshot`. A context manager.
+    """
+
+    def __init__(self, path: str, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any) -> None:
+        self._env = env or DEFAULT_ENV
+        self.config = make_config(config, settings)
+        self.path = path
+        self.log_dir = KafkaLogDir(path, env=self._env)
+        self._lock = threading.RLock()
+        self._open: dict[str, PartitionSnapshot] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks which partitions there are, and what is new in those that are open."""
+        with self._lock:
+            self._dirs = {each.name: each for each in self.log_dir.partition_dirs()}
+            for name in [*self._open]:
+                if name in self._dirs:
+                    self._open[name].refresh()
+                else:
+                    self._open.pop(name).close()
+
+    @property
+    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+        """All partitions in use by name (``topic-N``), by topic and number."""
+        return {name: self._partition(name) for name in self._dirs}
+
+    def topics(self) -> dict[str, list[int]]:
+        """Partition numbers by topic."""
+        found: dict[str, list[int]] = {}
+        for each in self._dirs.values():
+            found.setdefault(each.topic, []).append(each.partition)
+        return found
+
+    def partition(self, topic: str, partition: int) -> PartitionSnapshot:
+        """One of them; `MissingFileError` where it is not here."""
+        return self._some(topic, partition)[0]
+
+    def _partition(self, name: str) -> PartitionSnapshot:
+        with self._lock:
+            if name not in self._open:
+                found = self._dirs[name]
+                named = PartitionName(found.topic, found.partition, found.mark)
+                path = KafkaPath(found.path, KafkaPathKind.PARTITION, named)
+                self._open[name] = PartitionSnapshot(path, self.config, env=self._env)
+            return self._open[name]
+
+    def _some(self, topic: str | None, partition: int | None) -> list[PartitionSnapshot]:
+        """The partitions of a topic, or one of them, or all."""
+        wanted = [
+            each.name
+            for each in self._dirs.values()
+            if topic in (None, each.topic) and partition in (None, each.partition)
+        ]
+        if not wanted and (topic is not None or partition is not None):
+            what = (
+                "no topic " + repr(topic) if topic not in self.topics() and topic is not None else "no such partition"
+            )
+            raise MissingFileError(what, path=self.path, hint=f"logdex info {self.path} lists what is here")
+        return [self._partition(name) for name in wanted]
+
+    def scan(
+        self,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        progress: Progress | None = None,
+        **wanted: Unpack[ScanOptions],
+    ) -> KafkaScan:
+        """The records of all partitions, or of those that are named, one partition after the other."""
+        return KafkaScan(self._some(topic, partition), RecordFilter(**wanted), progress)
+
+    def query(
+        self,
+        topic: str,
+        key: Key,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        max: int | None = None,
+        *,
+        partition: int | None = None,
+        report: KeyQueryReport | None = None,
+    ) -> list[tuple[int, Record]]:
+        """(partition, record) of all records of a topic with exactly this key, or of the newest `max`: newest first by
+        time, within a partition by offset."""
+        question, told = KeyQuestion(key_bytes(key), begin_ms, end_ms), report or KeyQueryReport()
+        found = [
+            _numbered(each.partition, query_segments(each.segments, question, told, self._env))
+            for each in self._some(topic, partition)
+        ]
+        return [*islice(merge_newest_first(found), max)]
+
+    def close(self) -> None:
+        """Closes all partitions."""
+        for snapshot in self._open.values():
+            snapshot.close()
+        self._open.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+KafkaSnapshot = PartitionSnapshot | LogDirSnapshot
+
+
+def open_kafka(path: str, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any) -> KafkaSnapshot:
+    """What of Kafka's is at `path`: a `LogDirSnapshot` or a `PartitionSnapshot`. `settings` are `LogConfig`'s fields;
+    `NotAStoreError` for anything else, and for an index by itself."""
+    found = require_kafka(path, env=env or DEFAULT_ENV)
+    if found.kind is KafkaPathKind.LOG_DIR:
+        return LogDirSnapshot(path, config, env=env, **settings)
+    return PartitionSnapshot(found, config, env=env, **settings)
+
+
+def _numbered(partition: int, records: Iterator[Record]) -> Iterator[tuple[int, Record]]:
+    return ((partition, record) for record in records)
