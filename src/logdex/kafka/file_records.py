@@ -113,10 +113,9 @@ class FileRecords:
             return self._read_at(path, position, size_bytes)
         except StorageError:
             with self._renaming:
-                renamed = self.path != path
-            if not renamed:
-                raise
-        return self._read_at(self.path, position, size_bytes)
+                if self.path == path:
+                    raise
+                return self._read_at(self.path, position, size_bytes)
 
     def _read_at(self, path: str, position: int, size_bytes: int) -> bytes:
         with self._files.lend(path) as file:
@@ -233,8 +232,10 @@ class FileRecords:
         """Gives the file another name; this object, and whoever reads through it, goes on with it."""
         with self._renaming:
             self.release()
-            self._env.rename(self.path, path)
+            before = self.path
+            self._env.rename(before, path)
             self.path = path
+            self._files.forget(before)  # a reader may have opened it meanwhile, and the name may come to mean another
 
     def release(self) -> None:
         """Gives descriptors back, for a file that is not written any more; a later use opens it again."""
