@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.kafka.encode_input import spans_of
 from logdex.kafka.key_index_build import FAN_OUT_BITS_MAX, log_edges_crc
@@ -189,29 +189,42 @@ class KeyIndex:
 
     def may_contain(self, key: bytes) -> bool:
         """False: no record has `key`. One small read; about one key in 40 that is not there passes."""
-        bad = np.zeros(1, np.int64)
-        passed = kernel.passes_filter(self._body, np.uint64(xxh64(key, self.header.hash_seed)), bad.ctypes.data)
-        self._refuse_damage(int(bad[0]))
-        return bool(passed)
+        return self._passes_filter(self._hash(key))
 
     def candidates(self, key: bytes) -> Int64s:
         """Offsets of the records that may have `key`, newest first. Raises `CrcMismatchError` for damage on the way."""
-        if not self.may_contain(key):
+        value = self._hash(key)
+        if not self._passes_filter(value):
             return np.zeros(0, np.int64)
-        return self.lookup_many([key]).offsets
+        return self._lookup(np.array([value], np.uint64)).offsets
 
     def lookup_many(self, keys: Sequence[bytes] | pa.Array) -> KeyCandidates:
         """The same of many keys at once, without the filter: bytes, or an Arrow array of binary without nulls."""
         array = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary())
-        array = array.cast(pa.binary())
-        count = len(array)
-        hashes, runs = np.empty(count, np.uint64), np.empty((count, 2), np.int64)
-        hash_column(spans_of(array), count, self.header.hash_seed, hashes.ctypes.data)
+        if array.null_count:
+            raise UsageError("a key to look up is null", hint="records without a key are in no index")
+        if array.type != pa.binary():
+            array = array.cast(pa.binary())
+        hashes = np.empty(len(array), np.uint64)
+        hash_column(spans_of(array), len(array), self.header.hash_seed, hashes.ctypes.data)
+        return self._lookup(hashes)
+
+    def _hash(self, key: bytes) -> int:
+        return xxh64(key, self.header.hash_seed)
+
+    def _passes_filter(self, value: int) -> bool:
+        bad = np.zeros(1, np.int64)
+        passed = kernel.passes_filter(self._body, np.uint64(value), bad.ctypes.data)
+        self._refuse_damage(int(bad[0]))
+        return bool(passed)
+
+    def _lookup(self, hashes: npt.NDArray[np.uint64]) -> KeyCandidates:
+        count = len(hashes)
+        runs, starts = np.empty((count, 2), np.int64), np.zeros(count + 1, np.int64)
         self._refuse_damage(kernel.find_runs(self._body, hashes.ctypes.data, count, runs.ctypes.data))
-        starts = np.zeros(count + 1, np.int64)
         np.cumsum(runs[:, 1], out=starts[1:])
         offsets = np.empty(int(starts[-1]), np.int64)
-        kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.header.base_offset, offsets.ctypes.data)
+        kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.base_offset, offsets.ctypes.data)
         return KeyCandidates(starts, offsets)
 
     def verify(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from logdex.errors import CorruptError, NotAStoreError, StorageError
+from logdex.errors import CorruptError, NotAStoreError, StorageError, UsageError
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index_build import build_key_index, fan_out_bits, filter_blocks
@@ -76,6 +76,9 @@ def test_null_keys_and_control_records_are_left_out(tmp_path: Path) -> None:
         assert (index.header.entry_count, index.header.key_count, index.header.keyless_count) == (4, 2, 1)
         found = index.lookup_many(pa.array([b"zz", b"", b"a"]))
         assert found.starts.tolist() == [0, 0, 1, 4]
+        assert index.lookup_many(pa.array(["b", "a"])).starts.tolist() == [0, 0, 3]
+        with pytest.raises(UsageError, match="null"):
+            index.lookup_many(pa.array([b"a", None]))
 
 
 def test_a_log_without_keys_has_an_index_without_entries(tmp_path: Path) -> None:
