@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from logdex.kafka.batch_writer import encode_batch
+from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Compression, Record
 from logdex.kafka.scan import BatchScanner
@@ -39,3 +42,25 @@ def columns_of(data: bytes) -> BatchColumns:
 def append(segment: LogSegment, data: bytes) -> int:
     """Appends whole batches."""
     return segment.append(data, columns_of(data))
+
+
+CONFIG = LogConfig(index_interval_bytes=10, segment_index_bytes=1000, segment_ms=10_000, segment_bytes=2000)
+"""Settings that give small segments many index entries."""
+
+
+def make_segment(path: Path, base_offset: int = 40, config: LogConfig = CONFIG, clock: int = 0) -> LogSegment:
+    """A segment to write to."""
+    return LogSegment(str(path), base_offset, config, writable=True, clock_ms=lambda: clock)
+
+
+def grown(path: Path, count: int = 30) -> LogSegment:
+    """The same with batches of one record at offsets from 40 on, timestamps ten times those."""
+    segment = make_segment(path)
+    for offset in range(40, 40 + count):
+        append(segment, batch(offset, offset * 10, value=b"x" * 20))
+    return segment
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """The contents of all files of a directory, by name."""
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
