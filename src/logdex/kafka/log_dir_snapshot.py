@@ -5,12 +5,13 @@ Source: Kafka's LogManager; ``docs/formats/kafka-log-directory.md``.
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, Unpack
 
-from logdex.errors import MissingFileError
+from logdex.errors import LogdexError, MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
@@ -18,8 +19,7 @@ from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
 from logdex.kafka.segment_files import PartitionName
-from logdex.kafka.snapshot import Key, PartitionSnapshot, Progress, key_bytes, make_config
-from logdex.kafka.snapshot_query import KeyQueryReport, KeyQuestion, merge_newest_first, query_segments
+from logdex.kafka.snapshot import Key, PartitionSnapshot, Progress, make_config
 
 
 class LogDirSnapshot:
@@ -107,16 +107,20 @@ class LogDirSnapshot:
         max: int | None = None,
         *,
         partition: int | None = None,
-        report: KeyQueryReport | None = None,
-    ) -> list[tuple[int, Record]]:
-        """(partition, record) of all records of a topic with exactly this key, or of the newest `max`: newest first by
-        time, within a partition by offset."""
-        question, told = KeyQuestion(key_bytes(key), begin_ms, end_ms), report or KeyQueryReport()
-        found = [
-            _numbered(each.partition, query_segments(each.segments, question, told, self._env))
-            for each in self._some(topic, partition)
-        ]
-        return [*islice(merge_newest_first(found), max)]
+        key_index_dir: str | None = None,
+        problems: list[LogdexError] | None = None,
+    ) -> list[tuple[PartitionSnapshot, Record]]:
+        """All records of a topic with exactly this key, or the newest `max`, each with its partition: newest first by
+        time, within a partition by offset. The rest as `PartitionSnapshot.query`; `key_index_dir` has a folder
+        ``topic-N`` for each partition."""
+
+        def answers(each: PartitionSnapshot) -> Iterator[tuple[PartitionSnapshot, Record]]:
+            folder = None if key_index_dir is None else f"{key_index_dir}/{each.name}"
+            found = each.iter_query(key, begin_ms, end_ms, key_index_dir=folder, problems=problems)
+            return ((each, record) for record in found)
+
+        merged = heapq.merge(*map(answers, self._some(topic, partition)), key=lambda found: -found[1].timestamp_ms)
+        return [*islice(merged, max)]
 
     def close(self) -> None:
         """Closes all partitions."""
@@ -141,7 +145,3 @@ def open_kafka(path: str, config: LogConfig | None = None, *, env: Env | None = 
     if found.kind is KafkaPathKind.LOG_DIR:
         return LogDirSnapshot(path, config, env=env, **settings)
     return PartitionSnapshot(found, config, env=env, **settings)
-
-
-def _numbered(partition: int, records: Iterator[Record]) -> Iterator[tuple[int, Record]]:
-    return ((partition, record) for record in records)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from logdex.errors import CorruptError, UsageError
 from logdex.kafka.log_read import READ_COMMITTED, check_isolation
@@ -52,7 +51,6 @@ class ScanOptions(TypedDict, total=False):
     limit: int | None
     control: bool
     isolation: str | None
-    key: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,6 @@ class RecordFilter:
     limit: int | None = None
     control: bool = False
     isolation: str | None = None
-    key: bytes | None = None
 
     def __post_init__(self) -> None:
         """`UsageError` for what cannot be."""
@@ -191,7 +188,6 @@ class _PartitionPass:
         needed = {"offset", "is_control"}
         needed |= {"timestamp_ms"} if wanted.begin_ms is not None or wanted.end_ms is not None else set()
         needed |= {"producer_id", "is_transactional"} if self._committed else set()
-        needed |= {"key"} if wanted.key is not None else set()
         self._columns = [*names, *sorted(needed - set(names))]
         self._last_offset: int | None = None
 
@@ -270,9 +266,6 @@ class _PartitionPass:
             keep &= batch.column("timestamp_ms").to_numpy() >= self._wanted.begin_ms
         if self._wanted.end_ms is not None:
             keep &= batch.column("timestamp_ms").to_numpy() <= self._wanted.end_ms
-        if self._wanted.key is not None:
-            equal = pc.fill_null(pc.equal(batch.column("key"), pa.scalar(self._wanted.key, pa.binary())), False)
-            keep &= equal.to_numpy(zero_copy_only=False)
         if aborted is not None:
             keep &= ~aborted.rows(batch, offsets)
         if not keep.all():

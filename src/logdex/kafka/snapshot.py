@@ -6,7 +6,7 @@ Source: Kafka's UnifiedLog; ``docs/formats/kafka-log-directory.md``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Self, Unpack
 
@@ -15,6 +15,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka import log_read
 from logdex.kafka.file_records import TimestampAndOffset
+from logdex.kafka.key_query import query_key
 from logdex.kafka.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_read import EARLIEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED, LogView
@@ -32,7 +33,6 @@ from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
 from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT
-from logdex.kafka.snapshot_query import KeyQueryReport, KeyQuestion, query_segments
 from logdex.kafka.snapshot_state import find_end, load_producers
 
 READ_BYTES = 1 << 20
@@ -240,13 +240,35 @@ class PartitionSnapshot:
         end_ms: int | None = None,
         max: int | None = None,
         *,
-        report: KeyQueryReport | None = None,
+        key_index_dir: str | None = None,
+        problems: list[LogdexError] | None = None,
     ) -> list[Record]:
-        """All records with exactly this key, or the newest `max`: the highest offset first, times inclusive. Through
-        key indexes where they are; `report` says how the answer came about and what it may lack."""
-        question = KeyQuestion(key_bytes(key), begin_ms, end_ms)
-        found = query_segments(self.segments, question, report or KeyQueryReport(), self.env)
+        """All records with exactly this key, or the newest `max`: the highest offset first, times inclusive.
+
+        Through key indexes, beside the segments or in `key_index_dir`, where they are and fresh; else the log is read.
+        A bad batch that may have the key raises `CorruptError`; with `problems` it goes there, as does a key index that
+        could not be used.
+        """
+        found = self.iter_query(key, begin_ms, end_ms, key_index_dir=key_index_dir, problems=problems)
         return [*islice(found, max)]
+
+    def iter_query(
+        self,
+        key: Key,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        *,
+        key_index_dir: str | None = None,
+        problems: list[LogdexError] | None = None,
+    ) -> Iterator[Record]:
+        """The same one by one."""
+        tell = None if problems is None else problems.append
+        for record in query_key(
+            self.segments, key_bytes(key), key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell
+        ):
+            after = begin_ms is None or record.timestamp_ms >= begin_ms
+            if after and (end_ms is None or record.timestamp_ms <= end_ms):
+                yield record
 
     # -- the snapshot as a whole ---------------------------------------------------------------------------------------
     def refresh(self) -> None:
