@@ -35,9 +35,11 @@ UInt32s = npt.NDArray[np.uint32]
 
 FAN_OUT_BITS_MAX = 22
 _ENTRIES_A_BUCKET_BITS = 3
-_KEYS_A_FILTER_BLOCK = 8 * kernel.FILTER_BLOCK_SIZE_BYTES // 8
+_KEYS_A_FILTER_BLOCK = kernel.FILTER_BLOCK_SIZE_BYTES  # 8 bits a key
 _EDGE_SIZE_BYTES = 64
 _BUFFER_ENTRIES = 1 << 16
+_LOG_BYTES_AN_ENTRY = 32
+"""Room is taken for so many entries at first: more than most logs have, and what is not used costs nothing."""
 
 
 def fan_out_bits(entry_count: int) -> int:
@@ -76,20 +78,18 @@ def derive_key_index(
     more_hashes, more_offsets = np.empty_like(hashes), np.empty_like(relative_offsets)
     if kernel.sort_entries(hashes, relative_offsets, more_hashes, more_offsets, bits):
         hashes, relative_offsets = more_hashes, more_offsets
-    fan_out_size, entries_size = 4 * ((1 << bits) + 1), KEY_INDEX_ENTRY.size_bytes * count
-    table = np.empty(fan_out_size + entries_size, np.uint8)
-    table_at = table.ctypes.data
-    key_count = kernel.write_table(hashes, relative_offsets, bits, table_at, table_at + fan_out_size)
+    key_count = kernel.count_keys(hashes, bits)
     blocks = filter_blocks(key_count)
     head, filter_size = KEY_INDEX_HEADER.size_bytes, blocks * kernel.FILTER_BLOCK_SIZE_BYTES
-    body_size = filter_size + table.size
-    crc_count = -(-body_size // KEY_INDEX_BLOCK_SIZE_BYTES)
-    out = np.empty(head + body_size + 4 * crc_count, np.uint8)
-    body_at = out.ctypes.data + head
+    fan_out_size = 4 * ((1 << bits) + 1)
+    body_size = filter_size + fan_out_size + KEY_INDEX_ENTRY.size_bytes * count
+    out = np.empty(head + body_size + 4 * -(-body_size // KEY_INDEX_BLOCK_SIZE_BYTES), np.uint8)
     out[head : head + filter_size] = 0
+    body_at = out.ctypes.data + head
+    fan_out_at = body_at + filter_size
     if blocks:
         kernel.write_filter(hashes, body_at, blocks)
-    out[head + filter_size : head + body_size] = table
+    kernel.write_table(hashes, relative_offsets, bits, fan_out_at, fan_out_at + fan_out_size)
     crcs = crc_sources()
     kernel.write_block_crcs(body_at, body_size, body_at + body_size, crcs.crc32c_function, crcs.crc32c_table)
     header = KEY_INDEX_HEADER.pack(
@@ -112,12 +112,18 @@ def derive_key_index(
 
 
 def build_key_index(
-    log_path: str, *, base_offset: int | None = None, hash_seed: int = 0, env: Env = DEFAULT_ENV
+    log_path: str,
+    *,
+    base_offset: int | None = None,
+    stop: int | None = None,
+    hash_seed: int = 0,
+    env: Env = DEFAULT_ENV,
 ) -> ByteArray:
     """The key index of a segment, as `derive_key_index` makes it; it covers the log as far as batches are whole.
 
-    `base_offset` is what the file's name says unless given. Control records have no keys of the user's and are left
-    out. Raises `CorruptError` for a batch that is wrong, `NotAStoreError` for another file's name.
+    `base_offset` is what the file's name says unless given; at byte `stop` the log counts as ended. Control records
+    have no keys of the user's and are left out. Raises `CorruptError` for a batch that is wrong, `NotAStoreError` for
+    another file's name.
     """
     if base_offset is None:
         parsed = parse_offset_file(posixpath.basename(log_path))
@@ -125,8 +131,8 @@ def build_key_index(
             raise NotAStoreError("no segment's name: base offset, .log", path=log_path)
         base_offset = parsed[0]
     with env.open_read(log_path) as log:
-        entries = _Entries(log_path, base_offset, hash_seed)
-        end = entries.read(env)
+        entries = _Entries(log_path, base_offset, hash_seed, log.size_bytes // _LOG_BYTES_AN_ENTRY)
+        end = entries.read(stop, env)
         return derive_key_index(
             entries.hashes[: entries.count],
             entries.offsets[: entries.count],
@@ -141,17 +147,17 @@ def build_key_index(
 class _Entries:
     """Hashes and relative offsets of a log's records with keys, in its order; `count` of them, of `records`."""
 
-    def __init__(self, path: str, base_offset: int, hash_seed: int) -> None:
+    def __init__(self, path: str, base_offset: int, hash_seed: int, room: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self.hash_seed = hash_seed
         self.count = self.records = 0
-        self.hashes = np.empty(_BUFFER_ENTRIES, np.uint64)
-        self.offsets = np.empty(_BUFFER_ENTRIES, np.uint32)
+        self.hashes = np.empty(max(room, _BUFFER_ENTRIES), np.uint64)
+        self.offsets = np.empty(max(room, _BUFFER_ENTRIES), np.uint32)
 
-    def read(self, env: Env) -> ScanEnd:
+    def read(self, stop: int | None, env: Env) -> ScanEnd:
         """Takes up all records; where the good batches end."""
-        batches = read_record_batches(self.path, columns=("offset", "key"), env=env)
+        batches = read_record_batches(self.path, stop=stop, columns=("offset", "key"), env=env)
         while True:
             try:
                 batch = next(batches)

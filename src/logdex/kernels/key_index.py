@@ -109,26 +109,31 @@ def sort_entries(keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def write_table(keys: UInt64s, places: UInt32s, fan_out_bits: int, fan_out: int, entries: int) -> int:
-    """Fan-out table and entries, of sorted entries, to two addresses; how many different hashes there are."""
+def count_keys(keys: UInt64s, fan_out_bits: int) -> int:
+    """How many different ones there are among the highest `fan_out_bits` + 32 bits of sorted hashes."""
+    to_bits = np.uint64(32 - fan_out_bits)
+    different = min(len(keys), 1)
+    for i in range(1, len(keys)):
+        different += (keys[i] >> to_bits) != (keys[i - 1] >> to_bits)
+    return different
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def write_table(keys: UInt64s, places: UInt32s, fan_out_bits: int, fan_out: int, entries: int) -> None:
+    """Fan-out table and entries, of sorted entries, to two addresses."""
     count = len(keys)
     to_prefix, to_bits = np.uint64(64 - fan_out_bits), np.uint64(32 - fan_out_bits)
-    bucket = different = 0
-    last = np.uint64(0)
+    bucket = 0
     for i in range(count):
         prefix = np.int64(keys[i] >> to_prefix)
         while bucket <= prefix:
             store_be32(fan_out + 4 * bucket, i)
             bucket += 1
-        bits = keys[i] >> to_bits
-        different += i == 0 or bits != last
-        last = bits
-        store_be32(entries + _ENTRY * i, np.int64(bits & _LOW_32))
+        store_be32(entries + _ENTRY * i, np.int64((keys[i] >> to_bits) & _LOW_32))
         store_be32(entries + _ENTRY * i + 4, np.int64(places[i]))
     while bucket <= 1 << fan_out_bits:
         store_be32(fan_out + 4 * bucket, count)
         bucket += 1
-    return different
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
