@@ -1,0 +1,75 @@
+"""Runs of batches with the same leader epoch: what a log says of its epochs, one flipped bit left out.
+
+No checksum covers a batch's leader epoch. A single batch whose epoch does not lie between those of its neighbours is
+harmed; a fold that believed it would tell brokers of an epoch that never was. Epochs rise along a log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from logdex.kafka.leader_epochs import LeaderEpochs
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import MAGIC_V2
+
+
+@dataclass(slots=True)
+class EpochRun:
+    """`batches` batches in a row of one epoch; the first is at `position` of the .log at `path`. Offsets are base
+    offsets of the first and the last batch."""
+
+    epoch: int
+    start_offset: int
+    last_start_offset: int
+    batches: int
+    path: str
+    position: int
+
+
+class EpochRuns:
+    """The runs of a partition, given its windows in order. Memory: the runs. One thread."""
+
+    def __init__(self) -> None:
+        self.runs: list[EpochRun] = []
+
+    def add(self, columns: BatchColumns, path: str) -> None:
+        """Takes a window of good batches; those of magic 0 and 1 have no epoch."""
+        places = np.flatnonzero((columns.magic >= MAGIC_V2) & (columns.leader_epoch >= 0))
+        if not len(places):
+            return
+        epochs = columns.leader_epoch[places]
+        starts = np.flatnonzero(np.append(True, epochs[1:] != epochs[:-1]))
+        counts = np.diff(np.append(starts, len(places)))
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            place, epoch = int(places[start]), int(epochs[start])
+            last = int(columns.base_offset[places[start + count - 1]])
+            if self.runs and self.runs[-1].epoch == epoch:
+                self.runs[-1].batches += count
+                self.runs[-1].last_start_offset = last
+            else:
+                at = int(columns.base_offset[place])
+                self.runs.append(EpochRun(epoch, at, last, count, path, int(columns.position[place])))
+
+    def sort_out(self) -> tuple[list[EpochRun], list[EpochRun]]:
+        """(the runs to believe, single batches whose epoch is harmed)."""
+        good: list[EpochRun] = []
+        harmed: list[EpochRun] = []
+        for place, run in enumerate(self.runs):
+            before = good[-1].epoch if good else -1
+            behind = self.runs[place + 1].epoch if place + 1 < len(self.runs) else None
+            is_between = before <= run.epoch and (behind is None or run.epoch <= behind)
+            if run.batches == 1 and not is_between and (behind is None or before <= behind):
+                harmed.append(run)
+            else:
+                good.append(run)
+        return good, harmed
+
+    def to_leader_epochs(self) -> LeaderEpochs:
+        """The epochs that the believed runs tell of: an entry where an epoch is above all before."""
+        epochs = LeaderEpochs()
+        for run in self.sort_out()[0]:
+            if epochs.latest_epoch is None or run.epoch > epochs.latest_epoch:
+                epochs.assign(run.epoch, run.start_offset)
+        return epochs

@@ -1,0 +1,7 @@
+"""Checking a Kafka log: its batches, what is derived from them, its small files. Nothing is written."""
+
+from logdex.findings import Finding, Info, VerifyReport
+from logdex.kafka.verify.checks import CHECKS
+from logdex.kafka.verify.verifier import verify
+
+__all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify"]

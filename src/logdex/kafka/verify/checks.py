@@ -1,0 +1,74 @@
+"""The checks of a Kafka log by name, and what mends what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from logdex.findings import FindingCollector
+
+CHECKS = {
+    "batch-attributes": "a batch's attributes and codec are known",
+    "batch-count": "a batch's count of records fits its offsets",
+    "batch-crc": "a batch's checksum is right",
+    "batch-header": "where a batch must begin, one begins",
+    "batch-leader-epoch": "a batch bears the leader epoch of its neighbours",
+    "batch-offset": "offsets rise from batch to batch",
+    "batch-offset-delta": "a batch's last offset is not below its first",
+    "batch-records": "a batch's records can be decompressed and decoded, are as many as stated, and their offsets rise",
+    "batch-timestamp": "a batch's largest timestamp is not below its first",
+    "checkpoint-malformed": "an offset checkpoint can be read",
+    "checkpoint-offset": "no offset of a checkpoint lies behind its log's end",
+    "file-name": "a segment's file is named by its offset, in 20 digits",
+    "key-index": "a key index is whole and tells of its log as it is",
+    "leader-epoch": "the leader epoch checkpoint tells of the epoch of every batch",
+    "leader-epoch-malformed": "the leader epoch checkpoint can be read",
+    "log-missing": "an index has a log",
+    "meta-properties": "meta.properties can be read",
+    "offset-index-beyond-end": "no .index entry lies behind the log's end",
+    "offset-index-missing": "a segment has an .index",
+    "offset-index-offset": "an .index entry's offset is the last one of the batch that it names",
+    "offset-index-order": "the entries of an .index rise",
+    "offset-index-position": "an .index entry names the start of a batch",
+    "offset-index-size": "an .index holds whole entries",
+    "offset-overflow": "a segment's offsets fit its indexes",
+    "partition-metadata": "partition.metadata can be read",
+    "producer-epoch": "a producer's epochs do not fall",
+    "producer-sequence": "a producer's sequence numbers have no gap and no repetition",
+    "producer-snapshot": "a producer snapshot can be read and its checksum is right",
+    "producer-snapshot-entry": "a producer snapshot says of a producer what the log says",
+    "producer-state": "batches of a producer can stand where they stand",
+    "segment-base-offset": "no batch of a segment lies before its base offset",
+    "segment-overlap": "a segment ends before the next one begins",
+    "stray-bytes": "nothing lies between two batches",
+    "time-index-beyond-end": "no .timeindex entry lies behind the log's end",
+    "time-index-end": "the .timeindex of a finished segment ends with its largest timestamp",
+    "time-index-missing": "a segment has a .timeindex",
+    "time-index-offset": "a .timeindex entry's offset is the last one of a batch",
+    "time-index-order": "the entries of a .timeindex rise, each the largest timestamp so far",
+    "time-index-size": "a .timeindex holds whole entries",
+    "time-index-timestamp": "a .timeindex entry's timestamp is the largest of the batch that it names",
+    "torn-tail": "the log does not end inside a batch",
+    "txn-index-entry": "a .txnindex entry tells of a transaction that was aborted",
+    "txn-index-missing": "every aborted transaction has its .txnindex entry",
+    "txn-index-size": "a .txnindex holds whole entries",
+    "unreadable": "the file can be read",
+    "zero-hole": "no zeros lie between two batches",
+    "zero-tail": "the log does not end in zeros",
+}
+"""Every check: what is as it should be."""
+
+
+class Collector(FindingCollector):
+    """Takes what is found in a log; knows the commands that mend it. One thread."""
+
+    def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
+        super().__init__(CHECKS, root, max_findings, checks)
+        self.rebuild = f"logdex rebuild {root} --output DIR"
+        """The command that derives indexes, snapshots and epochs anew."""
+        self.recover = f"logdex recover {root} --output DIR"
+        """The command that saves every batch that is whole."""
+
+
+REMOVE = "remove the file: a broker then derives it from the log"
+MOVE_AWAY = "move the file out of the directory"
+RESTORE = "restore the file from a replica or a backup"

@@ -1,0 +1,96 @@
+"""The names in a partition's directory, and the small files of a partition and of a log directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from logdex.errors import CorruptError
+from logdex.io.env import Env
+from logdex.kafka import segment_files as files
+from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata
+from logdex.kafka.segment_files import parse_offset_file
+from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
+
+OFFSET_SUFFIXES = (
+    files.LOG_SUFFIX,
+    files.INDEX_SUFFIX,
+    files.TIME_INDEX_SUFFIX,
+    files.TXN_INDEX_SUFFIX,
+    files.SNAPSHOT_SUFFIX,
+    files.KEY_INDEX_SUFFIX,
+)
+_LEFTOVER = (files.DELETED_SUFFIX, files.CLEANED_SUFFIX, files.SWAP_SUFFIX, ".tmp")
+_KNOWN = {files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, files.LOCK_FILE, "quorum-state"}
+_BROKER_SUFFIXES = OFFSET_SUFFIXES[:-1]
+_QUORUM_SNAPSHOT = ".checkpoint"
+
+
+def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dict[int, str]]:
+    """Paths by offset, by suffix, of a partition's files that are named by an offset; findings and information about
+    other names."""
+    found: dict[str, dict[int, str]] = {suffix: {} for suffix in OFFSET_SUFFIXES}
+    for name in env.list_dir(directory):
+        path = f"{directory}/{name}"
+        parsed = parse_offset_file(name)
+        is_file = env.is_file(path)
+        if parsed is not None and parsed[1] in found and is_file:
+            found[parsed[1]][parsed[0]] = path
+        elif name in _KNOWN and is_file:
+            continue
+        elif is_file and name.endswith(_LEFTOVER):
+            out.info("leftover", path, "left by a deletion, a cleaning or a crash: the broker's next start sees to it")
+        elif is_file and name.endswith(_BROKER_SUFFIXES):
+            out.find(
+                "file-name",
+                path,
+                0,
+                "no file of a segment has such a name: a broker fails to start on it",
+                expected="20 digits and the suffix",
+                found=name,
+                mend=MOVE_AWAY,
+            )
+        elif not name.endswith(_QUORUM_SNAPSHOT):
+            out.info("foreign-file", path, "not one of Kafka's files")
+    _check_orphans(found, out)
+    return found
+
+
+def _check_orphans(found: dict[str, dict[int, str]], out: Collector) -> None:
+    logs = found[files.LOG_SUFFIX]
+    for suffix in (files.INDEX_SUFFIX, files.TIME_INDEX_SUFFIX, files.TXN_INDEX_SUFFIX):
+        for offset, path in found[suffix].items():
+            if offset not in logs:
+                expected = files.offset_file_name(offset, files.LOG_SUFFIX)
+                out.find("log-missing", path, 0, "an index without its log", expected=expected, mend=RESTORE)
+
+
+def check_partition_metadata(directory: str, out: Collector, env: Env) -> None:
+    """A finding if `partition.metadata` is there and cannot be read: a broker fails to start on it."""
+    path = f"{directory}/{files.PARTITION_METADATA}"
+    if env.exists(path):
+        _readable("partition-metadata", path, lambda: PartitionMetadata.read(path, env=env), out)
+
+
+def check_meta_properties(directory: str, out: Collector, env: Env) -> None:
+    """A finding if `meta.properties` is there and cannot be read."""
+    path = f"{directory}/{files.META_PROPERTIES}"
+    if env.exists(path):
+        _readable("meta-properties", path, lambda: MetaProperties.read(path, env=env), out)
+    else:
+        out.info("no-meta-properties", path, "there is no such file: a broker formats the directory first")
+
+
+def _readable(check: str, path: str, read: Callable[[], object], out: Collector) -> None:
+    out.files += 1
+    try:
+        read()
+    except CorruptError as error:
+        find_error(check, error, out, RESTORE)
+
+
+def find_error(check: str, error: CorruptError, out: Collector, mend: str) -> None:
+    """A finding of a located error."""
+    message = error.message.removeprefix(f"{error.path}: byte {error.position}: ")
+    expected = "" if error.expected is None else error.expected
+    found = "" if error.found is None else error.found
+    out.find(check, error.path, error.position, message, expected=expected, found=found, mend=mend)

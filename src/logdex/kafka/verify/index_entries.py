@@ -1,0 +1,150 @@
+"""A sparse index beside its log: every entry must be a true statement about the log's batches.
+
+Which batches have an entry depends on when the broker was restarted, so entries that differ from those that a recovery
+would write are no finding; wrong ones are. What an entry says of bytes or offsets that are lost is not judged.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.io.env import Env, MappedBytes
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.segment_pass import SegmentPass
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import Layout
+
+_STEP_ENTRIES = 1 << 16
+
+
+class IndexEntries(ABC):
+    """The entries of one index file, held against batches window by window; then `finish`. One thread.
+
+    `is_exact`: from 3.9.1 on brokers write an entry a batch; before that one an append, which may name a later batch.
+    """
+
+    layout: ClassVar[Layout]
+    prefix: ClassVar[str]
+
+    def __init__(self, path: str, base_offset: int, is_exact: bool, out: Collector, env: Env) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.is_missing = not env.exists(path)
+        self.is_unreadable = False
+        self.has_odd_size = False
+        self._is_exact = is_exact
+        self._out = out
+        self._mapped: MappedBytes | None = None
+        self._raw: npt.NDArray[Any] = np.empty(0, self._dtype())
+        self.zero_slots = 0
+        if not self.is_missing:
+            self._load(env)
+        self._judged = np.zeros(len(self._raw), np.bool_)
+        self._true = np.zeros(len(self._raw), np.bool_)
+
+    @classmethod
+    def _dtype(cls) -> npt.DTypeLike:
+        return np.dtype([(field.name, f">i{field.size_bytes}") for field in cls.layout.fields])
+
+    def _load(self, env: Env) -> None:
+        size = env.size_bytes(self.path)
+        slot = self.layout.size_bytes
+        self._out.files += 1
+        if size > limits.INDEX_SIZE_BYTES_MAX:
+            self.is_unreadable = True
+            self._find("size", limits.INDEX_SIZE_BYTES_MAX, "too large for an index", "an index's size", size)
+            return
+        self.has_odd_size = size % slot != 0
+        if self.has_odd_size:
+            whole = size // slot * slot
+            self._find(
+                "size", whole, f"{size - whole} bytes behind the last whole entry", f"a multiple of {slot}", size
+            )
+        self._mapped = env.map_read(self.path)
+        slots = self._mapped.array[: size // slot * slot].view(self._dtype())
+        count = _used_slots(slots)
+        self.zero_slots = len(slots) - count
+        self._raw = slots[:count]
+
+    @property
+    def count(self) -> int:
+        """Entries, without a tail of zeros."""
+        return len(self._raw)
+
+    def used_bytes(self) -> bytes:
+        """The bytes of the entries."""
+        return self._raw.tobytes()
+
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The offset of each entry."""
+        return self._raw["relative_offset"].astype(np.int64) + self.base_offset
+
+    def _judge(self, places: npt.NDArray[np.intp], is_true: npt.NDArray[np.bool_]) -> None:
+        self._judged[places] = True
+        self._true[places] = is_true
+
+    @abstractmethod
+    def add(self, columns: BatchColumns) -> None:
+        """Holds the entries that fall into a window against its batches."""
+
+    def finish(self, scanned: SegmentPass) -> None:
+        """Judges what no window has: entries that name nothing, or what is lost; and whether entries rise."""
+        rest = np.flatnonzero(~self._judged)
+        if len(rest):
+            self._judge_rest(rest, scanned)
+        self._check_order()
+        self._raw = self._raw[:0]
+        if self._mapped is not None:
+            self._mapped.close()
+
+    @abstractmethod
+    def _judge_rest(self, rest: npt.NDArray[np.intp], scanned: SegmentPass) -> None: ...
+
+    def _check_order(self) -> None:
+        """True entries that do not rise: one that is there twice, or in the wrong place."""
+        true = np.flatnonzero(self._true)
+        numbers = self._raw[self.layout.fields[0].name][true].astype(np.int64)
+        for place in np.flatnonzero(np.diff(numbers) <= 0).tolist():
+            at = int(true[place + 1])
+            self._find_entry("order", at, "the entry is not above the one before it", f"above {numbers[place]}")
+
+    def _values(self, place: int) -> str:
+        return f"({', '.join(str(int(value)) for value in self._raw[place].item())})"
+
+    def _find_entry(self, what: str, place: int, message: str, expected: object) -> None:
+        where = place * self.layout.size_bytes
+        self._find(what, where, f"entry {place}: {message}", expected, self._values(place))
+
+    def _find(self, what: str, position: int, message: str, expected: object, found: object) -> None:
+        mend = self._out.rebuild
+        check = f"{self.prefix}-{what}"
+        self._out.find(check, self.path, position, message, expected=expected, found=found, mend=mend)
+
+    def _some(self, what: str, places: npt.NDArray[np.intp]) -> list[int]:
+        return self._out.some(f"{self.prefix}-{what}", places)
+
+
+def _used_slots(slots: npt.NDArray[Any]) -> int:
+    """Slots up to the last that is not all zeros; stepwise, since a preallocated index is mostly zeros."""
+    end = len(slots)
+    while end:
+        start = max(end - _STEP_ENTRIES, 0)
+        part = slots[start:end].view(np.uint8).reshape(end - start, -1)
+        used = np.flatnonzero(part.any(axis=1))
+        if len(used):
+            return start + int(used[-1]) + 1
+        end = start
+    return 0
+
+
+def lost_offsets(offsets: npt.NDArray[np.int64], scanned: SegmentPass) -> npt.NDArray[np.bool_]:
+    """Which offsets were lost with bytes of the log."""
+    lost = np.zeros(len(offsets), np.bool_)
+    for hole in scanned.holes:
+        lost |= (offsets >= hole.first_offset) & (offsets < hole.next_offset)
+    return lost

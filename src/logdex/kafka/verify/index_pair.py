@@ -1,0 +1,99 @@
+"""Both sparse indexes of a segment: there, true, with the right end, and whether a recovery would write the same."""
+
+from __future__ import annotations
+
+from logdex.errors import CorruptError
+from logdex.io.env import Env
+from logdex.kafka.index_fold import IndexFold, encode_offset_entries, encode_time_entries
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.record import NO_TIMESTAMP
+from logdex.kafka.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.index_entries import IndexEntries
+from logdex.kafka.verify.offset_index_check import OffsetIndexEntries
+from logdex.kafka.verify.segment_pass import Segment, SegmentPass
+from logdex.kafka.verify.time_index_check import TimeIndexEntries
+from logdex.kernels.batch_columns import BatchColumns
+
+_ENTRY_PER_BATCH = (3, 9, 1)
+
+
+class IndexPair:
+    """`.index` and `.timeindex` beside one log, given its windows; then `finish`. One thread."""
+
+    def __init__(self, segment: Segment, config: LogConfig, out: Collector, env: Env) -> None:
+        stem = segment.path.removesuffix(LOG_SUFFIX)
+        is_exact = _version(config.kafka_version) >= _ENTRY_PER_BATCH
+        self._segment = segment
+        self._out = out
+        self._offset = OffsetIndexEntries(stem + INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
+        self._time = TimeIndexEntries(stem + TIME_INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
+        self._fold: IndexFold | None = IndexFold(segment.base_offset, config.index_interval_bytes, path=segment.path)
+        self._derived: tuple[list[bytes], list[bytes]] = ([], [])
+
+    def add(self, columns: BatchColumns) -> None:
+        """Takes a window of good batches."""
+        self._offset.add(columns)
+        self._time.add(columns)
+        if self._fold is None:
+            return
+        try:
+            offset_entries, time_entries = self._fold.add(columns)
+        except CorruptError:  # offsets that overflow or fall: there are findings about them
+            self._fold = None
+            return
+        self._derived[0].append(encode_offset_entries(offset_entries, self._segment.base_offset))
+        self._derived[1].append(encode_time_entries(time_entries, self._segment.base_offset))
+
+    def finish(self, scanned: SegmentPass, is_clean: bool | None) -> None:
+        """Says what is wrong; `is_clean`: whether the broker closed the log cleanly, None where nobody knows."""
+        is_active = self._segment.next_base is None
+        largest = self._fold.max_timestamp if self._fold is not None else None
+        if self._fold is not None and not scanned.holes:
+            try:
+                self._derived[1].append(encode_time_entries(self._fold.finish(), self._segment.base_offset))
+            except CorruptError:
+                largest = None
+            self._tell_differences(is_active)
+        last, zero_slots = self._time.last_entry, self._time.zero_slots
+        end = self._time.count * self._time.layout.size_bytes
+        for index, check in ((self._offset, "offset-index-missing"), (self._time, "time-index-missing")):
+            self._tell_presence(index, check, is_active)
+            index.finish(scanned)
+        is_closed = not is_active or is_clean is True or (is_clean is None and zero_slots == 0)
+        if largest is None or scanned.holes or not is_closed or self._time.is_missing or self._time.has_odd_size:
+            return
+        timestamp, offset = largest
+        if timestamp > NO_TIMESTAMP and last != largest and self._time.last_is_judged_true:
+            self._out.find(
+                "time-index-end",
+                self._time.path,
+                end,
+                "the last entry does not tell of the largest timestamp: look-ups by time miss what is behind it",
+                expected=f"({timestamp}, {offset - self._segment.base_offset})",
+                found="no entry" if last is None else f"({last[0]}, {last[1] - self._segment.base_offset})",
+                mend=self._out.rebuild,
+            )
+
+    def _tell_presence(self, index: IndexEntries, check: str, is_active: bool) -> None:
+        if index.is_missing:
+            message = "the index is not there"
+            self._out.find(check, index.path, 0, message, expected="a file", found="none", mend=self._out.rebuild)
+        elif index.zero_slots and not is_active:
+            size = index.zero_slots * index.layout.size_bytes
+            self._out.info("index-not-trimmed", index.path, f"{size} zero bytes behind the last entry")
+
+    def _tell_differences(self, is_active: bool) -> None:
+        for index, parts in zip((self._offset, self._time), self._derived, strict=True):
+            derived = b"".join(parts)
+            if index.is_missing or index.is_unreadable or index.used_bytes() == derived:
+                continue
+            if is_active and index.zero_slots and derived.startswith(index.used_bytes()):
+                continue  # it is still being written: the entry of the close is not there yet
+            count = len(derived) // index.layout.size_bytes
+            message = f"has {index.count} entries, a recovery would write {count}, other ones"
+            self._out.info("index-differs", index.path, message)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in text.split("."))

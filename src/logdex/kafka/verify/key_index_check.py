@@ -1,0 +1,37 @@
+"""`.keyindex`: is it whole, and of this log?"""
+
+from __future__ import annotations
+
+from logdex.errors import CorruptError, UnsupportedLayoutError
+from logdex.io.env import Env
+from logdex.kafka.key_index import KeyIndex
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.directory_check import find_error
+from logdex.kafka.verify.segment_pass import Segment, SegmentPass
+
+_MEND = "remove the file or build it anew: nothing is lost with it"
+
+
+def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Collector, env: Env) -> None:
+    """A finding if the key index at `path` is there and is damaged or of another log."""
+    if not env.exists(path):
+        return
+    out.files += 1
+    try:
+        with KeyIndex.open(path, env=env) as index:
+            index.verify()
+            covered = index.covers(segment.path)
+            stated, base_offset = index.header.log_size, index.base_offset
+    except CorruptError as error:
+        find_error("key-index", error, out, _MEND)
+        return
+    except UnsupportedLayoutError as error:
+        out.info("key-index-version", path, error.message)
+        return
+    if base_offset != segment.base_offset or covered != stated:
+        found = f"base offset {base_offset}, {stated} bytes of another log"
+        expected = f"base offset {segment.base_offset}, this log"
+        out.find("key-index", path, 0, "built from another log", expected=expected, found=found, mend=_MEND)
+    elif covered < scanned.end_position:
+        behind = scanned.end_position - covered
+        out.info("key-index-behind", path, f"{behind} bytes at the log's end are not in it yet")

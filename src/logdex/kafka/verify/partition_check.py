@@ -1,0 +1,138 @@
+"""One partition: its segments one after the other, and all that is derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from logdex.errors import StorageError
+from logdex.io.env import Env
+from logdex.kafka import segment_files as files
+from logdex.kafka.epoch_runs import EpochRuns
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.directory_check import check_partition_metadata, list_offset_files
+from logdex.kafka.verify.epoch_check import check_epochs
+from logdex.kafka.verify.index_pair import IndexPair
+from logdex.kafka.verify.key_index_check import check_key_index
+from logdex.kafka.verify.producer_check import ProducerCheck
+from logdex.kafka.verify.segment_pass import Segment, SegmentPass
+from logdex.kafka.verify.sequence_check import SequenceCheck
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was read so far: records, bytes of logs."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+OnRead = Callable[[int, int], None]
+"""Called now and then with (records so far, bytes of logs so far)."""
+
+
+class PartitionCheck:
+    """Checks the partition in `directory`; `only`: just the segment at that base offset. `is_clean`: whether it was
+    closed cleanly, None where nobody knows. One thread."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        out: Collector,
+        env: Env,
+        totals: Totals,
+        *,
+        is_clean: bool | None,
+        only: int | None = None,
+        progress: OnRead | None = None,
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._out = out
+        self._env = env
+        self._totals = totals
+        self._is_clean = is_clean
+        self._only = only
+        self._progress = progress
+        self._runs = EpochRuns()
+        self._sequences = SequenceCheck(out)
+        self.next_offset = 0
+        self.end_is_certain = True
+        """Whether the log's last bytes are whole."""
+
+    def run(self) -> None:
+        """Does it."""
+        found = list_offset_files(self._directory, self._out, self._env)
+        logs = found[files.LOG_SUFFIX]
+        bases = sorted(logs)
+        snapshots = {} if self._only is not None else found[files.SNAPSHOT_SUFFIX]
+        producers = ProducerCheck(snapshots, self._out, self._env)
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            if self._only is None or self._only == base:
+                self._check_segment(Segment(logs[base], base, following, self._config.segment_bytes), producers)
+        self._check_snapshot_places(bases, found[files.SNAPSHOT_SUFFIX])
+        if self._only is not None:
+            return
+        producers.finish(self.next_offset, self._directory, end_is_lost=not self.end_is_certain)
+        path = f"{self._directory}/{files.LEADER_EPOCH_CHECKPOINT}"
+        check_epochs(path, self._runs, self._out, self._env, is_unclean=self._is_clean is not True)
+        check_partition_metadata(self._directory, self._out, self._env)
+        if self._sequences.explained:
+            message = f"{self._sequences.explained} gaps in producers' sequence numbers, where offsets are missing too"
+            self._out.info("producer-sequence-gaps", self._directory, message)
+
+    def _check_segment(self, segment: Segment, producers: ProducerCheck) -> None:
+        self._out.files += 1
+        scanned = SegmentPass(segment, self._out, self._env)
+        indexes = IndexPair(segment, self._config, self._out, self._env)
+        before = self.next_offset
+        producers.begin_segment(segment.base_offset)
+        holes = 0
+        gaps = 0
+        try:
+            for window in scanned.windows():
+                columns = window.columns
+                if len(scanned.holes) > holes:
+                    holes = len(scanned.holes)
+                    producers.lose()
+                    self._sequences.lose()
+                indexes.add(columns)
+                producers.add(columns, segment.path)
+                self._sequences.add(columns, segment.path)
+                self._runs.add(columns, segment.path)
+                expected = np.append(before, columns.last_offset[:-1] + 1)
+                gaps += int(((columns.base_offset != expected) & (columns.count >= 0)).sum())  # no wrapper says it
+                before = int(columns.last_offset[-1]) + 1
+                self._tell_progress(scanned)
+        except StorageError as error:
+            self._out.find("unreadable", segment.path, 0, error.message, mend="check the disk and the file's mode")
+            scanned.has_bad_tail = True
+        if len(scanned.holes) > holes or scanned.has_bad_tail:
+            producers.lose()
+            self._sequences.lose()
+        if gaps and self._only is None:
+            self._out.info("offset-gap", segment.path, f"{gaps} gaps in offsets: compaction, or records that are lost")
+        indexes.finish(scanned, self._is_clean)
+        stem = segment.path.removesuffix(files.LOG_SUFFIX)
+        if self._only is None:
+            producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.path)
+        check_key_index(stem + files.KEY_INDEX_SUFFIX, segment, scanned, self._out, self._env)
+        self.next_offset = max(scanned.next_offset, self.next_offset)
+        self.end_is_certain = not scanned.has_bad_tail
+        self._totals.records += scanned.records
+        self._totals.bytes += scanned.size_bytes
+
+    def _tell_progress(self, scanned: SegmentPass) -> None:
+        if self._progress is not None:
+            self._progress(self._totals.records + scanned.records, self._totals.bytes + scanned.end_position)
+
+    def _check_snapshot_places(self, bases: list[int], snapshots: dict[int, str]) -> None:
+        """A snapshot at an odd offset is the broker's own after a restart: nothing wrong, and removed at its next
+        load."""
+        for offset, path in snapshots.items():
+            if offset not in bases and offset < self.next_offset and self._only is None:
+                self._out.info("producer-snapshot-offset", path, "at the base of no segment, and not at the log's end")

@@ -1,0 +1,242 @@
+"""What the log says of its producers against `.snapshot` and `.txnindex` files.
+
+Where the log does not begin at offset 0, or something was compacted or lost, it may not say all: then what a file says
+otherwise is information. Brokers forget a producer that was silent for a day, by wall clock: one that is missing from
+a snapshot is information too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from logdex import limits
+from logdex.errors import CorruptError
+from logdex.io.env import Env
+from logdex.kafka.errors import ProducerStateError
+from logdex.kafka.producer_snapshot import read_producer_snapshot
+from logdex.kafka.producer_state import ProducerState, ProducerStates
+from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
+from logdex.kafka.verify.checks import MOVE_AWAY, REMOVE, Collector
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import (
+    BATCH_CONTROL,
+    BATCH_DELETE_HORIZON,
+    PRODUCER_SNAPSHOT_ENTRY,
+    PRODUCER_SNAPSHOT_HEADER,
+    TRANSACTION_INDEX_ENTRY,
+)
+
+_STATE_FIELDS = {
+    "producer_epoch": "producer_epoch",
+    "last_sequence": "last_sequence",
+    "last_offset": "last_offset",
+    "offset_delta": "offset_delta",
+    "timestamp_ms": "last_timestamp_ms",
+    "coordinator_epoch": "coordinator_epoch",
+    "current_txn_first_offset": "current_txn_first_offset",
+}
+
+
+class ProducerCheck:
+    """The producers of one partition, given all its windows. `snapshots`: path by offset. One thread."""
+
+    def __init__(self, snapshots: dict[int, str], out: Collector, env: Env) -> None:
+        self._out = out
+        self._env = env
+        self._states = ProducerStates()
+        self._snapshots = dict(sorted(snapshots.items()))
+        self._is_certain = True
+        self._next_offset = -1
+        self._aborted: list[AbortedTxn] = []
+
+    def lose(self) -> None:
+        """Says that the log no longer tells all: something is lost, compacted or was deleted before."""
+        self._is_certain = False
+
+    # -- folding -------------------------------------------------------------------------------------------------------
+    def begin_segment(self, base_offset: int) -> None:
+        """Says where the next segment begins."""
+        if self._next_offset < 0 and base_offset > 0:
+            self.lose()
+        self._aborted = []
+        self._compare_until(base_offset)
+
+    def add(self, columns: BatchColumns, path: str) -> None:
+        """Takes a window of good batches of the .log at `path`."""
+        if self._is_certain:
+            self._look_for_compaction(columns)
+        done, count = 0, len(columns.position)
+        last = int(columns.last_offset[-1])
+        for offset in [offset for offset in self._snapshots if offset <= last]:
+            before = int(np.searchsorted(columns.last_offset, offset))
+            self._fold(columns, done, before, path)
+            done = max(done, before)
+            self._compare_until(offset)
+        self._fold(columns, done, count, path)
+        self._next_offset = last + 1
+
+    def _fold(self, columns: BatchColumns, start: int, end: int, path: str) -> None:
+        if start >= end:
+            return
+        part = BatchColumns._make(column[start:end] for column in columns)
+        try:
+            self._aborted += [txn.to_aborted() for txn in self._states.add(part) if txn.is_aborted]
+        except ProducerStateError as error:
+            place = int(np.searchsorted(part.base_offset, error.offset))
+            position = int(part.position[min(place, len(part.position) - 1)])
+            mend = "compare with a replica: no broker appends this batch here"
+            self._out.find("producer-state", path, position, error.message, mend=mend)
+            self.lose()
+
+    def _look_for_compaction(self, columns: BatchColumns) -> None:
+        before = np.append(self._next_offset if self._next_offset >= 0 else 0, columns.last_offset[:-1] + 1)
+        is_bare_marker = (columns.attributes & BATCH_CONTROL != 0) & (columns.producer_id >= 0) & (columns.count == 0)
+        missing = (columns.count >= 0) & (columns.count != columns.last_offset - columns.base_offset + 1)
+        cleaned = (columns.attributes & BATCH_DELETE_HORIZON != 0) & (columns.magic == 2)
+        if (columns.base_offset != before).any() or (is_bare_marker | missing | cleaned).any():
+            self.lose()
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+    def _compare_until(self, offset: int) -> None:
+        for at in [at for at in self._snapshots if at <= offset]:
+            self._compare(at, self._snapshots.pop(at))
+
+    def _read(self, path: str) -> list[ProducerState] | None:
+        self._out.files += 1
+        try:
+            data = self._env.read_file(path, limits.PRODUCER_SNAPSHOT_SIZE_BYTES_MAX)
+            return read_producer_snapshot(data, path=path)
+        except CorruptError as error:
+            position, found = error.position, error.found
+            message = error.message.removeprefix(f"{path}: byte {error.position}: ")
+            self._out.find(
+                "producer-snapshot", path, position, message, expected=error.expected, found=found, mend=REMOVE
+            )
+            return None
+
+    def _compare(self, offset: int, path: str) -> None:
+        stored = self._read(path)
+        if stored is None:
+            return
+        differs = 0
+        for place, state in enumerate(stored):
+            known = self._states.get(state.producer_id)
+            field = _first_difference(state, known)
+            if field is None:
+                continue
+            differs += 1
+            if self._is_certain:
+                self._tell_entry(path, place, state, known, field)
+        if differs and not self._is_certain:
+            message = f"{differs} producers are known otherwise than what is left of the log tells"
+            self._out.info("producer-snapshot-differs", path, message)
+        missing = len(self._states) - sum(self._states.get(state.producer_id) is not None for state in stored)
+        if missing:
+            message = f"{missing} producers of the log are not in it: silent for producer.id.expiration.ms, perhaps"
+            self._out.info("producer-snapshot-expired", path, message)
+
+    def _tell_entry(self, path: str, place: int, state: ProducerState, known: ProducerState | None, field: str) -> None:
+        entry = PRODUCER_SNAPSHOT_HEADER.size_bytes + place * PRODUCER_SNAPSHOT_ENTRY.size_bytes
+        self._out.find(
+            "producer-snapshot-entry",
+            path,
+            entry + PRODUCER_SNAPSHOT_ENTRY.offset_of(field),
+            f"producer {state.producer_id}: {field} is not what the log says",
+            expected="no such producer" if known is None else getattr(known, _STATE_FIELDS[field]),
+            found=state.producer_id if known is None else getattr(state, _STATE_FIELDS[field]),
+            mend=REMOVE,
+        )
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+    def end_segment(self, txn_path: str, log_path: str) -> None:
+        """Holds the segment's `.txnindex` against its aborted transactions."""
+        derived = self._aborted
+        stored = b""
+        if self._env.exists(txn_path):
+            self._out.files += 1
+            stored = self._env.read_file(txn_path, limits.INDEX_SIZE_BYTES_MAX)
+        expected = derive_transaction_index(derived)
+        if stored == expected:
+            return
+        if not self._is_certain:
+            self._check_size(txn_path, stored)
+            message = "tells of other aborted transactions than what is left of the log"
+            self._out.info("txn-index-differs", txn_path, message)
+            return
+        if not self._check_size(txn_path, stored):
+            self._compare_entries(txn_path, stored, derived, log_path)
+
+    def _check_size(self, path: str, stored: bytes) -> bool:
+        """Whether the length is a finding."""
+        slot = TRANSACTION_INDEX_ENTRY.size_bytes
+        whole = len(stored) // slot * slot
+        if len(stored) == whole:
+            return False
+        self._out.find(
+            "txn-index-size",
+            path,
+            whole,
+            f"{len(stored) - whole} bytes behind the last whole entry",
+            expected=f"a multiple of {slot}",
+            found=len(stored),
+            mend=self._out.rebuild,
+        )
+        return True
+
+    def _compare_entries(self, path: str, stored: bytes, derived: list[AbortedTxn], log_path: str) -> None:
+        slot = TRANSACTION_INDEX_ENTRY.size_bytes
+        entries = list(TRANSACTION_INDEX_ENTRY.struct.iter_unpack(stored))
+        for place, entry in enumerate(entries):
+            right = (0, *derived[place]) if place < len(derived) else None
+            if entry == right:
+                continue
+            message = f"entry {place} is not that of an aborted transaction of {log_path.rpartition('/')[2]}"
+            expected = "no entry" if right is None else right
+            self._out.find(
+                "txn-index-entry", path, place * slot, message, expected=expected, found=entry, mend=self._out.rebuild
+            )
+        if len(entries) < len(derived):
+            message = (
+                f"{len(derived) - len(entries)} aborted transactions have no entry: their records read as committed"
+            )
+            self._out.find(
+                "txn-index-missing",
+                path,
+                len(stored),
+                message,
+                expected=derived[len(entries)],
+                found="nothing",
+                mend=self._out.rebuild,
+            )
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+    def finish(self, next_offset: int, directory: str, *, end_is_lost: bool) -> None:
+        """Compares what is left of the snapshots; tells of transactions that are open."""
+        self._compare_until(max(next_offset, 0))
+        for offset, path in self._snapshots.items():
+            if self._read(path) is None or end_is_lost:
+                continue
+            self._out.find(
+                "checkpoint-offset",
+                path,
+                0,
+                "a snapshot from behind the log's end",
+                expected=f"at most {next_offset}",
+                found=offset,
+                mend=MOVE_AWAY,
+            )
+        opened = self._states.ongoing_transactions
+        if opened:
+            shown = ", ".join(
+                f"producer {producer} from offset {first}" for first, producer in list(opened.items())[:8]
+            )
+            self._out.info("txn-open", directory, f"{len(opened)} transactions are open at the end: {shown}")
+
+
+def _first_difference(state: ProducerState, known: ProducerState | None) -> str | None:
+    if known is None:
+        return "producer_id"
+    for field, name in _STATE_FIELDS.items():
+        if getattr(state, name) != getattr(known, name):
+            return field
+    return None

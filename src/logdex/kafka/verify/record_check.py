@@ -1,0 +1,129 @@
+"""Can the records of a window's batches be decoded, and do their offsets rise within their batch?
+
+Batches of magic 2 go through the decode kernel, all of a window at once; those of magic 0 and 1 one by one.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logdex import limits
+from logdex.errors import CorruptError
+from logdex.kafka.record_batch import decode_batch
+from logdex.kafka.record_decoder import RecordDecoder
+from logdex.kafka.record_window import RECORD_SCHEMA
+from logdex.kafka.scan import BatchWindow
+from logdex.kafka.verify.checks import Collector
+from logdex.kernels.batch_columns import BatchColumns, Int64s, cut_columns
+from logdex.kernels.batch_scan import ColumnAddresses
+from logdex.layout import MAGIC_V2
+
+_SCHEMA = pa.schema([RECORD_SCHEMA.field("offset")])
+_WINDOW_BYTES = 16 << 20
+
+
+def check_records(window: BatchWindow, out: Collector) -> int:
+    """Findings for the batches whose records are wrong; how many records there are."""
+    if (window.columns.magic < MAGIC_V2).any():
+        return sum(_check_batch(window, place, out) for place in range(window.count))
+    bad: dict[int, CorruptError] = {}
+    columns = window.columns
+
+    def refuse(error: CorruptError) -> None:
+        place = int(np.searchsorted(columns.position, error.position, "right")) - 1
+        bad[place] = error
+
+    offsets = _decode(window, refuse)
+    counts = np.maximum(columns.count.astype(np.int64), 0)
+    counts[list(bad)] = 0
+    if counts.sum() == len(offsets):
+        _check_offsets(window, offsets, counts, out)
+    for place, error in bad.items():
+        _tell(
+            window,
+            place,
+            error.message.removeprefix(f"{window.path}: byte {error.position}: "),
+            error.expected,
+            error.found,
+            out,
+        )
+    return len(offsets)
+
+
+def _decode(window: BatchWindow, refuse: object) -> Int64s:
+    decoder = RecordDecoder(
+        window.data,
+        window.path,
+        _SCHEMA,
+        skip_control=False,
+        window_bytes=_WINDOW_BYTES,
+        on_bad_batch=refuse,  # type: ignore[arg-type]
+        size_bytes_max=limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX,
+    )
+    columns = BatchColumns._make(np.ascontiguousarray(column) for column in window.columns)
+    addresses = ColumnAddresses._make([*(column.ctypes.data for column in columns), window.count])
+    parts = list(decoder.decode(columns, addresses, window.count))
+    parts += decoder.flush()
+    if not parts:
+        return np.empty(0, np.int64)
+    return np.concatenate([part.column(0).to_numpy() for part in parts])
+
+
+def _check_offsets(window: BatchWindow, offsets: Int64s, counts: Int64s, out: Collector) -> None:
+    columns = cut_columns(window.columns, window.count)
+    batch = np.repeat(np.arange(window.count), counts)
+    wrong = (offsets < columns.base_offset[batch]) | (offsets > columns.last_offset[batch])
+    wrong[1:] |= (offsets[1:] <= offsets[:-1]) & (batch[1:] == batch[:-1])
+    if not wrong.any():
+        return
+    places: npt.NDArray[np.intp] = np.unique(batch[wrong])
+    for place in out.some("batch-records", places):
+        found = offsets[batch == place]
+        expected = f"rising from {int(columns.base_offset[place])} to {int(columns.last_offset[place])}"
+        _tell(window, place, "the records' offsets do not rise within the batch", expected, _few(found), out)
+
+
+def _few(offsets: Int64s) -> str:
+    shown = ", ".join(map(str, offsets[:8].tolist()))
+    return f"{shown}, …" if len(offsets) > 8 else shown
+
+
+def _check_batch(window: BatchWindow, place: int, out: Collector) -> int:
+    """The same of one batch, the slow way; a wrapper of magic 1 and 0 may hold any offsets that rise up to its own."""
+    position = int(window.columns.position[place])
+    size = int(window.columns.size[place])
+    raw = window.data[position : position + size].tobytes()
+    try:
+        batch, _ = decode_batch(raw, path=window.path, check_crc=False)
+        offsets = [record.offset for record in batch.records()]
+    except CorruptError as error:
+        _tell(
+            window,
+            place,
+            error.message.removeprefix(f"{window.path}: byte {error.position}: "),
+            error.expected,
+            error.found,
+            out,
+        )
+        return 0
+    last = int(window.columns.last_offset[place])
+    if any(b <= a for a, b in pairwise(offsets)) or (offsets and offsets[-1] > last):
+        found = _few(np.array(offsets, np.int64))
+        _tell(window, place, "the records' offsets do not rise within the batch", f"rising to {last}", found, out)
+    return len(offsets)
+
+
+def _tell(window: BatchWindow, place: int, message: str, expected: object, found: object, out: Collector) -> None:
+    out.find(
+        "batch-records",
+        window.path,
+        int(window.columns.position[place]),
+        f"offset {int(window.columns.base_offset[place])}: {message}",
+        expected="" if expected is None else expected,
+        found="" if found is None else found,
+        mend="restore the batch from a replica: its checksum is right, so it was written so",
+    )

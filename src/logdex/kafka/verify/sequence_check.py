@@ -1,0 +1,146 @@
+"""Producers' sequence numbers and epochs, batch after batch: what the broker checked when they were appended.
+
+A gap is a finding where no offset is missing between a producer's two batches: then nothing was taken out of the log,
+and what is missing never came. Where offsets are missing (compaction, salvage, damage) they explain it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.kafka.verify.checks import Collector
+from logdex.kernels.batch_columns import BatchColumns, Int64s
+from logdex.layout import BATCH_CONTROL
+
+_SEQUENCE_MASK = (1 << 31) - 1
+
+
+class _Last(NamedTuple):
+    """A producer's last batch: its epoch, its last sequence (-1 after a marker of a new epoch), how many offset gaps
+    there had been in the log."""
+
+    epoch: int
+    sequence: int
+    gaps: int
+
+
+class SequenceCheck:
+    """The sequence numbers of one partition, given all its windows. One thread."""
+
+    def __init__(self, out: Collector) -> None:
+        self._out = out
+        self._last: dict[int, _Last] = {}
+        self._gaps = 0
+        self._next_offset = -1
+        self.explained = 0
+        """Gaps that missing offsets explain."""
+
+    def lose(self) -> None:
+        """Says that something was lost here."""
+        self._gaps += 1
+
+    def add(self, columns: BatchColumns, path: str) -> None:
+        """Takes a window of good batches of the .log at `path`."""
+        gaps = self._count_gaps(columns)
+        places = np.flatnonzero(columns.producer_id >= 0)
+        if not len(places):
+            return
+        places = places[np.argsort(columns.producer_id[places], kind="stable")]
+        producer = columns.producer_id[places]
+        starts = np.flatnonzero(np.append(True, producer[1:] != producer[:-1]))
+        ends = np.append(starts[1:], len(places))
+        epoch = columns.producer_epoch[places].astype(np.int64)
+        first = columns.base_sequence[places].astype(np.int64)
+        span = (columns.last_offset - columns.base_offset)[places]
+        is_control = columns.attributes[places] & BATCH_CONTROL != 0
+        last = np.where(first < 0, -1, (first + span) & _SEQUENCE_MASK)
+        # what the batch before says; a producer's first batch of the window has it from the windows before
+        known_epoch, known_last, known_gaps = np.roll(epoch, 1), np.roll(last, 1), np.roll(gaps[places], 1)
+        for start in starts.tolist():
+            before = self._last.get(int(producer[start]), _Last(-1, -1, -1))
+            known_epoch[start], known_last[start], known_gaps[start] = before
+        self._carry_over_markers(starts, ends, is_control, epoch, last, known_epoch, known_last)
+        same = (known_epoch == epoch) & (known_last >= 0) & (first >= 0) & ~is_control
+        begins = (known_epoch >= 0) & (epoch > known_epoch) & (first > 0) & ~is_control
+        wrong = (same & (first != (known_last + 1) & _SEQUENCE_MASK)) | begins
+        falls = (known_epoch >= 0) & (epoch < known_epoch)
+        explained = known_gaps != gaps[places]
+        self.explained += int((wrong & explained).sum())
+        self._tell(columns, path, places, wrong & ~falls & ~explained, known_last, known_epoch, falls & ~explained)
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            at = end - 1
+            self._last[int(producer[start])] = _Last(int(epoch[at]), int(last[at]), int(gaps[places[at]]))
+
+    def _carry_over_markers(
+        self,
+        starts: npt.NDArray[np.intp],
+        ends: npt.NDArray[np.intp],
+        is_control: npt.NDArray[np.bool_],
+        epoch: Int64s,
+        last: Int64s,
+        known_epoch: Int64s,
+        known_last: Int64s,
+    ) -> None:
+        """A marker has no sequence: the one before it goes on behind it, within an epoch."""
+        if not is_control.any():
+            return
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            for at in range(start, end):
+                if at > start:
+                    known_last[at] = last[at - 1]
+                if is_control[at]:
+                    last[at] = known_last[at] if known_epoch[at] == epoch[at] else -1
+
+    def _count_gaps(self, columns: BatchColumns) -> Int64s:
+        """How many gaps in offsets came before each batch, those within the batches themselves included."""
+        before = np.append(self._next_offset, columns.last_offset[:-1] + 1)
+        if self._next_offset < 0:
+            before[0] = columns.base_offset[0]
+        missing = (columns.base_offset != before).astype(np.int64)
+        holed = (columns.count != columns.last_offset - columns.base_offset + 1) & (columns.count >= 0)
+        gaps = self._gaps + np.cumsum(missing + holed)
+        self._gaps = int(gaps[-1])
+        self._next_offset = int(columns.last_offset[-1]) + 1
+        return gaps
+
+    def _tell(
+        self,
+        columns: BatchColumns,
+        path: str,
+        places: npt.NDArray[np.intp],
+        wrong: npt.NDArray[np.bool_],
+        known_last: Int64s,
+        known_epoch: Int64s,
+        falls: npt.NDArray[np.bool_],
+    ) -> None:
+        for index in self._out.some("producer-sequence", np.flatnonzero(wrong)):
+            place = int(places[index])
+            after = int(known_last[index]) if columns.producer_epoch[place] == known_epoch[index] else -1
+            self._out.find(
+                "producer-sequence",
+                path,
+                int(columns.position[place]),
+                f"producer {int(columns.producer_id[place])}, offset {int(columns.base_offset[place])}: "
+                "sequence numbers do not go on",
+                expected=(after + 1) & _SEQUENCE_MASK,
+                found=int(columns.base_sequence[place]),
+                mend=_MEND,
+            )
+        for index in self._out.some("producer-epoch", np.flatnonzero(falls)):
+            place = int(places[index])
+            self._out.find(
+                "producer-epoch",
+                path,
+                int(columns.position[place]),
+                f"producer {int(columns.producer_id[place])}, offset {int(columns.base_offset[place])}: "
+                "its epoch is below that of the batch before",
+                expected=f"{int(known_epoch[index])} or above",
+                found=int(columns.producer_epoch[place]),
+                mend=_MEND,
+            )
+
+
+_MEND = "compare with a replica: the batch is whole, but no broker appends it here"

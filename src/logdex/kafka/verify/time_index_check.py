@@ -1,0 +1,81 @@
+"""`.timeindex` against its log: each entry names a batch by its last offset, whose largest timestamp is the entry's and
+above those of all batches before it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.io.env import Env
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.index_entries import IndexEntries, lost_offsets
+from logdex.kafka.verify.segment_pass import SegmentPass
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import TIME_INDEX_ENTRY
+
+_NONE_MS = -(1 << 63)
+
+
+class TimeIndexEntries(IndexEntries):
+    """A `.timeindex`; see `IndexEntries`."""
+
+    layout = TIME_INDEX_ENTRY
+    prefix = "time-index"
+
+    def __init__(self, path: str, base_offset: int, is_exact: bool, out: Collector, env: Env) -> None:
+        super().__init__(path, base_offset, is_exact, out, env)
+        self._offsets = self.offsets()
+        self._order = np.argsort(self._offsets, kind="stable")
+        self._sorted = self._offsets[self._order]
+        self._largest_ms = _NONE_MS
+        self._next_offset = base_offset
+
+    def add(self, columns: BatchColumns) -> None:
+        """Judges the entries whose offset lies in the window, or between it and the one before."""
+        largest = np.maximum.accumulate(np.append(self._largest_ms, columns.max_timestamp_ms))
+        self._largest_ms = int(largest[-1])
+        low, high = np.searchsorted(self._sorted, [self._next_offset, int(columns.last_offset[-1]) + 1])
+        self._next_offset = int(columns.last_offset[-1]) + 1
+        if low == high:
+            return
+        places = self._order[low:high]
+        offsets = self._offsets[places]
+        batch = np.searchsorted(columns.last_offset, offsets)
+        inside = offsets >= columns.base_offset[batch]
+        places, batch, offsets = places[inside], batch[inside], offsets[inside]  # others are judged at the end
+        is_last = columns.last_offset[batch] == offsets
+        if not self._is_exact:
+            is_last[:] = True  # older brokers name the record itself
+        stated = self._raw["timestamp_ms"][places].astype(np.int64)
+        is_right = is_last & (columns.max_timestamp_ms[batch] == stated)
+        is_first = largest[batch] < stated
+        self._judge(places, is_right & is_first)
+        for index in self._some("offset", np.flatnonzero(~is_last)):
+            expected = f"relative offset {int(columns.last_offset[batch[index]]) - self.base_offset}"
+            self._find_entry("offset", int(places[index]), "no batch ends at its offset", expected)
+        for index in self._some("timestamp", np.flatnonzero(is_last & ~is_right)):
+            expected = f"timestamp {int(columns.max_timestamp_ms[batch[index]])}"
+            self._find_entry("timestamp", int(places[index]), "not the largest timestamp of its batch", expected)
+        for index in self._some("order", np.flatnonzero(is_right & ~is_first)):
+            expected = f"above {int(largest[batch[index]])}"
+            self._find_entry("order", int(places[index]), "a batch before it has a timestamp as large", expected)
+
+    def _judge_rest(self, rest: npt.NDArray[np.intp], scanned: SegmentPass) -> None:
+        offsets = self._offsets[rest]
+        beyond = (offsets >= scanned.next_offset) | (offsets < self.base_offset)
+        lost = lost_offsets(offsets, scanned)
+        for place in self._some("beyond-end", rest[beyond & ~lost]):
+            expected = f"an offset from {self.base_offset} to {scanned.next_offset - 1}"
+            self._find_entry("beyond-end", place, "its offset is not within the log", expected)
+        for place in self._some("offset", rest[~beyond & ~lost]):
+            self._find_entry("offset", place, "no batch has its offset", "the last offset of a batch")
+
+    @property
+    def last_entry(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the last entry."""
+        return (int(self._raw["timestamp_ms"][-1]), int(self._offsets[-1])) if len(self._raw) else None
+
+    @property
+    def last_is_judged_true(self) -> bool:
+        """Whether the last entry is a true one (or there is none): else there is a finding about it already."""
+        return not len(self._true) or bool(self._true[-1])

@@ -1,0 +1,102 @@
+"""`verify` for Kafka: a log directory, a partition, or one segment. Reads everything, changes nothing.
+
+What it expects of derived files is what the folds give that append, recovery and rebuild use. Memory depends on the
+window, on the entries of one segment's indexes and on the number of producers, not on the log.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable, Collection
+
+from logdex.errors import UsageError
+from logdex.findings import FINDINGS_MAX, VerifyReport
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka import segment_files as files
+from logdex.kafka.checkpoints import TopicPartition
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_dir import KafkaLogDir
+from logdex.kafka.recognise import KafkaPathKind, require_kafka
+from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.directory_check import check_meta_properties
+from logdex.kafka.verify.partition_check import PartitionCheck, Totals
+
+Progress = Callable[[int, int], None]
+"""Called now and then with (records so far, bytes of logs so far)."""
+
+
+def verify(
+    path: str,
+    config: LogConfig | None = None,
+    *,
+    env: Env = DEFAULT_ENV,
+    progress: Progress | None = None,
+    max_findings: int = FINDINGS_MAX,
+    checks: Collection[str] | None = None,
+) -> VerifyReport:
+    """Checks what is at `path`; `checks` (keys of `CHECKS`) limits what is reported, `max_findings` how much.
+
+    Raises `NotAStoreError` for what is not Kafka's, `UsageError` for an unknown check and for a file without its log,
+    `StorageError` where the system refuses to list a directory. Damage is never raised.
+    """
+    started = time.perf_counter()
+    path = path.rstrip("/") or "/"
+    found = require_kafka(path, env=env)
+    out = Collector(path, max_findings, checks)
+    totals = Totals()
+    settings = config or LogConfig()
+    if found.kind is KafkaPathKind.LOG_DIR:
+        _verify_log_dir(path, settings, out, env, totals, progress)
+    else:
+        directory, only = path, None
+        if found.kind is not KafkaPathKind.PARTITION:
+            directory, only = posixpath.dirname(path) or ".", found.offset
+            _require_log(directory, found.offset, path, env)
+        is_clean = is_closed_cleanly(directory, env)
+        PartitionCheck(directory, settings, out, env, totals, is_clean=is_clean, only=only, progress=progress).run()
+    return VerifyReport(
+        findings=out.findings(),
+        infos=out.sorted_infos(),
+        messages=totals.records,
+        bytes=totals.bytes,
+        files=out.files,
+        seconds=time.perf_counter() - started,
+        truncated=out.truncated,
+    )
+
+
+def is_closed_cleanly(partition: str, env: Env) -> bool | None:
+    """Whether the log directory around a partition's has the mark of a clean shutdown; None for a lone partition."""
+    parent = posixpath.dirname(env.real_path(partition))
+    if env.exists(f"{parent}/{files.CLEAN_SHUTDOWN}"):
+        return True
+    return False if env.exists(f"{parent}/{files.META_PROPERTIES}") else None
+
+
+def _require_log(directory: str, offset: int, path: str, env: Env) -> None:
+    log = f"{directory}/{files.offset_file_name(offset, files.LOG_SUFFIX)}"
+    if not env.exists(log):
+        raise UsageError(f"{path}: there is no {log} to hold it against", hint="give the partition's directory")
+
+
+def _verify_log_dir(
+    path: str, config: LogConfig, out: Collector, env: Env, totals: Totals, progress: Progress | None
+) -> None:
+    log_dir = KafkaLogDir(path, env=env)
+    is_clean = env.exists(f"{path}/{files.CLEAN_SHUTDOWN}")
+    if not is_clean:
+        out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
+    ends: dict[TopicPartition, LogEnd] = {}
+    for partition in log_dir.partition_dirs(marked=True):
+        if partition.mark is not None:
+            out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
+            continue
+        check = PartitionCheck(partition.path, config, out, env, totals, is_clean=is_clean, progress=progress)
+        check.run()
+        ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
+    for name in log_dir.other_names():
+        out.info("foreign-file", f"{path}/{name}", "not one of Kafka's files")
+    check_checkpoints(path, ends, out, env)
+    check_meta_properties(path, out, env)
