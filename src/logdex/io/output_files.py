@@ -22,7 +22,7 @@ class OutputFiles:
         self._closed: dict[str, None] = {}
         self._directories: set[str] = set()
 
-    def write_at(self, path: str, file_size_bytes: int, position: int, data: ByteArray) -> None:
+    def write_at(self, path: str, file_size_bytes: int, position: int, data: ByteArray | bytes) -> None:
         """Writes `data` into the file, which is created with `file_size_bytes` zero bytes at its first write."""
         file = self._open.get(path)
         if file is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -20,21 +21,25 @@ LOCK_NAME = ".logdex-lock"
 
 
 class Staging:
-    """A staging folder for one output directory; a context manager that removes what was not published. One thread."""
+    """A staging folder for one output directory; a context manager that removes what was not published. One thread.
 
-    def __init__(self, env: Env, output: str, *, sync: bool) -> None:
+    `home`: where the staging folder and the lock file lie, where that must not be the output itself.
+    """
+
+    def __init__(self, env: Env, output: str, *, sync: bool, home: str | None = None) -> None:
         self._env = env
         self._sync = sync
         self.output = output
         self._make_output()
-        self._lock = env.lock_file(f"{output}/{LOCK_NAME}")
+        home = home or output
+        self._lock = env.lock_file(f"{home}/{LOCK_NAME}")
         if self._lock is None:
             raise UsageError(f"{output}: another run is writing here", hint="wait for it, or choose another --output")
-        self.directory = f"{output}/{PREFIX}{uuid.uuid4().hex[:12]}"
+        self.directory = f"{home}/{PREFIX}{uuid.uuid4().hex[:12]}"
         try:
-            for name in env.list_dir(output):
+            for name in env.list_dir(home):
                 if name.startswith(PREFIX):
-                    env.remove_tree(f"{output}/{name}")
+                    env.remove_tree(f"{home}/{name}")
             env.make_dirs(self.directory)
         except BaseException as error:
             self._close_after(error)
@@ -51,10 +56,11 @@ class Staging:
             for path in parents:
                 self._env.sync_dir(path)
 
-    def publish(self, names: list[str]) -> dict[str, str]:
+    def publish(self, names: Sequence[str], *, stale: Sequence[str] = ()) -> dict[str, str]:
         """Moves ``staging/NAME`` to ``output/NAME`` for each name; gives where what stood there was kept.
 
-        All of them or, on an error, none, as far as the system then still allows it.
+        A name may lie in a folder that the output has already. `stale` names are kept aside too, with nothing in their
+        place. All of it or, on an error, none, as far as the system then still allows it.
         """
         if self._sync:
             self._sync_tree(self.directory)
@@ -62,14 +68,16 @@ class Staging:
         moved: list[tuple[str, str]] = []
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         try:
-            for name in names:
+            for name, is_new in [*((name, True) for name in names), *((name, False) for name in stale)]:
                 target = f"{self.output}/{name}"
                 if self._env.exists(target):
                     kept[name] = self._free_name(f"{target}.{stamp}")
                     self._move(target, kept[name], moved)
-                self._move(f"{self.directory}/{name}", target, moved)
+                if is_new:
+                    self._move(f"{self.directory}/{name}", target, moved)
             if self._sync:
-                self._env.sync_dir(self.output)
+                for folder in dict.fromkeys(posixpath.dirname(f"{self.output}/{name}") for name in [*names, *stale]):
+                    self._env.sync_dir(folder)
         except BaseException as error:
             self._move_back(moved, error)
             raise

@@ -52,13 +52,17 @@ def producer_batches(columns: BatchColumns, *, every: bool = False) -> Iterator[
     of the same producer, the same kind and before its next control batch. So a log of a few busy idempotent producers
     costs what its columns cost.
     """
-    places = np.flatnonzero(columns.producer_id >= 0)
+    places = np.flatnonzero(columns.producer_id >= 0) if every else telling_places(columns)
     if not len(places):
         return iter(())
-    if not every and len(places) > _KEPT:
-        places = _telling(columns, places)
     # one by one: thousands of tuples alive at once would keep Python's garbage collector busy
     return map(ProducerBatch._make, zip(*_values(columns, places), strict=True))
+
+
+def telling_places(columns: BatchColumns) -> npt.NDArray[np.intp]:
+    """Where in a window the batches are that `producer_batches` gives."""
+    places = np.flatnonzero(columns.producer_id >= 0)
+    return _telling(columns, places) if len(places) > _KEPT else places
 
 
 def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

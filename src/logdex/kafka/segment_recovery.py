@@ -1,7 +1,7 @@
 """Recovering a segment: every batch checked, both sparse indexes derived anew, the log cut behind its last good batch.
 
-Source: Kafka's LogSegment.recover; ``docs/formats/kafka-offset-index.md``. One scan with checksums and one fold: the bytes
-are those that the broker writes. Whoever keeps state that follows from the batches too (producers, leader epochs,
+Source: Kafka's LogSegment.recover; ``docs/formats/kafka-offset-index.md``. One scan with checksums and one fold: the
+bytes are those that the broker writes. Whoever keeps state that follows from the batches too (producers, leader epochs,
 aborted transactions) is shown them as they pass.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.index_fold import IndexFold, encode_offset_entries, encode_time_entries
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.scan import BatchScanner, ScanEnd
+from logdex.kafka.scan import WINDOW_BATCHES, BatchScanner, ScanEnd
 from logdex.kafka.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
 from logdex.kernels.batch_columns import BatchColumns
 
@@ -41,9 +41,16 @@ class DerivedSegment:
 
 
 def derive_segment(
-    log_path: str, base_offset: int, interval_bytes: int, *, on_columns: OnColumns | None = None, env: Env = DEFAULT_ENV
+    log_path: str,
+    base_offset: int,
+    interval_bytes: int,
+    *,
+    stop: int | None = None,
+    window_batches: int = WINDOW_BATCHES,
+    on_columns: OnColumns | None = None,
+    env: Env = DEFAULT_ENV,
 ) -> DerivedSegment:
-    """What recovery would find and write, without writing: the segment is only read.
+    """What recovery would find and write, without writing: the segment is only read, as far as byte `stop`.
 
     Raises `OffsetOverflowError` and `OffsetOrderError` for batches that no index can hold; the broker splits a segment
     for the one, and empties it for the other.
@@ -51,9 +58,9 @@ def derive_segment(
     fold = IndexFold(base_offset, interval_bytes, path=log_path)
     offset_parts: list[bytes] = []
     time_parts: list[bytes] = []
-    scanner = BatchScanner(env=env)
+    scanner = BatchScanner(window_batches=window_batches, env=env)
     next_offset, size_in_all = base_offset, env.size_bytes(log_path)
-    scan = scanner.scan_file(log_path)
+    scan = scanner.scan_file(log_path, stop=stop)
     while True:
         try:
             window = next(scan)

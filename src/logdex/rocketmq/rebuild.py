@@ -10,10 +10,10 @@ import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
+from logdex import reports
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.staging import PREFIX as STAGING_PREFIX
@@ -31,17 +31,9 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class RebuildReport:
-    """What a rebuild did. `bytes` is the length of the valid log; `seconds` wall time; `kept` maps a directory that was
-    replaced to where it is kept; `lossy` says that something of the log is not in the output, and `losses` what;
-    `assumed` names sizes or the version where nothing decided them."""
+class RebuildReport(reports.RebuildReport):
+    """What a rebuild of a store did; `kept` names directories."""
 
-    engine: str
-    tasks: int = 1
-    messages: int = 0
-    bytes: int = 0
-    files: int = 0
-    seconds: float = 0.0
     queues: int = 0
     queue_entries: int = 0
     index_files: int = 0
@@ -49,18 +41,6 @@ class RebuildReport:
     pre_blank_gaps: int = 0
     end: str = ""
     end_offset: int = 0
-    losses: list[str] = field(default_factory=list)
-    assumed: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def lossy(self) -> bool:
-        """Whether `losses` says anything."""
-        return bool(self.losses)
-
-    def to_json(self) -> dict[str, Any]:
-        """The report object that ends ``logdex rebuild --json``."""
-        return asdict(self) | {"lossy": self.lossy}
 
     def note_end(self, end: LogEnd) -> None:
         """Takes over where the log ends; an end that is not clean is a loss."""

@@ -8,12 +8,12 @@ folder below the output; the driver moves what the finished attempts wrote into 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.tasks import Count, Runner
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.geometry import resolve_config
@@ -40,7 +40,7 @@ from logdex.rocketmq.rebuild_parts import (
     scan_part,
 )
 from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
-from logdex.spark.tasks import Count, Result, Task, TaskFunction, TaskRunner
+from logdex.spark.tasks import TaskRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,19 +103,6 @@ def rebuild_with_config(
     return rebuild_on(
         runner, root, output, config, in_place=in_place, sync=sync, env=env, part_size_bytes=part_size_bytes
     )
-
-
-class Runner(Protocol):
-    """What runs tasks: `TaskRunner`, or a stand-in for tests."""
-
-    tasks: int
-
-    @property
-    def cores(self) -> int:
-        """How many tasks run at once."""
-
-    def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
-        """Results in the order of `tasks`."""
 
 
 def rebuild_on(

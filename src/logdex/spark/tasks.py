@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from logdex.errors import EnvironmentProblem, LogdexError, StorageError
+from logdex.io.tasks import Count, Result, Task, TaskFunction
 from logdex.spark.failures import spark_failures
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-Count = Callable[[int, int], None]
-"""What a task calls with (messages, bytes) that it has done."""
-
-TaskFunction = Callable[[Task, str, Count], Result]
-"""Runs in a worker, with the task, a name that no other attempt has, and its `Count`. Must be importable there."""
 
 POLL_S = 0.1
 _FREEZES = 3

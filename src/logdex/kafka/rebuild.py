@@ -1,0 +1,172 @@
+"""Rebuilding a partition's, or a whole log directory's, derived files from the .log files alone.
+
+Two phases of tasks, run in this process or by another `Runner` (Spark): segments by themselves (`rebuild_segment`),
+then what flows from segment to segment (`rebuild_state`). The bytes are those that `LogSegment.recover` writes.
+Docs: ``docs/guide/kafka-rebuild.md``, ``docs/design/0008-kafka-rebuild.md``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.staging import Staging
+from logdex.io.tasks import Count, LocalRunner, Runner
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_lock import DirectoryLock
+from logdex.kafka.rebuild_publish import SEGMENTS_DIR, STATES_DIR, assemble
+from logdex.kafka.rebuild_report import KafkaRebuildReport
+from logdex.kafka.rebuild_segment import RebuildSettings, SegmentDone, derive_segments
+from logdex.kafka.rebuild_source import RebuildSource, SourceSegment, check_output, find_source
+from logdex.kafka.rebuild_state import StateDone, StateTask, derive_states, kept_by_recovery
+from logdex.kafka.recognise import require_kafka
+from logdex.kafka.segment_files import LOCK_FILE
+from logdex.layout import RECORD_BATCH
+
+TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
+STATE_TASKS_A_CORE = 4
+
+
+def rebuild(
+    path: str,
+    output: str,
+    *,
+    index_interval_bytes: int | None = None,
+    key_index: bool = False,
+    in_place: bool = False,
+    sync: bool = True,
+    progress: Count | None = None,
+    env: Env = DEFAULT_ENV,
+) -> KafkaRebuildReport:
+    """Derives all files that follow from the logs at `path`: a log directory, a partition's directory, or one .log.
+
+    Per segment .index, .timeindex, .txnindex, with `key_index` .keyindex; per partition .snapshot files and
+    leader-epoch-checkpoint. They go to ``OUTPUT/topic-N/``, or ``OUTPUT/`` for one partition; no log is ever written.
+    Staged and published at the end; safe to run again after a kill. `in_place`: `output` is `path`'s directory, and
+    what is replaced stays under a dated name. `sync` False leaves out every fsync.
+
+    Raises `NotAStoreError`, `UsageError` for an output that is refused, `LogInUseError` in place while a broker runs.
+    """
+    runner = LocalRunner(progress)
+    settings = rebuild_settings(index_interval_bytes, key_index=key_index, sync=sync)
+    return rebuild_on(runner, path, output, settings, in_place=in_place, env=env, worker_env=env)
+
+
+def rebuild_settings(index_interval_bytes: int | None, *, key_index: bool, sync: bool) -> RebuildSettings:
+    """Settings with the broker's default for what is not said. `UsageError` for an interval that cannot be."""
+    if index_interval_bytes is None:
+        index_interval_bytes = LogConfig().index_interval_bytes
+    config = LogConfig(index_interval_bytes=index_interval_bytes)
+    return RebuildSettings(config.index_interval_bytes, key_index, sync)
+
+
+def rebuild_on(
+    runner: Runner,
+    path: str,
+    output: str,
+    settings: RebuildSettings,
+    *,
+    in_place: bool = False,
+    engine: str = "local",
+    env: Env = DEFAULT_ENV,
+    worker_env: Env = DEFAULT_ENV,
+    task_size_bytes: int | None = None,
+) -> KafkaRebuildReport:
+    """`rebuild` with `runner` at hand. `env` is the caller's, `worker_env` that of the tasks; `task_size_bytes`
+    overrides how segments are put together into tasks, which changes nothing in what is written."""
+    started = time.perf_counter()
+    source = find_source(require_kafka(path, env=env), env)
+    output = env.real_path(output)  # workers have working directories of their own
+    check_output(source, output, in_place=in_place, env=env)
+    env.require_free(output, output_size_bytes(source, settings))
+    report = KafkaRebuildReport(engine, notes=list(source.notes))
+    if not source.is_whole:
+        report.notes.append("one segment by itself: no .snapshot, .txnindex and leader epochs")
+    with output_of(source, output, in_place=in_place, sync=settings.sync, env=env) as staging:
+        job = _Job(runner, source, settings, staging.directory, env, worker_env)
+        segments = job.derive_segments(task_size_bytes)
+        states = job.derive_states(segments) if source.is_whole else []
+        plan = assemble(staging.directory, output, segments, states, settings, in_place=in_place, env=env)
+        report.kept = staging.publish(plan.names, stale=plan.stale)
+    for done in segments.values():
+        report.note_partition(done)
+    for state in states:
+        report.note_state(state)
+    report.notes += plan.notes
+    report.tasks = runner.tasks if engine != "local" else 1
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+@contextmanager
+def output_of(source: RebuildSource, output: str, *, in_place: bool, sync: bool, env: Env) -> Iterator[Staging]:
+    """The staging folder of a rebuild. In place the logs are locked against a broker meanwhile, and it lies within a
+    partition's directory: a broker that starts takes every folder of a log directory for a partition."""
+    home = None
+    if in_place and source.is_log_dir:
+        home = f"{output}/{next(iter(source.partitions))}"
+    lock = None
+    if in_place and env.exists(f"{source.home}/{LOCK_FILE}"):
+        lock = DirectoryLock(source.home, env=env, exclusive=True)
+    try:
+        with Staging(env, output, sync=sync, home=home) as staging:
+            yield staging
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def output_size_bytes(source: RebuildSource, settings: RebuildSettings) -> int:
+    """A guess of the disk space that a rebuild takes, on the high side; stage files included."""
+    step = max(settings.index_interval_bytes, RECORD_BATCH.size_bytes)
+    size = source.size_bytes
+    return size // step * 40 + (size // 4 if settings.key_index else 0) + len(source.segments) * (16 << 10)
+
+
+def plan_tasks(segments: list[SourceSegment], size_bytes: int) -> list[list[SourceSegment]]:
+    """Segments in tasks of about `size_bytes`; a larger one has a task of its own."""
+    tasks: list[list[SourceSegment]] = []
+    room = 0
+    for segment in segments:
+        if not tasks or segment.size_bytes > room:
+            tasks.append([])
+            room = size_bytes
+        tasks[-1].append(segment)
+        room -= segment.size_bytes
+    return tasks
+
+
+@dataclass(slots=True)
+class _Job:
+    """The two phases of one rebuild, as jobs on `runner`, below the staging folder `directory`."""
+
+    runner: Runner
+    source: RebuildSource
+    settings: RebuildSettings
+    directory: str
+    env: Env
+    worker_env: Env
+
+    def derive_segments(self, task_size_bytes: int | None) -> dict[str, list[SegmentDone]]:
+        """Phase 1; the results by partition, in the order of the log."""
+        size = self.source.size_bytes // (2 * self.runner.cores)
+        size = task_size_bytes or min(max(size, TASK_SIZE_BYTES_MIN), TASK_SIZE_BYTES_MAX)
+        tasks = plan_tasks(self.source.segments, size)
+        task = partial(derive_segments, f"{self.directory}/{SEGMENTS_DIR}", self.settings, self.worker_env)
+        done: dict[str, list[SegmentDone]] = {}
+        for result in self.runner.run("logdex rebuild: segments", task, tasks):
+            for segment in result:
+                done.setdefault(segment.source.partition, []).append(segment)
+        return done
+
+    def derive_states(self, segments: dict[str, list[SegmentDone]]) -> list[StateDone]:
+        """Phase 2; in the order of partitions."""
+        all_tasks = [StateTask(partition, kept_by_recovery(done)) for partition, done in segments.items()]
+        step = -(-len(all_tasks) // (STATE_TASKS_A_CORE * self.runner.cores))
+        tasks = [all_tasks[first : first + step] for first in range(0, len(all_tasks), step)]
+        task = partial(derive_states, f"{self.directory}/{STATES_DIR}", self.settings.sync, self.worker_env)
+        return [state for done in self.runner.run("logdex rebuild: states", task, tasks) for state in done]

@@ -1,0 +1,92 @@
+"""From what the tasks of a rebuild wrote to what is published: which files, and which of the output's go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from logdex.io.env import Env
+from logdex.kafka.rebuild_segment import RebuildSettings, SegmentDone
+from logdex.kafka.rebuild_state import StateDone, kept_by_recovery
+from logdex.kafka.segment_files import (
+    INDEX_SUFFIX,
+    KEY_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    parse_offset_file,
+)
+
+SEGMENTS_DIR = "segments"
+STATES_DIR = "states"
+"""Folders of the staging folder that the attempts of the two phases write below."""
+
+
+@dataclass(slots=True)
+class Publication:
+    """Names to publish and to keep aside, relative to the output."""
+
+    names: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def assemble(
+    directory: str,
+    output: str,
+    segments: dict[str, list[SegmentDone]],
+    states: list[StateDone],
+    settings: RebuildSettings,
+    *,
+    in_place: bool,
+    env: Env,
+) -> Publication:
+    """Moves the files of the attempts that count to their places in the staging folder `directory`.
+
+    In place, what the directory holds of producers and leader epochs stays where the log behind a damaged segment would
+    have none.
+    """
+    plan = Publication()
+    state_of = {state.partition: state for state in states}
+    for partition, done in segments.items():
+        state = state_of.get(partition)
+        if in_place and state is not None and len(kept_by_recovery(done)) < len(done):
+            state = None
+            where = done[0].source.path.rpartition("/")[0]
+            plan.notes.append(f"{where}: .snapshot, .txnindex and leader-epoch-checkpoint are left as they were")
+        names = _gather(f"{directory}/{partition}".rstrip("/"), done, state, env)
+        if partition and not in_place:
+            plan.names.append(partition)
+            continue
+        prefix = f"{partition}/" if partition else ""
+        plan.names += [prefix + name for name in sorted(names)]
+        if partition in state_of:
+            suffixes = _derived_suffixes(settings, with_state=state is not None)
+            found = env.list_dir(f"{output}/{partition}".rstrip("/"))
+            plan.stale += [prefix + name for name in found if name not in names and _suffix(name) in suffixes]
+    for name in (SEGMENTS_DIR, STATES_DIR):
+        env.remove_tree(f"{directory}/{name}")
+    return plan
+
+
+def _gather(folder: str, segments: list[SegmentDone], state: StateDone | None, env: Env) -> set[str]:
+    """Moves a partition's files into `folder`; their names."""
+    env.make_dirs(folder)
+    found = [(done.directory, name) for done in segments for name in done.names]
+    found += [(state.directory, name) for name in state.names] if state else []
+    for directory, name in found:
+        env.rename(f"{directory}/{name}", f"{folder}/{name}")
+    return {name for _, name in found}
+
+
+def _derived_suffixes(settings: RebuildSettings, *, with_state: bool) -> set[str]:
+    suffixes = {INDEX_SUFFIX, TIME_INDEX_SUFFIX}
+    if with_state:
+        suffixes |= {SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX}
+    if settings.key_index:
+        suffixes.add(KEY_INDEX_SUFFIX)
+    return suffixes
+
+
+def _suffix(name: str) -> str:
+    named = parse_offset_file(name)
+    return "" if named is None else named[1]

@@ -1,0 +1,64 @@
+"""The report that ends a rebuild of Kafka's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from logdex import reports
+from logdex.kafka.rebuild_segment import SegmentDone
+from logdex.kafka.rebuild_state import StateDone, kept_by_recovery
+from logdex.kafka.scan import EndKind
+
+
+@dataclass(slots=True)
+class KafkaRebuildReport(reports.RebuildReport):
+    """What a rebuild of Kafka's did. `messages` are records, control records too; a compressed batch of an old format
+    (magic 0 and 1) counts as one. `notes` is worth knowing and no loss."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    offset_index_entries: int = 0
+    time_index_entries: int = 0
+    key_index_entries: int = 0
+    aborted_transactions: int = 0
+    snapshots: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def note_segment(self, done: SegmentDone, *, is_last: bool) -> None:
+        """Takes over a segment's counts. Zeros behind the last batch of a log's last segment are no loss."""
+        self.segments += 1
+        self.messages += done.messages
+        self.batches += done.batches
+        self.bytes += done.size_bytes
+        self.files += len(done.names)
+        self.offset_index_entries += done.offset_entries
+        self.time_index_entries += done.time_entries
+        self.key_index_entries += done.key_entries
+        self.losses += done.losses
+        if not done.is_whole:
+            left = done.source.size_bytes - done.size_bytes
+            is_loss = not (is_last and done.end is EndKind.ZEROS)
+            (self.losses if is_loss else self.notes).append(
+                f"{done.error}; {left} bytes from byte {done.size_bytes} on are in no index"
+            )
+
+    def note_partition(self, segments: list[SegmentDone]) -> None:
+        """Takes over a partition's segments; says what lies behind the one that is cut."""
+        self.partitions += 1
+        for number, done in enumerate(segments):
+            self.note_segment(done, is_last=number + 1 == len(segments))
+        behind = len(segments) - len(kept_by_recovery(segments))
+        if behind:
+            first = segments[-behind].source.path
+            self.losses.append(
+                f"{first}: this and {behind - 1} more segments lie behind a damaged one, and a broker's recovery would "
+                "drop them: they have indexes, but no .snapshot, .txnindex and leader epochs"
+            )
+
+    def note_state(self, done: StateDone) -> None:
+        """Takes over a partition's files of state."""
+        self.files += len(done.names)
+        self.snapshots += done.snapshots
+        self.aborted_transactions += done.aborted
+        self.losses += done.losses

@@ -1,0 +1,175 @@
+"""A rebuild's first phase: what follows from one segment's .log alone, written into a directory of the attempt's own.
+
+.index and .timeindex as `LogSegment.recover` writes them, .keyindex where it is wanted; and a stage file with what the
+second phase (`rebuild_state`) folds over all segments of a partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
+from logdex.io.env import ByteArray, Env
+from logdex.io.output_files import OutputFiles
+from logdex.io.tasks import Count
+from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.rebuild_source import SourceSegment
+from logdex.kafka.rebuild_stage import StagedRows, StageWriter
+from logdex.kafka.scan import WINDOW_BATCHES, EndKind
+from logdex.kafka.segment_files import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
+from logdex.kafka.segment_recovery import DerivedSegment, derive_segment
+from logdex.kernels.batch_columns import BatchColumns
+from logdex.layout import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildSettings:
+    """How to rebuild. `window_batches` changes nothing in what is written."""
+
+    index_interval_bytes: int
+    key_index: bool = False
+    sync: bool = True
+    window_batches: int = WINDOW_BATCHES
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDone:
+    """A segment's files in `directory`, by `names`, and what the report says of it.
+
+    `size_bytes` are those of good batches, `end` says why they end; `error` says where and what is wrong
+    behind them; `losses` is what else is not in the files.
+    """
+
+    source: SourceSegment
+    directory: str
+    names: tuple[str, ...]
+    staged: StagedRows | None
+    batches: int
+    messages: int
+    size_bytes: int
+    next_offset: int
+    end: EndKind
+    error: str
+    offset_entries: int
+    time_entries: int
+    key_entries: int
+    losses: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the good batches end where the file ends."""
+        return self.size_bytes == self.source.size_bytes
+
+
+def derive_segments(
+    directory: str, settings: RebuildSettings, env: Env, segments: list[SourceSegment], attempt: str, count: Count
+) -> list[SegmentDone]:
+    """A task: the files of some segments, below a folder of `directory` that is this attempt's."""
+    own = f"{directory}/{attempt}"
+    env.make_dirs(own)
+    files = OutputFiles(env, sync=settings.sync)
+    try:
+        done = []
+        for number, segment in enumerate(segments):
+            folder = f"{own}/{segment.partition}".rstrip("/")
+            done.append(_derive(segment, f"{own}/{number}.stage", folder, settings, files, env, count))
+        files.close()
+    finally:
+        files.abandon()
+    return done
+
+
+def _derive(
+    segment: SourceSegment,
+    stage_path: str,
+    directory: str,
+    settings: RebuildSettings,
+    files: OutputFiles,
+    env: Env,
+    count: Count,
+) -> SegmentDone:
+    found = _Scan(segment, stage_path, settings, env, count)
+    derived, base = found.derived, segment.base_offset
+    outputs: dict[str, bytes | ByteArray] = {
+        offset_file_name(base, INDEX_SUFFIX): derived.offset_index,
+        offset_file_name(base, TIME_INDEX_SUFFIX): derived.time_index,
+    }
+    losses, key_entries = [], 0
+    if settings.key_index:
+        try:
+            keys = build_key_index(segment.path, base_offset=base, stop=derived.size_bytes, env=env)
+            outputs[offset_file_name(base, KEY_INDEX_SUFFIX)] = keys
+            key_entries = _entry_count(keys)
+        except CorruptError as error:
+            losses.append(f"{segment.path}: no key index: {error}")
+    for name, data in outputs.items():
+        files.write_at(f"{directory}/{name}", len(data), 0, data)
+    return SegmentDone(
+        source=segment,
+        directory=directory,
+        names=tuple(outputs),
+        staged=found.staged,
+        batches=derived.batches,
+        messages=found.messages,
+        size_bytes=derived.size_bytes,
+        next_offset=derived.next_offset,
+        end=found.end,
+        error=found.error,
+        offset_entries=len(derived.offset_index) // OFFSET_INDEX_ENTRY.size_bytes,
+        time_entries=len(derived.time_index) // TIME_INDEX_ENTRY.size_bytes,
+        key_entries=key_entries,
+        losses=tuple(losses),
+    )
+
+
+def _entry_count(key_index: ByteArray) -> int:
+    at = KEY_INDEX_HEADER.offset_of("entry_count")
+    return int.from_bytes(key_index[at : at + 4].tobytes(), "big")
+
+
+class _Scan:
+    """One scan of a segment, or two: a batch whose offsets no index can hold ends the good ones before it."""
+
+    def __init__(
+        self, segment: SourceSegment, stage_path: str, settings: RebuildSettings, env: Env, count: Count
+    ) -> None:
+        self._segment = segment
+        self._settings = settings
+        self._env = env
+        self._count = count
+        self._counted = self.messages = 0
+        try:
+            self.derived = self._run(stage_path, None)
+            end = self.derived.end
+            self.end, self.error = end.kind, "" if end.error is None else end.error.message
+            if end.kind is EndKind.ZEROS:
+                self.error = f"{segment.path}: byte {end.position}: {end.reason}"
+        except (OffsetOrderError, OffsetOverflowError) as error:
+            self.derived = self._run(f"{stage_path}-again", error.position)
+            self.end, self.error = EndKind.CORRUPT, error.message
+
+    def _run(self, stage_path: str, stop: int | None) -> DerivedSegment:
+        self.messages, at = 0, 0
+        with StageWriter(stage_path, self._env) as stage:
+
+            def take(columns: BatchColumns) -> None:
+                nonlocal at
+                stage.put(columns)
+                messages = int(abs(columns.count).sum())  # -1 is that of an old format's compressed wrapper
+                self.messages += messages
+                at = int(columns.position[-1]) + int(columns.size[-1])
+                if at > self._counted:
+                    self._count(messages, at - self._counted)
+                    self._counted = at
+
+            derived = derive_segment(
+                self._segment.path,
+                self._segment.base_offset,
+                self._settings.index_interval_bytes,
+                stop=stop,
+                window_batches=self._settings.window_batches,
+                on_columns=take,
+                env=self._env,
+            )
+            self.staged = stage.finish()
+        return derived

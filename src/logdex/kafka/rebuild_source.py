@@ -1,0 +1,117 @@
+"""What a rebuild of Kafka's reads and where it may write: the segments at a path; the outputs that are refused."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+
+from logdex.errors import NotAStoreError, UsageError
+from logdex.io.env import Env
+from logdex.io.staging import PREFIX as STAGING_PREFIX
+from logdex.kafka.log_dir import KafkaLogDir
+from logdex.kafka.log_home import is_log_directory
+from logdex.kafka.partition_files import not_alone
+from logdex.kafka.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.segment_files import LOG_SUFFIX, SWAP_SUFFIX, parse_offset_file
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A .log to read. `partition`: the folder of its files below the output, "" for the output itself."""
+
+    partition: str
+    path: str
+    base_offset: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class RebuildSource:
+    """What is rebuilt: segments by folder below the output, each list by base offset. Paths are real paths.
+
+    `root` is the directory that they lie in, `home` where a broker that has it open holds its lock; `is_whole`: not
+    just one segment of a partition.
+    """
+
+    root: str
+    home: str
+    is_whole: bool
+    partitions: dict[str, list[SourceSegment]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_log_dir(self) -> bool:
+        """Whether partitions have folders of their own below the output."""
+        return "" not in self.partitions
+
+    @property
+    def segments(self) -> list[SourceSegment]:
+        """All segments, partition by partition."""
+        return [segment for found in self.partitions.values() for segment in found]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all logs."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+def find_source(found: KafkaPath, env: Env) -> RebuildSource:
+    """The segments at a path. `NotAStoreError` for a file that is no .log, and where there is no .log."""
+    if found.kind is KafkaPathKind.LOG_DIR:
+        root = env.real_path(found.path)
+        source = RebuildSource(root, root, is_whole=True)
+        for each in KafkaLogDir(root, env=env).partition_dirs():
+            _add(source, each.name, each.path, env)
+    elif found.kind is KafkaPathKind.PARTITION:
+        root = env.real_path(found.path)
+        source = RebuildSource(root, _home(root, env), is_whole=True)
+        _add(source, "", root, env)
+    elif found.kind is KafkaPathKind.LOG:
+        root = env.real_path(posixpath.dirname(found.path) or ".")
+        source = RebuildSource(root, _home(root, env), is_whole=False)
+        path = posixpath.join(root, posixpath.basename(found.path))
+        source.partitions[""] = [SourceSegment("", path, found.offset, env.size_bytes(path))]
+    else:
+        raise not_alone(found)
+    if not source.partitions:
+        raise NotAStoreError("holds no .log", path=found.path, hint="give a directory whose logs are there")
+    return source
+
+
+def _home(directory: str, env: Env) -> str:
+    parent = posixpath.dirname(directory)
+    return parent if is_log_directory(parent, env=env) else directory
+
+
+def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
+    names = env.list_dir(directory)
+    bases: dict[int, str] = {}
+    for name in names:
+        named = parse_offset_file(name)
+        if named is not None and named[1] == LOG_SUFFIX:
+            bases[named[0]] = name
+        elif name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            source.notes.append(f"{directory}/{name} is not read: a broker puts it into the log when it loads it")
+    paths = [(base, f"{directory}/{name}") for base, name in sorted(bases.items())]
+    if paths:
+        source.partitions[folder] = [SourceSegment(folder, path, base, env.size_bytes(path)) for base, path in paths]
+
+
+def check_output(source: RebuildSource, output: str, *, in_place: bool, env: Env) -> None:
+    """Refuses an output in what is read, or beside logs that are not what is read, unless `in_place`."""
+    target = env.real_path(output)
+    if in_place:
+        if target != source.root:
+            raise UsageError("--in-place writes into the log's own directory", hint="leave out --output")
+        return
+    if posixpath.commonpath([source.home, target]) == source.home:
+        raise UsageError(f"{output} lies in {source.home}", hint="choose another --output, or say --in-place")
+    if source.is_log_dir and posixpath.commonpath([source.root, target]) == target:
+        name = posixpath.relpath(source.root, target).split("/")[0]
+        if name in source.partitions or name.startswith(STAGING_PREFIX):
+            raise UsageError(f"{output} holds the logs as {name}", hint="choose another --output")
+    if is_log_directory(target, env=env):
+        raise UsageError(f"{output} is a log directory", hint="choose another --output")
+    for folder in (f"{target}/{name}" if name else target for name in source.partitions):
+        if env.is_dir(folder) and any(name.endswith(LOG_SUFFIX) for name in env.list_dir(folder)):
+            raise UsageError(f"{folder} holds a log of its own", hint="choose another --output")

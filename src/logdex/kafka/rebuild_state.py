@@ -1,0 +1,107 @@
+"""A rebuild's second phase: what follows from all of a partition before, folded over what the first phase staged.
+
+.txnindex of each segment, .snapshot at each segment's base but the first's and at the log end, leader-epoch-checkpoint.
+They reach as far as a broker's recovery keeps the log: to the end of the first segment that has to be cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.io.env import Env
+from logdex.io.output_files import OutputFiles
+from logdex.io.tasks import Count
+from logdex.kafka.errors import ProducerStateError
+from logdex.kafka.leader_epochs import LeaderEpochs
+from logdex.kafka.producer_snapshot import derive_producer_snapshot
+from logdex.kafka.producer_state import ProducerStates
+from logdex.kafka.rebuild_segment import SegmentDone
+from logdex.kafka.rebuild_stage import read_stage
+from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
+from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
+
+
+@dataclass(frozen=True, slots=True)
+class StateTask:
+    """A partition and its segments, those that a recovery keeps."""
+
+    partition: str
+    segments: tuple[SegmentDone, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateDone:
+    """A partition's files of state in `directory`, by `names`."""
+
+    partition: str
+    directory: str
+    names: tuple[str, ...]
+    snapshots: int
+    aborted: int
+    losses: tuple[str, ...]
+
+
+def kept_by_recovery(segments: list[SegmentDone]) -> tuple[SegmentDone, ...]:
+    """Those up to the first that a broker's recovery cuts; the broker drops the others."""
+    for number, segment in enumerate(segments):
+        if not segment.is_whole:
+            return tuple(segments[: number + 1])
+    return tuple(segments)
+
+
+def derive_states(
+    directory: str, sync: bool, env: Env, tasks: list[StateTask], attempt: str, count: Count
+) -> list[StateDone]:
+    """A task: the files of state of some partitions, below a folder of `directory` that is this attempt's."""
+    own = f"{directory}/{attempt}"
+    env.make_dirs(own)
+    files = OutputFiles(env, sync=sync)
+    try:
+        done = []
+        for task in tasks:
+            fold = _Fold(task, env)
+            folder = f"{own}/{task.partition}".rstrip("/")
+            for name, data in fold.files.items():
+                files.write_at(f"{folder}/{name}", len(data), 0, data)
+            snapshots = sum(name.endswith(SNAPSHOT_SUFFIX) for name in fold.files)
+            losses = tuple(fold.losses)
+            done.append(StateDone(task.partition, folder, tuple(fold.files), snapshots, fold.aborted, losses))
+        files.close()
+    finally:
+        files.abandon()
+    return done
+
+
+class _Fold:
+    """The fold over one partition: `files` by name. What producers did is given up at a batch that no broker writes;
+    leader epochs go on."""
+
+    def __init__(self, task: StateTask, env: Env) -> None:
+        self.files: dict[str, bytes] = {}
+        self.losses: list[str] = []
+        self.aborted = 0
+        self._states = ProducerStates()
+        self._epochs = LeaderEpochs()
+        self._env = env
+        for number, segment in enumerate(task.segments):
+            is_last = number + 1 == len(task.segments)
+            self._add(segment, segment.next_offset if is_last else task.segments[number + 1].source.base_offset)
+        self.files[LEADER_EPOCH_CHECKPOINT] = self._epochs.to_bytes()
+
+    def _add(self, segment: SegmentDone, end_offset: int) -> None:
+        aborted: list[AbortedTxn] = []
+        for columns in read_stage(segment.staged, self._env):
+            self._epochs.add(columns)
+            if not self.losses:
+                try:
+                    aborted += [txn.to_aborted() for txn in self._states.add(columns) if txn.is_aborted]
+                except ProducerStateError as error:
+                    self.losses.append(f"{segment.source.path}: no .snapshot and no .txnindex from here on: {error}")
+        if self.losses:
+            return
+        if aborted:
+            name = offset_file_name(segment.source.base_offset, TXN_INDEX_SUFFIX)
+            self.files[name] = derive_transaction_index(aborted)
+            self.aborted += len(aborted)
+        if end_offset > 0:  # a log that nothing was written to has no snapshot
+            self.files[offset_file_name(end_offset, SNAPSHOT_SUFFIX)] = derive_producer_snapshot(self._states)

@@ -1,0 +1,32 @@
+"""What a rebuild says of itself at its end, whatever the format."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What a rebuild did. `bytes` is the length of the valid log; `seconds` wall time; `kept` maps a name that was
+    replaced to where it is kept; `lossy` says that something of the log is not in the output, and `losses` what;
+    `assumed` names sizes or the version where nothing decided them."""
+
+    engine: str
+    tasks: int = 1
+    messages: int = 0
+    bytes: int = 0
+    files: int = 0
+    seconds: float = 0.0
+    losses: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether `losses` says anything."""
+        return bool(self.losses)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report object that ends ``logdex rebuild --json``."""
+        return asdict(self) | {"lossy": self.lossy}
