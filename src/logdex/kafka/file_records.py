@@ -81,10 +81,14 @@ class FileRecords:
         self._owns_files = open_files is None
         self._write_file: WriteFile | None = None
         self._renaming = threading.Lock()
-        if writable and not env.exists(path):
-            self._require_writable()
         self.size_bytes = 0
-        self.refresh()
+        try:
+            if writable and not env.exists(path):
+                self._require_writable()
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
 
     def refresh(self) -> int:
         """Looks how long the file is now, which another process may be writing; gives it."""

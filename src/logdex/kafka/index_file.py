@@ -57,9 +57,13 @@ class IndexFile(ABC):
             raise UsageError(f"{path}: an index of {max_size_bytes} bytes holds no entry", hint="say at least 24")
         self.missing = not env.exists(path)
         """Whether there was no such file when this was opened."""
-        if writable and self.missing:
-            self._require_writable().truncate(self._rounded(max_size_bytes))
-        self._map(self._map_file())
+        try:
+            if writable and self.missing:
+                self._require_writable().truncate(self._rounded(max_size_bytes))
+            self._map(self._map_file())
+        except BaseException:
+            self.release()
+            raise
         self.entries = 0 if self.missing else self._count_entries(count_zero_slots)
         """Entries, without a tail of zeros (but see `count_zero_slots`)."""
         self._load_last()

@@ -263,7 +263,8 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
             completed = core.producers.states.commit(prepared)
             for txn in completed:
                 core.note_completed(txn.first_offset, txn.last_offset)
-            core.segments.active.txn_index.append(*(txn.to_aborted() for txn in completed if txn.is_aborted))
+            aborted = [txn.to_aborted() for txn in completed if txn.is_aborted]
+            core.segments.active.txn_index.append(*aborted)
         info = AppendInfo(
             int(columns.base_offset[0]),
             int(columns.last_offset[-1]),

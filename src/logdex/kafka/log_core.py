@@ -215,7 +215,12 @@ class LogCore:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             self.env.remove(posixpath.join(self.path, offset_file_name(base_offset, suffix)))
         segment = LogSegment(self.path, base_offset, self.config, writable=True, env=self.env, clock_ms=self.now_ms)
-        self.env.sync_dir(self.path)
+        try:
+            segment.open_indexes()
+            self.env.sync_dir(self.path)
+        except BaseException:
+            segment.close()
+            raise
         return segment
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
@@ -242,7 +247,7 @@ class LogCore:
         """Takes segments out of the log, in the given order, and removes their files and snapshots: first by renaming
         them, one after the other, so that a crash never leaves a gap that was not there."""
         doomed = list(doomed)
-        with self.gate.excluding():
+        with self.gate.excluding(), self.closing_at_last(doomed):
             for segment in doomed:
                 self.segments.remove(segment)
                 self.producers.remove_where(lambda offset, base=segment.base_offset: offset == base)  # type: ignore[misc]
@@ -263,6 +268,16 @@ class LogCore:
             has_start = self.log_start_offset > self.segments.first.base_offset
             self.home.write_log_start(self.log_start_offset if has_start else None)
             self.home.mark_clean(active.log.path, active.size_bytes)
+
+    @contextmanager
+    def closing_at_last(self, segments: Iterable[LogSegment]) -> Iterator[None]:
+        """Closes segments that the block takes out, or may not have put in, where it ends early."""
+        try:
+            yield
+        except BaseException:
+            for segment in segments:
+                segment.close()
+            raise
 
     # -- readers -------------------------------------------------------------------------------------------------------
     @contextmanager

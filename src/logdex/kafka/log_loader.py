@@ -115,6 +115,7 @@ class LogLoader:
 
     def _make_room(self, active: LogSegment) -> None:
         """Preallocates the active segment's indexes; one that recovery filled keeps all, and is rolled next."""
+        active.open_indexes()
         size = self._config.segment_index_bytes
         active.offset_index.resize(max(size, active.offset_index.entries * OFFSET_INDEX_ENTRY.size_bytes))
         active.time_index.resize(max(size, (active.time_index.entries + 1) * TIME_INDEX_ENTRY.size_bytes))

@@ -91,21 +91,29 @@ def split_overflowed_segment(
     Bytes behind the last good batch stay behind; the recovery that follows would have cut them.
     """
     parts: list[LogSegment] = []
-    scanner = BatchScanner(check_crc=False, env=env)
-    for window in scanner.scan_file(segment.log.path):
-        for start, stop in _runs(window, parts[-1].base_offset if parts else None):
-            base_offset = _base_offset(window, start)
-            if not parts or not 0 <= int(window.columns.last_offset[start]) - parts[-1].base_offset <= _FAR:
-                parts.append(open_cleaned_segment(directory, base_offset, config, clock_ms=clock_ms, env=env))
-            first = int(window.columns.position[start])
-            end = int(window.columns.position[stop - 1]) + int(window.columns.size[stop - 1])
-            columns = BatchColumns._make(column[start:stop] for column in window.columns)
-            parts[-1].append(window.data[first:end].tobytes(), columns._replace(position=columns.position - first))
-    for part in parts:
-        part.on_become_inactive()
-        part.flush()
-    replace_segments(segments, parts, [segment], directory=directory, env=env)
+    try:
+        for window in BatchScanner(check_crc=False, env=env).scan_file(segment.log.path):
+            for start, stop in _runs(window, parts[-1].base_offset if parts else None):
+                base_offset = _base_offset(window, start)
+                if not parts or not 0 <= int(window.columns.last_offset[start]) - parts[-1].base_offset <= _FAR:
+                    parts.append(open_cleaned_segment(directory, base_offset, config, clock_ms=clock_ms, env=env))
+                _copy(window, start, stop, parts[-1])
+        for part in parts:
+            part.on_become_inactive()
+            part.flush()
+        replace_segments(segments, parts, [segment], directory=directory, env=env)
+    except BaseException:
+        for part in [segment, *parts]:
+            part.close()
+        raise
     return parts
+
+
+def _copy(window: BatchWindow, start: int, stop: int, part: LogSegment) -> None:
+    first = int(window.columns.position[start])
+    end = int(window.columns.position[stop - 1]) + int(window.columns.size[stop - 1])
+    columns = BatchColumns._make(column[start:stop] for column in window.columns)
+    part.append(window.data[first:end].tobytes(), columns._replace(position=columns.position - first))
 
 
 _FAR = limits.RELATIVE_OFFSET_MAX

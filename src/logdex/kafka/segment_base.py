@@ -123,6 +123,11 @@ class SegmentFiles:
             self.path_of(names.TXN_INDEX_SUFFIX), self.base_offset, writable=self.writable, env=self.env
         )
 
+    def open_indexes(self) -> None:
+        """Opens all three now, which makes those that are missing where the segment is writable: no append will."""
+        for name in _SUFFIXES:
+            getattr(self, name)
+
     def _opened(self) -> list[OffsetIndex | TimeIndex | TransactionIndex]:
         return [self.__dict__[name] for name in _SUFFIXES if name != "log" and name in self.__dict__]
 
