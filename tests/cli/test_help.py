@@ -11,7 +11,7 @@ import pytest
 
 from logdex.cli import app
 from logdex.cli.reference import reference
-from tests import golden
+from tests import golden, golden_kafka
 from tests.cli.helpers import run
 
 COMMANDS = sorted(
@@ -40,9 +40,10 @@ def test_help_has_examples_on_lines_of_their_own(command: str) -> None:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the demo's store in `store`."""
+    """A folder with the demo's store in `store` and a Kafka log directory in `logs`."""
     folder = tmp_path_factory.mktemp("demo")
     golden.extract(golden.FOLDERS[0] / "demo.tar.zst", folder)
+    golden_kafka.unpack("tiny-broker", folder / "logs")
     return folder
 
 
@@ -52,7 +53,8 @@ def needs(example: str) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("example", [pytest.param(text, marks=needs(text)) for text in EXAMPLES])
 def test_examples_run(example: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "store").symlink_to(demo / "store")
+    for name in ("store", "logs"):
+        (tmp_path / name).symlink_to(demo / name)
     monkeypatch.chdir(tmp_path)
     if needs(example):  # a process has one Spark, and this one may have another master's
         command = [sys.executable, "-m", *shlex.split(example)]

@@ -116,14 +116,8 @@ def test_an_index_of_no_known_geometry_is_a_problem_not_an_end(golden_copy: Any)
     assert "[index-file-size]" in result.stdout
 
 
-def _kafka(root: Path) -> Path:
-    (root / "events-0").mkdir(parents=True)
-    (root / "events-0" / f"{0:020d}.log").touch()
-    return root
-
-
 @pytest.mark.parametrize("command", ["info", "cat", "verify", "rebuild", "bench", "query", "get", "message"])
-@pytest.mark.parametrize("kind", ["empty", "wrong", "file", "missing", "kafka", "partition", "above", "part"])
+@pytest.mark.parametrize("kind", ["empty", "wrong", "file", "missing", "above", "part"])
 def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_store: Any, tmp_path: Path) -> None:
     path, words = (
         tmp_path / "x",
@@ -132,8 +126,6 @@ def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_stor
             "wrong": "no commitlog/",
             "file": "a file",
             "missing": "no such file",
-            "kafka": "Kafka log directory",
-            "partition": "Kafka partition",
             "above": "there is a store in",
             "part": "a part of a store",
         }[kind],
@@ -145,10 +137,6 @@ def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_stor
             (path / "something").mkdir(parents=True)
         case "file":
             path.write_text("x")
-        case "kafka":
-            _kafka(path)
-        case "partition":
-            path = _kafka(path) / "events-0"
         case "above":
             path = golden_store("tiny-crash").parent
         case "part":

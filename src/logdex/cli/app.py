@@ -78,8 +78,13 @@ def _print_version(wanted: bool) -> None:
 
 
 def epilog(*examples: str, notes: str = "") -> str:
-    """The end of a command's --help: examples that can be run beside a store in `store`, then `notes`, unwrapped."""
-    lines = ["\b", "Examples, beside a store in the folder `store`:", *(f"  {example}" for example in examples)]
+    """The end of a command's --help: examples that can be run beside a store in `store` and a Kafka log directory in
+    `logs`, then `notes`, unwrapped."""
+    lines = [
+        "\b",
+        "Examples, beside a RocketMQ store in `store` and a Kafka log directory in `logs`:",
+        *(f"  {example}" for example in examples),
+    ]
     return "\n".join(lines) + (f"\n\n{notes}" if notes else "")
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.kafka_info import info_kafka
+from logdex.cli.kafka_paths import kafka_path
 from logdex.cli.options import StoreOptions, store_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, shown, table
 from logdex.cli.stores import resolve_in_any_case
@@ -21,24 +23,33 @@ if TYPE_CHECKING:
         "logdex info store",
         "logdex info store --json",
         "logdex info store --json --store",
+        "logdex info logs",
+        "logdex info logs/orders-0 --json",
         notes="Reads the ends of files, not what lies between: `logdex verify` does that. A store without "
-        "consumequeue/ has its log scanned.",
+        "consumequeue/ has its log scanned. Of a Kafka log directory __consumer_offsets is read, for the groups.",
     )
 )
 @store_command
 def info(
     store: StoreOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each topic's queue.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each topic's queue or partition.")] = False,
     of_store: Annotated[
-        bool, typer.Option("--store", help="With --json: one object for the store instead of one for each queue.")
+        bool,
+        typer.Option(
+            "--store", help="With --json: one object for the whole instead of one for each queue or partition."
+        ),
     ] = False,
 ) -> None:
-    """Show what is there: topics, queues, ranges of offsets and time, files, sizes, geometry, clean or crashed.
+    """Show what is there: topics, queues or partitions, ranges of offsets and time, sizes, geometry, clean or crashed.
 
     Exit 0 good, 1 something could not be read, 2 cannot run.
     """
     if of_store and not as_json:
         raise UsageError("--store goes with --json", hint=f"logdex info {store.path} --json --store")
+    found = kafka_path(store)
+    if found is not None:
+        info_kafka(found, store, as_json=as_json, of_store=of_store)
+        return
     from logdex.rocketmq.overview import overview
 
     config, geometry_error = resolve_in_any_case(store)

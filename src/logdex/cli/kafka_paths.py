@@ -10,7 +10,9 @@ from logdex.errors import UsageError
 
 if TYPE_CHECKING:
     from logdex.kafka.log_config import LogConfig
+    from logdex.kafka.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.recognise import KafkaPath
+    from logdex.kafka.snapshot import PartitionSnapshot
 
 Flags = Mapping[str, Any]
 """Values by the flag's name, ``--queue``; None and False: not given."""
@@ -43,6 +45,22 @@ def log_config(store: StoreOptions) -> LogConfig:
     from logdex.kafka.log_config import LogConfig
 
     return LogConfig(**store.kafka_settings())
+
+
+def open_snapshot(found: KafkaPath, store: StoreOptions) -> KafkaSnapshot:
+    """What is at a Kafka path, opened read-only; a context manager."""
+    from logdex.kafka.log_dir_snapshot import open_kafka
+
+    return open_kafka(found.path, log_config(store))
+
+
+def the_partition(snapshot: KafkaSnapshot, topic: str | None, partition: int | None) -> PartitionSnapshot:
+    """The one partition that is meant; `UsageError` says what to add."""
+    scan = snapshot.scan(topic=topic, partition=partition)
+    if len(scan.partitions) == 1:
+        return scan.partitions[0]
+    missing = "--topic T --partition N" if topic is None else "--partition N"
+    raise UsageError("which partition?", hint=f"say {missing}; logdex info {snapshot.path} lists them")
 
 
 def _flags(settings: Flags) -> dict[str, Any]:

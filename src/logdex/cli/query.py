@@ -1,4 +1,4 @@
-"""`logdex query`: messages by key, through the IndexFiles."""
+"""`logdex query`: messages by key, through the IndexFiles or key indexes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.kafka_paths import kafka_path
+from logdex.cli.kafka_query import query_kafka
 from logdex.cli.message_output import DecompressOption, MessageJsonOption, MessagePrinter
-from logdex.cli.options import FromOption, StoreOptions, ToOption, store_command
+from logdex.cli.options import FromOption, PartitionOption, StoreOptions, ToOption, store_command
 from logdex.cli.output import hint, human_count, note
 from logdex.cli.stores import open_store
 from logdex.errors import UsageError
@@ -24,16 +26,20 @@ RANGES_TOLD = 3
         "logdex query store --topic orders --key order-100017",
         "logdex query store --topic orders --key customer-722 --from 2026-03-03 --to 2026-03-05 --max 5 --json",
         "logdex query store --topic orders --key order-100017 --broker-semantics",
+        "logdex query logs --topic orders --key key-104",
+        "logdex query logs/orders-1 --key key-104 --max 1 --json",
         notes="A key is one of a message's KEYS or its UNIQ_KEY. Where the IndexFiles have lost a part of the log, "
-        "stderr says which, and the exit code is 1; --scan-missing searches that part in the log itself.",
+        "stderr says which, and the exit code is 1; --scan-missing searches that part in the log itself. A record of "
+        "Kafka's has one key; its log is read where no key index is (logdex rebuild makes one).",
     )
 )
 @store_command
 def query(
     store: StoreOptions,
-    topic: Annotated[str, typer.Option(help="The topic.", show_default=False)],
+    topic: Annotated[str | None, typer.Option(help="The topic.", show_default=False)] = None,
+    partition: PartitionOption = None,
     key: Annotated[str | None, typer.Option(help="The key, exactly.", show_default=False)] = None,
-    tag: Annotated[str | None, typer.Option(help="A tag instead of a key.", show_default=False)] = None,
+    tag: Annotated[str | None, typer.Option(help="A tag instead of a key (RocketMQ).", show_default=False)] = None,
     begin_ms: FromOption = None,
     end_ms: ToOption = None,
     max_num: Annotated[
@@ -48,10 +54,70 @@ def query(
     scan_missing: Annotated[
         bool, typer.Option("--scan-missing", help="Search what no IndexFile covers in the CommitLog.")
     ] = False,
+    key_index: Annotated[
+        str | None,
+        typer.Option(
+            "--key-index", metavar="DIR", help="Where the .keyindex files are, if not in the log.", show_default=False
+        ),
+    ] = None,
     decompress: DecompressOption = False,
     as_json: MessageJsonOption = False,
 ) -> None:
     """Find messages by key, newest first. Exit 0 good, 1 the answer may lack something, 2 cannot run."""
+    found = kafka_path(
+        store,
+        rocketmq={
+            "--tag": tag,
+            "--cursor": cursor,
+            "--broker-semantics": broker_semantics,
+            "--scan-missing": scan_missing,
+            "--decompress": decompress,
+        },
+        kafka={"--partition": partition, "--key-index": key_index},
+    )
+    if found is not None:
+        query_kafka(
+            found,
+            store,
+            topic=topic,
+            partition=partition,
+            key=key,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            max_num=max_num,
+            key_index=key_index,
+            as_json=as_json,
+        )
+        return
+    _query_store(
+        store,
+        (topic, key, tag),
+        (begin_ms, end_ms),
+        max_num=max_num,
+        cursor=cursor,
+        broker_semantics=broker_semantics,
+        scan_missing=scan_missing,
+        decompress=decompress,
+        as_json=as_json,
+    )
+
+
+def _query_store(
+    store: StoreOptions,
+    question: tuple[str | None, str | None, str | None],
+    times: tuple[int | None, int | None],
+    *,
+    max_num: int | None,
+    cursor: int | None,
+    broker_semantics: bool,
+    scan_missing: bool,
+    decompress: bool,
+    as_json: bool,
+) -> None:
+    """The query of a RocketMQ store."""
+    topic, key, tag = question
+    if topic is None:
+        raise UsageError("which topic?", hint=f"say --topic; logdex info {store.path} lists them")
     if (key is None) == (tag is None):
         raise UsageError("which messages?", hint="say --key K or --tag T, one of them")
     with open_store(store) as snapshot:
@@ -59,8 +125,7 @@ def query(
         result = snapshot.query_message(
             topic,
             key if key is not None else tag or "",
-            begin_ms,
-            end_ms,
+            *times,
             max_num,
             broker_semantics=broker_semantics,
             scan_missing=scan_missing,

@@ -6,6 +6,7 @@ Source: Kafka's UnifiedLog; ``docs/formats/kafka-log-directory.md``.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Self, Unpack
@@ -14,7 +15,7 @@ from logdex.errors import LogdexError, MissingFileError, NotAStoreError, UsageEr
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka import log_read
-from logdex.kafka.file_records import TimestampAndOffset
+from logdex.kafka.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.key_query import query_key
 from logdex.kafka.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.log_config import LogConfig
@@ -167,6 +168,26 @@ class PartitionSnapshot:
                 except LogdexError as error:
                     self.problems.append(error)
             return self._epochs
+
+    def largest_timestamp_behind_indexes(self) -> int:
+        """The largest timestamp of the batches behind the last segment's last time entry, -1 without one."""
+        last = self._readable_segments()[-1]
+        position = last.offset_index.lookup(last.time_index.last_entry.offset).position
+        return last.log.largest_timestamp_after(position).timestamp_ms
+
+    def check_offset(self, offset: int) -> None:
+        """`OffsetOutOfRangeError` before the log's start and behind its end."""
+        self._view(READ_UNCOMMITTED).check_offset(offset)
+
+    def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
+        """The segment and batch that hold `offset`, or the next ones, through the offset index; None behind all."""
+        segments = self._readable_segments()
+        bases = [segment.base_offset for segment in segments]
+        for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
+            found = segment.translate_offset(offset)
+            if found is not None:
+                return segment, found
+        return None
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def scan(

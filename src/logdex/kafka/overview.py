@@ -1,0 +1,235 @@
+"""What is in a Kafka path, found with few reads: partitions, their offsets, times and sizes, indexes, who has read how
+far, how it was left.
+
+Reads the ends of files and what the internal topics say of themselves, not what lies between: that a log is whole is
+for `verify` to say. Source: ``docs/formats/kafka-log-directory.md``; Kafka's UnifiedLog, LogManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from logdex.errors import LogdexError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.checkpoints import TopicPartition
+from logdex.kafka.cluster_metadata import ClusterMetadata
+from logdex.kafka.index_file import IndexFile
+from logdex.kafka.leader_epochs import EpochEntry
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata, uuid_to_text
+from logdex.kafka.partition_files import has_clean_mark
+from logdex.kafka.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.scan import EndKind
+from logdex.kafka.segment_files import PARTITION_METADATA, PartitionName
+from logdex.kafka.snapshot import PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOverview:
+    """An index: entries, bytes, and its state: ``good``, ``missing``, ``empty``, ``untrimmed`` (zeros follow the
+    entries: its segment was not closed), ``torn`` (the length is no multiple of an entry), ``unreadable``."""
+
+    state: str
+    entries: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOverview:
+    """A segment; the .log's size and its indexes. No .txnindex is what most have."""
+
+    base_offset: int
+    size_bytes: int
+    offset_index: IndexOverview
+    time_index: IndexOverview
+    txn_index: IndexOverview
+
+
+@dataclass(slots=True)
+class PartitionOverview:
+    """A partition. Offsets are those that a broker loads it with, where nothing is damaged; times in ms: the first
+    batch's and the largest, None where there is none. `clean`: closed cleanly; None where nothing says. `end`: how the
+    last .log ends. `consumer_offsets`: the offset that each group consumes next."""
+
+    topic: str
+    partition: int
+    path: str
+    mark: str | None = None
+    topic_id: str | None = None
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    last_stable_offset: int = 0
+    high_watermark: int | None = None
+    recovery_point: int | None = None
+    size_bytes: int = 0
+    begin_timestamp_ms: int | None = None
+    end_timestamp_ms: int | None = None
+    clean: bool | None = None
+    end: str = EndKind.END.value
+    end_reason: str = ""
+    producers: int = 0
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    leader_epochs: list[EpochEntry] = field(default_factory=list)
+    segments: list[SegmentOverview] = field(default_factory=list)
+    consumer_offsets: dict[str, int] = field(default_factory=dict)
+
+    def lag(self, group: str) -> int:
+        """Offsets that a group has not consumed yet."""
+        return max(self.log_end_offset - max(self.consumer_offsets[group], self.log_start_offset), 0)
+
+    @property
+    def has_good_end(self) -> bool:
+        """Whether the last .log ends with a batch, or in zeros that may be preallocated."""
+        return self.end in (EndKind.END.value, EndKind.ZEROS.value)
+
+    def to_json(self) -> dict[str, Any]:
+        """The partition's object of ``logdex info --json``."""
+        groups = {name: {"offset": offset, "lag": self.lag(name)} for name, offset in self.consumer_offsets.items()}
+        found = asdict(self)
+        del found["consumer_offsets"]
+        found["leader_epochs"] = [epoch._asdict() for epoch in self.leader_epochs]
+        found["open_transactions"] = [
+            {"producer_id": producer, "first_offset": first} for first, producer in self.open_transactions.items()
+        ]
+        return found | {"consumer_groups": groups}
+
+
+@dataclass(slots=True)
+class KafkaOverview:
+    """What is at a path. `log_dir` and what follows is of a log directory only. `problems`: what could not be read."""
+
+    path: str
+    kind: KafkaPathKind
+    partitions: list[PartitionOverview] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    clean: bool | None = None
+    in_use: bool | None = None
+    """Whether a broker has it open now; None where the system does not say."""
+    meta: MetaProperties | None = None
+    cluster_metadata: ClusterMetadata | None = None
+    other_names: list[str] = field(default_factory=list)
+
+
+def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> KafkaOverview:
+    """Looks at a path. What cannot be read is told in `problems`; raises only for what cannot be opened at all."""
+    look = KafkaOverview(found.path, found.kind)
+    if found.kind is not KafkaPathKind.LOG_DIR:
+        with PartitionSnapshot(found, config, env=env) as snapshot:
+            look.partitions = [_partition(snapshot, look)]
+            look.clean = look.partitions[0].clean
+        return look
+    log_dir = KafkaLogDir(found.path, env=env)
+    look.clean = log_dir.clean_shutdown() is not None
+    look.in_use = log_dir.is_locked()
+    look.other_names = log_dir.other_names()
+    for each in log_dir.partition_dirs(marked=True):
+        _add_partition(each, config, look, env)
+    for read in (_add_meta, _add_groups, _add_cluster):
+        try:
+            read(log_dir, look)
+        except LogdexError as error:
+            look.problems.append(str(error))
+    return look
+
+
+def _add_partition(each: PartitionDir, config: LogConfig, look: KafkaOverview, env: Env) -> None:
+    path = KafkaPath(each.path, KafkaPathKind.PARTITION, PartitionName(each.topic, each.partition, each.mark))
+    try:
+        with PartitionSnapshot(path, config, env=env) as snapshot:
+            look.partitions.append(_partition(snapshot, look))
+    except LogdexError as error:
+        look.problems.append(str(error))
+
+
+def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOverview:
+    one = PartitionOverview(snapshot.topic, snapshot.partition, snapshot.path, snapshot.mark)
+    one.log_start_offset, one.log_end_offset = snapshot.log_start_offset, snapshot.log_end_offset
+    one.last_stable_offset = snapshot.last_stable_offset
+    one.high_watermark, one.recovery_point = snapshot.checkpoints.high_watermark, snapshot.checkpoints.recovery_point
+    one.size_bytes = snapshot.size_bytes
+    one.clean = has_clean_mark(snapshot.directory, snapshot.env)
+    if snapshot.log_end is not None:
+        one.end, one.end_reason = snapshot.log_end.kind.value, snapshot.log_end.reason
+    one.producers = len(snapshot.producers)
+    one.open_transactions = snapshot.producers.ongoing_transactions
+    one.leader_epochs = snapshot.leader_epochs
+    one.segments = [_segment(segment, look) for segment in snapshot.segments]
+    try:
+        one.topic_id = _topic_id(snapshot)
+        _add_times(snapshot, one)
+    except LogdexError as error:
+        look.problems.append(str(error))
+    look.problems += map(str, snapshot.problems)
+    return one
+
+
+def _topic_id(snapshot: PartitionSnapshot) -> str | None:
+    path = f"{snapshot.directory}/{PARTITION_METADATA}"
+    if not snapshot.env.exists(path):
+        return None
+    return uuid_to_text(PartitionMetadata.read(path, env=snapshot.env).topic_id)
+
+
+def _add_times(snapshot: PartitionSnapshot, one: PartitionOverview) -> None:
+    for segment in snapshot.segments:
+        header = next(segment.log.headers(), None)
+        if header is not None:
+            first = segment.log.batch_at(header.position).base_timestamp_ms
+            one.begin_timestamp_ms = first if first >= 0 else None
+            break
+    largest = max((segment.max_timestamp[0] for segment in snapshot.segments), default=-1)
+    if snapshot.segments:
+        largest = max(largest, snapshot.largest_timestamp_behind_indexes())
+    one.end_timestamp_ms = largest if largest >= 0 else None
+
+
+def _segment(segment: LogSegment, look: KafkaOverview) -> SegmentOverview:
+    return SegmentOverview(
+        segment.base_offset,
+        segment.size_bytes,
+        _index(segment, "offset_index", look),
+        _index(segment, "time_index", look),
+        _index(segment, "txn_index", look),
+    )
+
+
+def _index(segment: LogSegment, name: str, look: KafkaOverview) -> IndexOverview:
+    try:
+        index = getattr(segment, name)
+        if not segment.env.exists(index.path):
+            return IndexOverview("missing")
+        if not isinstance(index, IndexFile):
+            index.sanity_check()
+            entries = len(index.all_aborted_txns())
+            return IndexOverview("good" if entries else "empty", entries, index.size_bytes)
+        left = index.size_bytes - index.entries * index.layout.size_bytes
+        if left >= index.layout.size_bytes:
+            state = "untrimmed"
+        else:
+            state = "torn" if left else "good" if index.entries else "empty"
+        return IndexOverview(state, index.entries, index.size_bytes)
+    except LogdexError as error:
+        look.problems.append(str(error))
+        return IndexOverview("unreadable")
+
+
+def _add_meta(log_dir: KafkaLogDir, look: KafkaOverview) -> None:
+    look.meta = log_dir.meta_properties()
+
+
+def _add_groups(log_dir: KafkaLogDir, look: KafkaOverview) -> None:
+    offsets = log_dir.consumer_offsets()
+    look.problems += map(str, offsets.problems)
+    here = {TopicPartition(one.topic, one.partition): one for one in look.partitions if one.mark is None}
+    for (group, partition), committed in sorted(offsets.offsets.items()):
+        if partition in here:
+            here[partition].consumer_offsets[group] = committed.offset
+
+
+def _add_cluster(log_dir: KafkaLogDir, look: KafkaOverview) -> None:
+    look.cluster_metadata = log_dir.cluster_metadata()
+    if look.cluster_metadata is not None:
+        look.problems += map(str, look.cluster_metadata.problems)
