@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.kafka_paths import kafka_path, log_config
 from logdex.cli.options import StoreOptions, store_command
 from logdex.cli.output import emit, emit_json, fail, human_count, human_size
 from logdex.cli.progress import progress_bar
 from logdex.cli.stores import resolve_in_any_case
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.verify import Finding, VerifyReport
+    from collections.abc import Collection
+
+    from logdex.findings import Finding, VerifyReport
+    from logdex.kafka.recognise import KafkaPath
 
 
 @app.command(
@@ -34,7 +38,25 @@ def verify(
     max_findings: Annotated[int, typer.Option(help="Show at most so many findings; all are counted.", min=1)] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines; the report is the last.")] = False,
 ) -> None:
-    """Check all messages, and the log against its indexes both ways. Exit 0 good, 1 findings, 2 cannot run."""
+    """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2 cannot run."""
+    found = kafka_path(store)
+    run = _verify_rocketmq if found is None else _verify_kafka
+    report = run(store, found, max_findings, check or None)
+    if as_json:
+        for finding in report.findings:
+            emit_json(finding.to_json())
+        for info in report.infos:
+            emit_json(info.to_json())
+        emit_json(report.to_json())
+    else:
+        _print(report, "CommitLog" if found is None else "logs")
+    if not report.is_sound:
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _verify_rocketmq(
+    store: StoreOptions, _: KafkaPath | None, max_findings: int, checks: Collection[str] | None
+) -> VerifyReport:
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.store_files import StorePaths
     from logdex.rocketmq.verify import verify as verify_store
@@ -45,26 +67,26 @@ def verify(
     with CommitLog(StorePaths(store.path).commit_log, file_size_bytes=config.mapped_file_size_commit_log) as log:
         total = sum(file.size_bytes for file in log.files)
     with progress_bar("verify", total) as progress:
-        report = verify_store(store.path, config, max_findings=max_findings, checks=check or None, progress=progress)
-    if as_json:
-        for finding in report.findings:
-            emit_json(finding.to_json())
-        for info in report.infos:
-            emit_json(info.to_json())
-        emit_json(report.to_json())
-    else:
-        _print(report)
-    if not report.is_sound:
-        raise typer.Exit(PROBLEMS_FOUND)
+        return verify_store(store.path, config, max_findings=max_findings, checks=checks, progress=progress)
 
 
-def _print(report: VerifyReport) -> None:
+def _verify_kafka(
+    store: StoreOptions, found: KafkaPath | None, max_findings: int, checks: Collection[str] | None
+) -> VerifyReport:
+    from logdex.kafka.verify import log_size_bytes
+    from logdex.kafka.verify import verify as verify_log
+
+    with progress_bar("verify", log_size_bytes(store.path)) as progress:
+        return verify_log(store.path, log_config(store), max_findings=max_findings, checks=checks, progress=progress)
+
+
+def _print(report: VerifyReport, of_what: str) -> None:
     for finding in report.findings:
         _print_finding(finding)
     for info in report.infos:
         emit(f"{info.path}: note: {info.message} [{info.kind}]")
     count = len(report.findings) + report.truncated
-    looked = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
+    looked = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of {of_what}"
     files = human_count(report.files, "file")
     emit(f"{human_count(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
     if report.truncated:

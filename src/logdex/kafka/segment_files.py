@@ -28,6 +28,8 @@ LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LOCK_FILE = ".lock"
+LOST_AND_FOUND = "lost+found"
+"""Where `logdex recover` puts batches that it cannot place; brokers pass over directories within a partition's."""
 
 _OFFSET_FILE = re.compile(rf"(\d{{{OFFSET_DIGITS}}})(\.[a-z.]+)")
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d{1,10})")

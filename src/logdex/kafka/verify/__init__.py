@@ -2,6 +2,6 @@
 
 from logdex.findings import Finding, Info, VerifyReport
 from logdex.kafka.verify.checks import CHECKS
-from logdex.kafka.verify.verifier import verify
+from logdex.kafka.verify.verifier import log_size_bytes, verify
 
-__all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify"]
+__all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "log_size_bytes", "verify"]

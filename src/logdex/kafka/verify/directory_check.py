@@ -7,6 +7,7 @@ from collections.abc import Callable
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.kafka import segment_files as files
+from logdex.kafka.log_home import LONE_CLEAN_MARK
 from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata
 from logdex.kafka.segment_files import parse_offset_file
 from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
@@ -20,8 +21,20 @@ OFFSET_SUFFIXES = (
     files.KEY_INDEX_SUFFIX,
 )
 _LEFTOVER = (files.DELETED_SUFFIX, files.CLEANED_SUFFIX, files.SWAP_SUFFIX, ".tmp")
-_KNOWN = {files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, files.LOCK_FILE, "quorum-state"}
+_KNOWN = {
+    files.LEADER_EPOCH_CHECKPOINT,
+    files.PARTITION_METADATA,
+    files.LOCK_FILE,
+    "quorum-state",
+    LONE_CLEAN_MARK,  # of a partition without a log directory: its checkpoints are with it
+    files.RECOVERY_POINT_CHECKPOINT,
+    files.LOG_START_CHECKPOINT,
+}
 _BROKER_SUFFIXES = OFFSET_SUFFIXES[:-1]
+_FOREIGN = {
+    "foreign-file": "not one of Kafka's files",
+    "lost-and-found": "batches that a recovery could not place: logdex cat shows them",
+}
 _QUORUM_SNAPSHOT = ".checkpoint"
 
 
@@ -50,7 +63,8 @@ def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dic
                 mend=MOVE_AWAY,
             )
         elif not name.endswith(_QUORUM_SNAPSHOT):
-            out.info("foreign-file", path, "not one of Kafka's files")
+            kind = "lost-and-found" if name == files.LOST_AND_FOUND else "foreign-file"
+            out.info(kind, path, _FOREIGN[kind])
     _check_orphans(found, out)
     return found
 

@@ -91,7 +91,8 @@ class IndexPair:
             if is_active and index.zero_slots and derived.startswith(index.used_bytes()):
                 continue  # it is still being written: the entry of the close is not there yet
             count = len(derived) // index.layout.size_bytes
-            message = f"has {index.count} entries, a recovery would write {count}, other ones"
+            interval = self._fold.interval_bytes if self._fold is not None else 0
+            message = f"{index.count} true entries; a recovery with index.interval.bytes {interval} would write {count}"
             self._out.info("index-differs", index.path, message)
 
 

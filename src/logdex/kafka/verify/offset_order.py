@@ -1,8 +1,4 @@
-"""Do offsets rise from batch to batch, and stay within their segment?
-
-No checksum covers a batch's base offset. Where two neighbours contradict each other, the one whose offset leaves it no
-room between the others is the wrong one: [4, 13, 6, 7] has room for 5, none for 13.
-"""
+"""Do offsets rise from batch to batch, and stay within their segment?"""
 
 from __future__ import annotations
 
@@ -12,98 +8,62 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
+from logdex.kafka.rising_batches import Judged
 from logdex.kafka.verify.checks import Collector
 from logdex.kernels.batch_columns import BatchColumns
 
-_FAR = 1 << 62
-
 
 class _Seen(NamedTuple):
-    """A batch that was seen: where it is, and its offsets."""
+    """A batch that was seen: where it is, and its last offset."""
 
     position: int
-    base_offset: int
     last_offset: int
 
 
 class OffsetOrder:
-    """The order of one segment's batches, given in windows. One thread."""
+    """The order of one segment's batches, judged in windows. One thread."""
 
     def __init__(self, path: str, base_offset: int, next_base: int | None, out: Collector) -> None:
         self._path = path
         self._base_offset = base_offset
         self._next_base = next_base
         self._out = out
-        self._before = [_Seen(-1, base_offset - 1, base_offset - 1)] * 2
         self._overlap: _Seen | None = None
         self._overflow: _Seen | None = None
 
-    def add(self, columns: BatchColumns) -> npt.NDArray[np.bool_]:
-        """Which batches of the window stand in order; findings for the others."""
-        base, last = columns.base_offset, columns.last_offset
-        good = np.ones(len(base), np.bool_)
-        previous = np.concatenate(([self._before[-1].last_offset], last[:-1]))
-        falls = np.flatnonzero((base <= previous) | (last < base))
-        if len(falls):
-            self._sort_out(columns, good)
-        kept = np.flatnonzero(good)
-        if len(kept):
-            self._bounds(columns, kept)
-            for place in kept[-2:].tolist():
-                self._before.append(_seen(columns, place))
-            del self._before[:-2]
-        return good
+    def add(self, judged: Judged, before: int) -> None:
+        """Findings for the batches that do not stand in order; `before` is the last offset before the window."""
+        columns, good = judged
+        for place in np.flatnonzero(~good).tolist():
+            kept = columns.last_offset[:place][good[:place]]
+            self._tell(columns, place, int(kept[-1]) if len(kept) else before)
+        places = np.flatnonzero(good)
+        if len(places):
+            self._bounds(columns, places)
 
-    def _sort_out(self, columns: BatchColumns, good: npt.NDArray[np.bool_]) -> None:
-        """Walks the window batch by batch: only where something falls."""
-        kept: list[tuple[int, _Seen]] = [(-2, self._before[0]), (-1, self._before[1])]
-        count = len(columns.position)
-        for place in range(count):
-            this = _seen(columns, place)
-            before = kept[-1][1]
-            if this.base_offset > before.last_offset:
-                kept.append((place, this))
-                continue
-            behind = int(columns.base_offset[place + 1]) if place + 1 < count else _FAR
-            room_here = behind - before.last_offset - 1
-            room_before = this.base_offset - kept[-2][1].last_offset - 1
-            fits_here = room_here >= _span(this) and behind < _FAR
-            if kept[-1][0] >= 0 and not fits_here and room_before >= _span(before):
-                wrong = kept.pop()
-                good[wrong[0]] = False
-                self._tell(wrong[1], f"above {kept[-1][1].last_offset} and below {this.base_offset}")
-                kept.append((place, this))
-            else:
-                good[place] = False
-                self._tell(this, f"above {before.last_offset}")
-
-    def _tell(self, batch: _Seen, expected: str) -> None:
-        check = "segment-base-offset" if expected == f"above {self._base_offset - 1}" else "batch-offset"
-        message = (
-            "a batch before the segment's base offset"
-            if check == "segment-base-offset"
-            else "the batch's offset contradicts its neighbours'"
-        )
+    def _tell(self, columns: BatchColumns, place: int, before: int) -> None:
+        base = int(columns.base_offset[place])
+        is_early = base < self._base_offset
         self._out.find(
-            check,
+            "segment-base-offset" if is_early and before < self._base_offset else "batch-offset",
             self._path,
-            batch.position,
-            message,
-            expected=expected,
-            found=batch.base_offset,
+            int(columns.position[place]),
+            "the batch's offset contradicts its neighbours' or its segment's",
+            expected=f"above {before}" if base <= before else f"above {before} and below the next batch's",
+            found=base,
             mend=self._out.recover,
         )
 
-    def _bounds(self, columns: BatchColumns, kept: npt.NDArray[np.intp]) -> None:
-        last = columns.last_offset[kept]
+    def _bounds(self, columns: BatchColumns, places: npt.NDArray[np.intp]) -> None:
+        last = columns.last_offset[places]
         if self._overlap is None and self._next_base is not None:
             over = np.flatnonzero(last >= self._next_base)
             if len(over):
-                self._overlap = _seen(columns, int(kept[over[0]]))
+                self._overlap = _seen(columns, int(places[over[0]]))
         if self._overflow is None:
             over = np.flatnonzero(last - self._base_offset > limits.RELATIVE_OFFSET_MAX)
             if len(over):
-                self._overflow = _seen(columns, int(kept[over[0]]))
+                self._overflow = _seen(columns, int(places[over[0]]))
 
     def finish(self) -> None:
         """Tells of a segment that reaches into the next, or beyond what its indexes can hold."""
@@ -130,8 +90,4 @@ class OffsetOrder:
 
 
 def _seen(columns: BatchColumns, place: int) -> _Seen:
-    return _Seen(int(columns.position[place]), int(columns.base_offset[place]), int(columns.last_offset[place]))
-
-
-def _span(batch: _Seen) -> int:
-    return max(batch.last_offset - batch.base_offset + 1, 1)
+    return _Seen(int(columns.position[place]), int(columns.last_offset[place]))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import ByteArray, Env
+from logdex.kafka.rising_batches import Judged, RisingBatches
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.header_check import check_headers
@@ -63,6 +64,8 @@ class SegmentPass:
         self._out = out
         self._env = env
         self._order = OffsetOrder(segment.path, segment.base_offset, segment.next_base, out)
+        self._rising = RisingBatches(segment.base_offset - 1)
+        self._last_offset = segment.base_offset - 1
         self._open_hole: tuple[int, int] | None = None
 
     def windows(self) -> Iterator[BatchWindow]:
@@ -81,6 +84,7 @@ class SegmentPass:
                         end: ScanEnd = stopped.value
                         break
                     yield from self._take(window)
+                yield from self._give(self._rising.flush(), data)
                 position = self._damage(data, end)
                 if position < 0:
                     break
@@ -92,15 +96,22 @@ class SegmentPass:
         self.end_position = int(columns.position[-1]) + int(columns.size[-1])
         check_headers(columns, self.path, self._out)
         self.records += check_records(window, self._out)
-        good = self._order.add(columns)
+        yield from self._give(self._rising.add(columns), window.data)
+
+    def _give(self, judged: Judged | None, data: ByteArray) -> Iterator[BatchWindow]:
+        if judged is None:
+            return
+        self._order.add(judged, self._last_offset)
+        columns, good = judged
         if not good.all():
             self._leave_out(columns, good)
             columns = BatchColumns._make(column[good] for column in columns)
+        self._last_offset = self._rising.last_offset
         if not len(columns.position):
             return
         self._close_hole(int(columns.base_offset[0]))
         self.next_offset = max(self.next_offset, int(columns.last_offset[-1]) + 1)
-        yield BatchWindow(columns, len(columns.position), window.data, window.path)
+        yield BatchWindow(columns, len(columns.position), data, self.path)
 
     def _leave_out(self, columns: BatchColumns, good: npt.NDArray[np.bool_]) -> None:
         for place in np.flatnonzero(~good).tolist():

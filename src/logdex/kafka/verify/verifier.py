@@ -14,9 +14,11 @@ from logdex.errors import UsageError
 from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import segment_files as files
+from logdex.kafka.batch_reading import segment_paths
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
+from logdex.kafka.log_home import LONE_CLEAN_MARK
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
 from logdex.kafka.verify.checks import Collector
@@ -67,10 +69,25 @@ def verify(
     )
 
 
+def log_size_bytes(path: str, *, env: Env = DEFAULT_ENV) -> int:
+    """Bytes of the logs at `path`, for a progress bar. Raises as `verify`."""
+    found = require_kafka(path, env=env)
+    if found.kind is KafkaPathKind.LOG_DIR:
+        directories = [partition.path for partition in KafkaLogDir(path, env=env).partition_dirs()]
+    elif found.kind is KafkaPathKind.PARTITION:
+        directories = [path]
+    else:
+        log = posixpath.join(posixpath.dirname(path), files.offset_file_name(found.offset, files.LOG_SUFFIX))
+        return env.size_bytes(log) if env.is_file(log) else 0
+    return sum(env.size_bytes(log) for directory in directories for log in segment_paths(directory, env=env))
+
+
 def is_closed_cleanly(partition: str, env: Env) -> bool | None:
     """Whether the log directory around a partition's has the mark of a clean shutdown; None for a lone partition."""
     parent = posixpath.dirname(env.real_path(partition))
     if env.exists(f"{parent}/{files.CLEAN_SHUTDOWN}"):
+        return True
+    if env.exists(f"{partition}/{LONE_CLEAN_MARK}"):
         return True
     return False if env.exists(f"{parent}/{files.META_PROPERTIES}") else None
 
