@@ -15,15 +15,16 @@ import sys
 import time
 
 from logdex.kafka.log import Log
+from logdex.kafka.log_config import LogConfig
 from logdex.kafka.record import Record
 
-SETTINGS = {"segment_bytes": 6000, "segment_index_bytes": 1200, "index_interval_bytes": 200, "flush": "sync"}
+CONFIG = LogConfig(segment_bytes=6000, segment_index_bytes=1200, index_interval_bytes=200, flush="sync")
 
 
 def write(path: str, pipe: int, seed: int) -> None:
     """Appends until it is killed; tells the pipe what was acknowledged: the offset behind it."""
     chance = random.Random(seed)
-    log = Log.open(path, **SETTINGS)
+    log = Log.open(path, CONFIG)
     os.write(pipe, struct.pack(">q", log.log_end_offset))
     while True:
         first = log.log_end_offset
@@ -67,7 +68,7 @@ def main(path: str, rounds: int, seed: int) -> None:
         assert os.WIFSIGNALED(status), f"round {number}: the writer ended by itself ({status})"
         known = max(known, acknowledged(reader))
         os.close(reader)
-        with Log.open(path, **SETTINGS) as log:
+        with Log.open(path, CONFIG) as log:
             assert log.log_end_offset >= known, (number, log.log_end_offset, known)
             offset = -1
             for offset, record in enumerate(log.records()):

@@ -216,7 +216,7 @@ class Log(ReadableLog):
         core = self._core
         if any(segment is core.segments.active for segment in old):
             raise UsageError(f"{core.path}: the active segment cannot be replaced", hint="roll it first")
-        with core.writing(), core.gate.excluding(), core.closing_at_last([*new, *old]):
+        with core.restructuring(), core.closing_at_last([*new, *old]):
             for segment in new:
                 segment.on_become_inactive()
                 segment.flush()

@@ -137,7 +137,7 @@ def append_columns(
         data = piece.data if piece.data.flags.writeable else piece.data.copy()
         encoded = EncodedAppend(memoryview(data), piece.columns)  # type: ignore[arg-type]  # arrays are buffers
         if now_ms != NO_TIMESTAMP:
-            encoded = _stamped(core, encoded)
+            encoded = _stamped(encoded, now_ms)
         info, ticket = write_encoded(core, encoded)
         infos.append(info)
     if not infos:
@@ -161,8 +161,6 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     sends: whole, checksums right, sizes allowed, offsets rising. Raises `InvalidRecordError`, `RecordTooLargeError`."""
     encoded = _encoded(raw, core, is_client=assign_offsets, leader_epoch=leader_epoch, check_crc=True)
     columns = encoded.columns
-    if not len(columns.position):
-        raise InvalidRecordError("no batch to append", path=core.path)
     if (np.diff(columns.last_offset) <= 0).any() and not assign_offsets:
         raise InvalidRecordError("offsets do not rise", path=core.path)
     if not assign_offsets:
@@ -176,7 +174,7 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     if "compact" in core.config.cleanup_policy:
         _require_keys(core, raw, columns)
     if core.config.message_timestamp_type == "LogAppendTime":
-        return _stamped(core, encoded)
+        return _stamped(encoded, core.now_ms())
     return encoded
 
 
@@ -199,6 +197,8 @@ def _encoded(
             break
     if end.kind is not EndKind.END:
         raise InvalidRecordError(f"{end.kind.value}: {end.reason}", path=core.path) from end.error
+    if not windows:
+        raise InvalidRecordError("no batch to append", path=core.path)
     columns = windows[0] if len(windows) == 1 else BatchColumns._make(map(np.concatenate, zip(*windows, strict=True)))
     return EncodedAppend(bytearray(data), columns, is_client, leader_epoch, log_append_time_ms)
 
@@ -214,9 +214,9 @@ def _require_keys(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
             raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
 
 
-def _stamped(core: LogCore, encoded: EncodedAppend) -> EncodedAppend:
+def _stamped(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
     """The same batches with the time of the append as their records' timestamps."""
-    now_ms, data, columns = core.now_ms(), encoded.data, encoded.columns
+    data, columns = encoded.data, encoded.columns
     view = memoryview(data)
     for place, (position, size) in enumerate(zip(columns.position.tolist(), columns.size.tolist(), strict=True)):
         attributes = int(columns.attributes[place]) | BATCH_LOG_APPEND_TIME

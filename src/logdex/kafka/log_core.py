@@ -56,6 +56,7 @@ class LogCore:
         """How often the log end offset went back."""
         self._synced = threading.Condition(self.lock)
         self._syncing = False
+        self._unreleased: list[LogSegment] = []
         self._ticket = self._durable_ticket = 0
         self._pinned_high_watermark: int | None = None
         self._durable_offset = loaded.next_offset
@@ -157,6 +158,9 @@ class LogCore:
         finally:
             with self._synced:
                 self._syncing = False
+                for segment in self._unreleased:
+                    segment.release()
+                self._unreleased.clear()
                 if failed is not None:
                     self.failed = failed
                 elif truncations == self.truncations:
@@ -176,8 +180,19 @@ class LogCore:
         with self.writing():
             self.set_recovery_point(self._durable_offset)
 
+    @contextmanager
+    def restructuring(self) -> Iterator[None]:
+        """As `writing`, for steps that cut, rename or remove files: nobody reads or syncs them meanwhile.
+
+        What the block needs to know it must ask within: other threads may append before it begins.
+        """
+        with self.lock:
+            self.wait_for_syncs()
+            with self.writing(), self.gate.excluding():
+                yield
+
     def wait_for_syncs(self) -> None:
-        """With the lock held: returns when no other thread syncs the active segment."""
+        """With the lock held, which is given up meanwhile: returns when no thread is in an fsync."""
         while self._syncing:
             self._synced.wait()
 
@@ -231,7 +246,6 @@ class LogCore:
         active, base_offset = self.segments.active, max(expected_next_offset, self.next_offset)
         if base_offset == active.base_offset:
             return active  # nothing in it yet
-        self.wait_for_syncs()
         active.on_become_inactive()
         active.flush()
         self.producers.states.map_end_offset = base_offset
@@ -240,7 +254,10 @@ class LogCore:
         self.segments.add(segment)
         self.all_is_durable()
         self.set_recovery_point(self.next_offset)
-        active.release()
+        if self._syncing:
+            self._unreleased.append(active)  # an fsync of it is under way, which must not lose its file
+        else:
+            active.release()
         return segment
 
     def remove_segments(self, doomed: Iterable[LogSegment]) -> None:
@@ -263,6 +280,7 @@ class LogCore:
             active = self.segments.active
             active.on_become_inactive()
             active.flush()
+            self.all_is_durable()
             self.env.sync_dir(self.path)
             self.set_recovery_point(self.next_offset)
             has_start = self.log_start_offset > self.segments.first.base_offset

@@ -18,6 +18,7 @@ from logdex.kafka.log_segment import LogSegment
 def delete_records(core: LogCore, before: int) -> int:
     """Moves the log's start to `before` (-1: the high watermark) and drops the segments below it; gives the start."""
     with core.lock:
+        core.wait_for_syncs()
         core.require_usable()
         high_watermark = core.high_watermark
         start = high_watermark if before == -1 else before
@@ -25,7 +26,7 @@ def delete_records(core: LogCore, before: int) -> int:
             raise OffsetOutOfRangeError(
                 before, path=core.path, log_start_offset=core.log_start_offset, log_end_offset=high_watermark
             )
-        with core.writing():
+        with core.restructuring():
             if start > core.log_start_offset:
                 _move_start(core, start)
             _delete_below_start(core)
@@ -34,7 +35,7 @@ def delete_records(core: LogCore, before: int) -> int:
 
 def apply_retention(core: LogCore, now_ms: int) -> list[int]:
     """Deletes the segments that retention gives up at `now_ms`; their base offsets. Forgets silent producers."""
-    with core.writing():
+    with core.restructuring():
         core.producers.states.remove_expired(now_ms)
         gone = _delete_below_start(core)
         if "delete" in core.config.cleanup_policy:
@@ -107,7 +108,7 @@ def truncate_to(core: LogCore, offset: int) -> bool:
     """Cuts the log so that `offset` is its end; False where it ends there or before. On disk when this returns."""
     if offset < 0:
         raise UsageError(f"cannot truncate to {offset}", hint="say 0 or more")
-    with core.writing(), core.gate.excluding():
+    with core.restructuring():
         if offset >= core.next_offset:
             if core.epochs.truncate_from_end(core.next_offset):
                 core.save_epochs()
@@ -115,7 +116,6 @@ def truncate_to(core: LogCore, offset: int) -> bool:
         if core.segments.first.base_offset > offset:
             _start_at(core, offset)
             return True
-        core.wait_for_syncs()
         core.set_recovery_point(min(core.recovery_point, offset))
         if core.producers.remove_where(lambda at: at > offset):
             core.env.sync_dir(core.path)
@@ -136,14 +136,13 @@ def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: in
     start = offset if log_start_offset is None else log_start_offset
     if offset < 0 or not 0 <= start <= offset:
         raise UsageError(f"cannot start at {offset} with a log start of {start}")
-    with core.writing(), core.gate.excluding():
+    with core.restructuring():
         _start_at(core, offset)
         if start != offset:
             core.set_log_start(start)
 
 
 def _start_at(core: LogCore, offset: int) -> None:
-    core.wait_for_syncs()
     core.set_recovery_point(min(core.recovery_point, offset))
     core.producers.start_at(offset)
     core.env.sync_dir(core.path)
