@@ -1,4 +1,4 @@
-"""`logdex rebuild`: every ConsumeQueue and IndexFile of a store, derived from its CommitLog alone."""
+"""`logdex rebuild`: every file that follows from the logs, derived from the logs alone, of either format."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
+from logdex.cli.kafka_paths import kafka_path
+from logdex.cli.kafka_rebuild import in_place_target, rebuild_kafka
 from logdex.cli.options import JsonOption, StoreOptions, store_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, note, table
 from logdex.cli.progress import progress_bar
@@ -31,6 +33,7 @@ class Engine(StrEnum):
         "logdex rebuild store --output rebuilt",
         "logdex rebuild store --output rebuilt --engine spark --master 'local[2]'",
         "logdex rebuild store --output rebuilt --json",
+        "logdex rebuild logs --output rebuilt --key-index",
         notes="What --output already holds under these names is kept under a dated name. Nothing is published before "
         "all is written: a rebuild that was stopped can simply be run again.",
     )
@@ -41,19 +44,38 @@ def rebuild(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where to write consumequeue/ and index/.", show_default=False
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where to write consumequeue/ and index/; of Kafka topic-N/, or one partition's files.",
+            show_default=False,
         ),
     ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Write into the store itself; what is replaced is kept.")
     ] = False,
+    key_index: Annotated[bool, typer.Option("--key-index", help="A .keyindex for each segment too (Kafka).")] = False,
     engine: Annotated[Engine, typer.Option(help="Work in this process, or on Spark.")] = Engine.LOCAL,
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark.")] = "local[*]",
     no_sync: Annotated[bool, typer.Option("--no-sync", help="Leave out fsync: faster, unsafe if power fails.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Derive all ConsumeQueues and IndexFiles from the CommitLog alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
+    """Derive ConsumeQueues and IndexFiles from the CommitLog alone; Kafka's indexes, snapshots and leader epochs from
+    the .log files alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
     target = _target(store.path, output, in_place)
+    found = kafka_path(store, kafka={"--key-index": key_index})
+    if found is not None:
+        kafka_report = rebuild_kafka(
+            found,
+            in_place_target(found) if in_place else target,
+            index_interval_bytes=store.index_interval_bytes,
+            key_index=key_index,
+            in_place=in_place,
+            sync=not no_sync,
+            master=master if engine is Engine.SPARK else None,
+            as_json=as_json,
+        )
+        raise typer.Exit(DONE_BUT_LOSSY if kafka_report.lossy else 0)
     from logdex.cli.stores import resolve
 
     config, log = resolve(store)

@@ -58,10 +58,8 @@ def rebuild(
 
 def rebuild_settings(index_interval_bytes: int | None, *, key_index: bool, sync: bool) -> RebuildSettings:
     """Settings with the broker's default for what is not said. `UsageError` for an interval that cannot be."""
-    if index_interval_bytes is None:
-        index_interval_bytes = LogConfig().index_interval_bytes
-    config = LogConfig(index_interval_bytes=index_interval_bytes)
-    return RebuildSettings(config.index_interval_bytes, key_index, sync)
+    config = LogConfig() if index_interval_bytes is None else LogConfig(index_interval_bytes=index_interval_bytes)
+    return RebuildSettings(config.index_interval_bytes, index_interval_bytes is None, key_index, sync)
 
 
 def rebuild_on(
@@ -84,6 +82,8 @@ def rebuild_on(
     check_output(source, output, in_place=in_place, env=env)
     env.require_free(output, output_size_bytes(source, settings))
     report = KafkaRebuildReport(engine, notes=list(source.notes))
+    if settings.is_interval_assumed:
+        report.assumed.append(f"index.interval.bytes {settings.index_interval_bytes}")
     if not source.is_whole:
         report.notes.append("one segment by itself: no .snapshot, .txnindex and leader epochs")
     with output_of(source, output, in_place=in_place, sync=settings.sync, env=env) as staging:

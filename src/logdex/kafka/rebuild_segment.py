@@ -27,6 +27,7 @@ class RebuildSettings:
     """How to rebuild. `window_batches` changes nothing in what is written."""
 
     index_interval_bytes: int
+    is_interval_assumed: bool = False
     key_index: bool = False
     sync: bool = True
     window_batches: int = WINDOW_BATCHES

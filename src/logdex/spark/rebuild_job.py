@@ -1,5 +1,6 @@
-"""`logdex.spark.rebuild`: a store's ConsumeQueues and IndexFiles from its CommitLog, scanned and written in parallel.
+"""`logdex.spark.rebuild`: everything that follows from the logs, scanned and written in parallel, of either format.
 
+Kafka's job is `logdex.kafka.rebuild` with Spark's runner. A RocketMQ store's is here: ConsumeQueues and IndexFiles.
 Phase 1, a task for each part of the CommitLog: scan it into a stage file. The driver joins the parts and places every
 entry. Phase 2, a task for each IndexFile and for some queues each: write files from the stage files. All in one staging
 folder below the output; the driver moves what the finished attempts wrote into place. Docs: ``docs/design``.
@@ -12,8 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.tasks import Count, Runner
+from logdex.kafka.rebuild import rebuild_on as rebuild_kafka_on
+from logdex.kafka.rebuild import rebuild_settings
+from logdex.kafka.rebuild_report import KafkaRebuildReport
+from logdex.kafka.rebuild_segment import RebuildSettings
+from logdex.recognise import find_kafka
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.geometry import resolve_config
@@ -63,26 +70,56 @@ def rebuild(
     max_index_num: int | None = None,
     rocketmq_version: str | None = None,
     broker_conf: str | None = None,
-) -> RebuildReport:
-    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``STORE/commitlog`` on `spark`; byte for byte what
-    `logdex.rocketmq.rebuild.rebuild` writes. All workers must see both directories under these paths.
+    index_interval_bytes: int | None = None,
+    key_index: bool = False,
+) -> RebuildReport | KafkaRebuildReport:
+    """Rebuilds what `store` is on `spark`: a RocketMQ store's ConsumeQueues and IndexFiles from its CommitLog, or the
+    indexes, snapshots and leader epochs of a Kafka log directory, partition or .log from the logs alone. Byte for byte
+    what `logdex.rocketmq.rebuild.rebuild` or `logdex.kafka.rebuild.rebuild` writes. All workers must see `store` and
+    `output` (by default ``STORE-rebuilt``) under these paths.
 
-    Sizes and version are found as by `resolve_config`. `in_place` writes into the store itself, which keeps what is
-    replaced under a dated name; `output` is then left out. `progress` takes (messages, bytes) scanned, from a thread of
-    its own. Raises what the local rebuild raises, and `EnvironmentProblem` where Spark itself fails.
+    A store's sizes and version are found as by `resolve_config`; the last two arguments are Kafka's. `in_place` writes
+    into the store itself, which keeps what is replaced under a dated name; `output` is then left out. `progress` takes
+    (messages, bytes) scanned, from a thread of its own. Raises what the local rebuild raises, `UsageError` for the
+    other format's arguments, and `EnvironmentProblem` where Spark itself fails.
     """
-    config = resolve_config(
-        store,
-        mapped_file_size_commit_log=mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=mapped_file_size_consume_queue,
-        max_hash_slot_num=max_hash_slot_num,
-        max_index_num=max_index_num,
-        rocketmq_version=rocketmq_version,
-        broker_conf=broker_conf,
-    )
+    geometry = {
+        "mapped_file_size_commit_log": mapped_file_size_commit_log,
+        "mapped_file_size_consume_queue": mapped_file_size_consume_queue,
+        "max_hash_slot_num": max_hash_slot_num,
+        "max_index_num": max_index_num,
+        "rocketmq_version": rocketmq_version,
+        "broker_conf": broker_conf,
+    }
+    kafka = {"index_interval_bytes": index_interval_bytes, "key_index": key_index or None}
+    found = find_kafka(store)
+    unfit = [name for name, value in (kafka if found is None else geometry).items() if value is not None]
+    if unfit:
+        raise UsageError(f"{' and '.join(unfit)}: not for what is at {store}", hint=f"leave out {', '.join(unfit)}")
     if output is None:
-        output = store if in_place else f"{store}-rebuilt"
+        output = store if in_place else f"{store.rstrip('/')}-rebuilt"
+    if found is not None:
+        settings = rebuild_settings(index_interval_bytes, key_index=key_index, sync=sync)
+        return rebuild_kafka(spark, store, output, settings, in_place=in_place, progress=progress)
+    config = resolve_config(store, **geometry)  # type: ignore[arg-type]  # each value came in under its own name
     return rebuild_with_config(spark, store, output, config, in_place=in_place, sync=sync, progress=progress)
+
+
+def rebuild_kafka(
+    spark: SparkSession,
+    path: str,
+    output: str,
+    settings: RebuildSettings,
+    *,
+    in_place: bool = False,
+    progress: Progress | None = None,
+    task_size_bytes: int | None = None,
+) -> KafkaRebuildReport:
+    """`rebuild` of Kafka's with settings at hand. `task_size_bytes` overrides how segments are put into tasks."""
+    runner = TaskRunner(spark, progress)
+    return rebuild_kafka_on(
+        runner, path, output, settings, in_place=in_place, engine="spark", task_size_bytes=task_size_bytes
+    )
 
 
 def rebuild_with_config(
