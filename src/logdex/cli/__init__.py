@@ -12,6 +12,7 @@ from logdex.cli import info as info
 from logdex.cli import message as message
 from logdex.cli import query as query
 from logdex.cli import rebuild as rebuild
+from logdex.cli import recover as recover
 from logdex.cli import verify as verify
 from logdex.cli.app import app as app
 

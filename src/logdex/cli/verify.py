@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         "logdex verify store",
         "logdex verify store --json",
         "logdex verify store --check message-crc --check torn-tail",
+        "logdex verify logs",
         notes="Reads everything and changes nothing. With --json: one line for each finding (with a `check`), one for "
         "each piece of information (with a `kind`), and the report at last.",
     )

@@ -46,13 +46,16 @@ class RisingBatches:
         self._held = BatchColumns._make(column[max(ready, 0) :].copy() for column in joined)
         return self._judge(joined, ready) if ready > 0 else None
 
-    def flush(self) -> Judged | None:
-        """The rest."""
+    def flush(self, behind: int | None = None) -> Judged | None:
+        """The rest; `behind`: the offset of what follows, where that is known."""
         held, self._held = self._held, None
-        return None if held is None or not len(held.position) else self._judge(held, len(held.position))
+        return None if held is None or not len(held.position) else self._judge(held, len(held.position), behind)
 
-    def _judge(self, columns: BatchColumns, ready: int) -> Judged:
-        good = rising(columns.base_offset, columns.last_offset, self._before)[:ready]
+    def _judge(self, columns: BatchColumns, ready: int, behind: int | None = None) -> Judged:
+        base, last = columns.base_offset, columns.last_offset
+        if behind is not None:
+            base, last = np.append(base, behind), np.append(last, behind)
+        good = rising(base, last, self._before)[:ready]
         part = BatchColumns._make(column[:ready] for column in columns)
         kept = part.last_offset[good][-_HELD:].tolist()
         first, second = (*self._before, *kept)[-_HELD:]

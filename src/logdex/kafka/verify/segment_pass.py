@@ -84,7 +84,8 @@ class SegmentPass:
                         end: ScanEnd = stopped.value
                         break
                     yield from self._take(window)
-                yield from self._give(self._rising.flush(), data)
+                behind = self.segment.next_base if end.kind is EndKind.END else None
+                yield from self._give(self._rising.flush(behind), data)
                 position = self._damage(data, end)
                 if position < 0:
                     break
