@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from logdex.errors import LogdexError
+from logdex.errors import IndexFullError, LogdexError
 from logdex.io.env import Env
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log import Log
@@ -81,6 +81,7 @@ class Run:
 
     def step(self) -> None:
         actions = [self.append] * 9 + [self.transactional] * 3 + [self.marker] * 2 + [self.columns]
+        actions += [self.merge] * 3
         actions += [self.roll, self.flush, self.truncate, self.truncate, self.delete, self.retention, self.start_anew]
         self.chance.choice(actions)()
 
@@ -182,6 +183,25 @@ class Run:
         self.model.starts = (low, self.model.end)
         self.log.apply_retention(NOW_MS)
         self.model.starts = (self.log.log_start_offset,) * 2
+
+    def merge(self) -> None:
+        """One segment in the place of several, as a cleaning leaves it."""
+        old = self.log.segments[:-1]
+        if not old:
+            return
+        first = self.chance.randrange(len(old))
+        old = old[first : first + self.chance.randint(1, 3)]
+        try:
+            new = self.log.open_cleaned_segment(old[0].base_offset)
+            for segment in old:
+                for window in BatchScanner().scan_file(segment.log.path):
+                    new.append(window.data.tobytes(), window.columns)
+                new.txn_index.append(*segment.txn_index.all_aborted_txns())
+        except IndexFullError:
+            new.close()
+            return
+        self.log.replace_segments([new], old)
+        self.model.kept = max(self.model.kept, sum(batch.last < old[-1].base_offset for batch in self.model.batches))
 
     def start_anew(self) -> None:
         if self.chance.random() < 0.7:

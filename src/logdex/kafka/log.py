@@ -211,7 +211,7 @@ class Log(ReadableLog):
         return open_cleaned_segment(core.path, base_offset, core.config, clock_ms=core.now_ms, env=core.env)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Puts `new` (from `open_cleaned_segment`; filled, no longer appended to) in the place of `old`, which are not
+        """Puts `new` (from `open_cleaned_segment`; filled, with their aborted transactions) in the place of `old`, which are not
         active. After a crash it is all of the old ones or all of the new ones."""
         core = self._core
         if any(segment is core.segments.active for segment in old):

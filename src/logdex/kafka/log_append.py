@@ -24,7 +24,7 @@ from logdex.kafka.record import NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, EndKind
 from logdex.kernels.batch_columns import BatchColumns, Int64s
-from logdex.layout import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, MAGIC_V2, RECORD_BATCH
+from logdex.layout import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
 _AT_EPOCH = RECORD_BATCH.offset_of("leader_epoch")
@@ -104,7 +104,8 @@ def encode_records(
         timestamp_type=TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME,
         max_timestamp_ms=now_ms if appended else None,
     )
-    return _encoded(data, core, leader_epoch=leader_epoch, log_append_time_ms=now_ms if appended else NO_TIMESTAMP)
+    columns = columns_of_batch(data)
+    return EncodedAppend(bytearray(data), columns, True, leader_epoch, now_ms if appended else NO_TIMESTAMP)
 
 
 def encode_marker(
@@ -229,6 +230,18 @@ def _stamped(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
     return EncodedAppend(data, columns, True, encoded.leader_epoch, now_ms)
 
 
+def columns_of_batch(raw: bytes) -> BatchColumns:
+    """The columns of one batch of records, magic 2: what the scan gives, without its preparations."""
+    (base_offset, length, epoch, magic, crc, attributes, last_delta, first_ms, last_ms, *producer) = (
+        RECORD_BATCH.struct.unpack_from(raw)
+    )
+    producer_id, producer_epoch, sequence, count = producer
+    wide = np.array([0, base_offset, base_offset + last_delta, first_ms, last_ms, producer_id, -1, crc], np.int64)
+    size = LOG_OVERHEAD_SIZE_BYTES + length
+    narrow = np.array([size, epoch, magic, attributes, producer_epoch, sequence, count, -1, -1], np.int32)
+    return BatchColumns._make([*wide.reshape(-1, 1), *narrow.reshape(-1, 1)])
+
+
 # -- under the lock ----------------------------------------------------------------------------------------------------
 def append_encoded(core: LogCore, encoded: EncodedAppend) -> AppendInfo:
     """Writes batches at the log's end, all or (where it raises) none of them; returns as `LogConfig.flush` says.
@@ -321,7 +334,8 @@ def _check_sizes(core: LogCore, columns: BatchColumns) -> None:
 
 def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns) -> None:
     """Writes placed batches, as many at once as their segment takes, rolling between."""
-    if core.epochs.add(columns):
+    latest = core.epochs.latest_epoch
+    if (latest is None or int(columns.leader_epoch.max()) > latest) and core.epochs.add(columns):
         core.save_epochs()
     view, start, count = memoryview(data), 0, len(columns.position)
     ends = columns.position + columns.size
@@ -332,8 +346,10 @@ def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns) -
         room = max(core.config.segment_bytes - segment.size_bytes, 0)
         stop = min(int(np.searchsorted(ends, begin + room, "right")), start + most)
         stop = max(stop, start + 1)
-        part = BatchColumns._make(column[start:stop] for column in columns)
-        part = part._replace(position=part.position - begin)
+        part = columns
+        if stop - start < count:
+            part = BatchColumns._make(column[start:stop] for column in columns)
+            part = part._replace(position=part.position - begin)
         end = int(ends[stop - 1])
         if segment.should_roll(
             incoming_size_bytes=end - begin,

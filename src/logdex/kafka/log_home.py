@@ -4,9 +4,9 @@ Within a log directory (one that holds a ``meta.properties``, a checkpoint or th
 its broker does: ``.lock`` is held, ``.kafka_cleanshutdown`` goes when the first partition is opened and comes back when
 the last one has been closed, if it was there and nothing failed; the checkpoints keep the lines of other partitions.
 
-A lone partition directory has ``.lock`` and the two checkpoints in itself, under the same names, and ``.logdex-clean``
+A lone partition directory has ``.lock`` and the checkpoints in itself, under the same names, and ``.logdex-clean``
 instead of the marker: it names the active segment, its size and the log end offset, so that it says nothing any more
-once somebody else has written there. A broker reads none of the four.
+once somebody else has written there. A broker reads none of them.
 
 Source: Kafka's LogManager.loadLogs, shutdown, checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir.
 """
@@ -22,6 +22,7 @@ from logdex.kafka.atomic_file import write_atomically
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
 from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.segment_files import (
+    CLEANER_CHECKPOINT,
     CLEAN_SHUTDOWN,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -127,6 +128,21 @@ class LogHome:
     def write_log_start(self, offset: int | None) -> None:
         """Where the log begins; None: where its first segment does, which the broker keeps no line for."""
         self._write(LOG_START_CHECKPOINT, offset)
+
+    def read_cleaner_point(self) -> int | None:
+        """Up to which offset the log was compacted; None where nothing says so."""
+        with self._lock.guard:
+            return self._entries(CLEANER_CHECKPOINT).get(self.name)
+
+    def write_cleaner_point(self, offset: int) -> None:
+        """Notes that the log is compacted below `offset`."""
+        self._write(CLEANER_CHECKPOINT, offset)
+
+    def truncate_cleaner_point(self, offset: int) -> None:
+        """Before the log is cut: what comes at `offset` and above is not clean. Durable when this returns."""
+        point = self.read_cleaner_point()
+        if point is not None and point > offset:
+            self._write(CLEANER_CHECKPOINT, offset)
 
     def _write(self, name: str, offset: int | None) -> None:
         with self._lock.guard:

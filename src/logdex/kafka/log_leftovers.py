@@ -57,7 +57,8 @@ def _complete_swaps(
     for name in swaps:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             base_offset = _offset_of(name) or 0
-            low, high = min(low, base_offset), max(high, _next_offset(posixpath.join(path, name), base_offset, env))
+            next_offset = _next_offset(posixpath.join(path, name), base_offset, env)
+            low, high = min(low, base_offset), max(high, next_offset, base_offset + 1)  # an empty one has a name too
     for name in env.list_dir(path):
         offset = _offset_of(name)
         if offset is not None and low <= offset < high and not name.endswith(SWAP_SUFFIX):

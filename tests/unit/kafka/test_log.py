@@ -25,7 +25,10 @@ from logdex.kafka.errors import (
     TransactionCoordinatorFencedError,
 )
 from logdex.kafka.log import Log
+from logdex.kafka.log_append import columns_of_batch
 from logdex.kafka.record import Compression, Record, TimestampType
+from logdex.kafka.scan import BatchScanner
+from logdex.kernels.batch_columns import BatchColumns
 
 Open = Callable[..., Log]
 
@@ -106,6 +109,28 @@ def test_nothing_is_appended_of_what_is_refused(path: str) -> None:
         with pytest.raises(InvalidRecordError, match="key"):
             log.append_batches(encode_batch([Record(value=b"no key")], base_offset=0))
         assert log.log_end_offset == 1
+
+
+def test_columns_of_one_batch_are_those_of_the_scan() -> None:
+    raw = encode_batch(
+        [Record(value=b"x", timestamp_ms=5), Record(value=b"y", timestamp_ms=9)],
+        base_offset=7,
+        leader_epoch=4,
+        compression=Compression.ZSTD,
+        producer_id=3,
+        producer_epoch=2,
+        base_sequence=11,
+        is_transactional=True,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+        max_timestamp_ms=77,
+    )
+    (window,) = BatchScanner().scan_bytes(raw)
+    made = columns_of_batch(raw)
+    for name in BatchColumns._fields:
+        ours, scanned = getattr(made, name), getattr(window.columns, name)
+        assert ours.tolist() == scanned.tolist(), name
+        assert ours.dtype == scanned.dtype
+        assert ours.flags.c_contiguous
 
 
 def test_a_batch_larger_than_a_segment_is_refused(path: str) -> None:
