@@ -1,0 +1,259 @@
+"""Kafka rebuilds killed and refused at every operation: nothing half-published, nothing lost, the next run right."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import LogdexError, StorageError
+from logdex.io.env import Env
+from logdex.io.staging import LOCK_NAME
+from logdex.kafka import segment_files
+from logdex.kafka.rebuild import rebuild
+from logdex.kafka.record import Record
+from logdex.kafka.record_batch import encode_batch
+from logdex.testing import Fault, FaultEnv, Killed
+from tests.crash.trees import Tree, fingerprint, tree
+
+REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
+INTERVAL = 200
+PARTITIONS = ("events-0", "orders-1")
+
+Fresh = Callable[[], Path]
+
+
+def write_logs(root: Path, batches: int) -> Path:
+    """Two partitions of two segments each, with idempotent producers."""
+    for number, partition in enumerate(PARTITIONS):
+        (root / partition).mkdir(parents=True)
+        offset = 0
+        for _ in range(2):
+            base, data = offset, b""
+            for batch in range(batches):
+                records = [Record(value=b"v" * (30 + batch), key=b"k", timestamp_ms=1000 + offset + batch)] * 2
+                data += encode_batch(
+                    records,
+                    base_offset=offset,
+                    producer_id=7 + number,
+                    producer_epoch=0,
+                    base_sequence=offset,
+                    leader_epoch=base // 4,
+                )
+                offset += 2
+            (root / partition / f"{base:020d}.log").write_bytes(data)
+    (root / segment_files.META_PROPERTIES).write_text("version=1\n")
+    return root
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a rebuild of `logs` writes, and what one of shorter logs wrote before, by partition."""
+
+    logs: Path
+    right: dict[str, Tree]
+    old: dict[str, Tree]
+
+    def check(self, output: Path, *, had_old: bool) -> None:
+        """Each partition is nothing, the old whole or the new whole; the old is there under its own or a dated name."""
+        for name in PARTITIONS:
+            whole = [self.right[name], *([self.old[name]] if had_old else [])]
+            found = [tree(path) for path in output.glob(f"{name}*")]
+            assert all(each in whole for each in found), name
+            assert not had_old or self.old[name] in found, name
+
+    def check_done(self, output: Path) -> None:
+        assert {name: tree(output / name) for name in PARTITIONS} == self.right
+        assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    folder = tmp_path_factory.mktemp("outputs")
+    trees = []
+    for name, batches in (("old", 3), ("logs", 6)):
+        write_logs(folder / name, batches)
+        rebuild(str(folder / name), str(folder / f"{name}-out"), index_interval_bytes=INTERVAL, sync=False)
+        trees.append({partition: tree(folder / f"{name}-out" / partition) for partition in PARTITIONS})
+    return Outputs(folder / "logs", trees[1], trees[0])
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Fresh:
+    """Gives an empty directory, removed when the next one is asked for."""
+    numbers = count()
+
+    def make() -> Path:
+        number = next(numbers)
+        shutil.rmtree(tmp_path / str(number - 1), ignore_errors=True)
+        (tmp_path / str(number)).mkdir()
+        return tmp_path / str(number)
+
+    return make
+
+
+def put(files: dict[str, Tree], output: Path) -> None:
+    for partition, contents in files.items():
+        (output / partition).mkdir(parents=True, exist_ok=True)
+        for path, data in contents.items():
+            assert data is not None
+            (output / partition / path).write_bytes(data)
+
+
+def place(outputs: Outputs, folder: Path, *, had_old: bool) -> Path:
+    output = folder / "new" / "out"
+    if had_old:
+        put(outputs.old, output)
+    return output
+
+
+def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
+    rebuild(str(outputs.logs), str(output), index_interval_bytes=INTERVAL, env=env, sync=sync)
+
+
+def operations(outputs: Outputs, folder: Path, *, had_old: bool) -> list[tuple[str, str]]:
+    """The operations of a run that nothing befalls."""
+    env, output = FaultEnv(str(folder)), place(outputs, folder, had_old=had_old)
+    run(outputs, output, env)
+    outputs.check_done(output)
+    assert env.open_paths == []
+    return env.log
+
+
+def chosen(log: list[tuple[str, str]]) -> list[int]:
+    """Numbers of the operations to harm: all that change names, the ones before those, and each third one."""
+    names = {at for at, (kind, _) in enumerate(log, 1) if kind in ("rename", "remove", "remove_tree", "lock_file")}
+    return [at for at in range(1, len(log) + 1) if at % 3 == 0 or {at, at + 1} & names]
+
+
+def test_the_logs_tell_something(outputs: Outputs) -> None:
+    for name in PARTITIONS:
+        names = {path.rpartition(".")[2] for path in outputs.right[name]}
+        assert names == {"index", "timeindex", "snapshot", "leader-epoch-checkpoint"}
+        assert all(outputs.right[name][f"{0:020d}.{suffix}"] for suffix in ("index", "timeindex"))
+
+
+@pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
+def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
+    logs = fingerprint(outputs.logs)
+    log = operations(outputs, fresh(), had_old=had_old)
+    total = len(log)
+    for at in chosen(log):
+        folder = fresh()
+        output = place(outputs, folder, had_old=had_old)
+        env = FaultEnv(str(folder), Fault(at))
+        with pytest.raises(Killed):
+            run(outputs, output, env)
+        env.release()
+        left = folder.parent / f"left-{at}"
+        env.survivor(str(left), seed=at)
+        outputs.check(left / "new" / "out", had_old=had_old)
+        shutil.rmtree(left)
+        outputs.check(output, had_old=had_old)
+        if at % 5 == 0 or at > total - 12:
+            run(outputs, output, Env(), sync=False)
+            outputs.check(output, had_old=had_old)
+            outputs.check_done(output)
+    assert fingerprint(outputs.logs) == logs
+
+
+def test_refused_at_every_operation(outputs: Outputs, fresh: Fresh) -> None:
+    logs = fingerprint(outputs.logs)
+    clean = operations(outputs, fresh(), had_old=True)
+    last_rename = max(number for number, (kind, _) in enumerate(clean, 1) if kind == "rename")
+    for at in chosen(clean):
+        code = REFUSALS[at % len(REFUSALS)]
+        folder = fresh()
+        output = place(outputs, folder, had_old=True)
+        env = FaultEnv(str(folder), Fault(at, code))
+        with pytest.raises(LogdexError) as raised:
+            run(outputs, output, env)
+        assert isinstance(raised.value, StorageError), clean[at - 1]
+        assert raised.value.errno == code
+        assert env.open_paths == []
+        if at <= last_rename:
+            names = {path.name for path in output.iterdir()} - {LOCK_NAME}
+            assert names == set(PARTITIONS), clean[at - 1]
+            assert {name: tree(output / name) for name in PARTITIONS} == outputs.old
+        outputs.check(output, had_old=True)
+        if at % 5 == 0 or at > last_rename:
+            run(outputs, output, Env(), sync=False)
+            outputs.check_done(output)
+    assert fingerprint(outputs.logs) == logs
+
+
+def start_in_place(outputs: Outputs, folder: Path) -> Path:
+    root = folder / "logs"
+    shutil.copytree(outputs.logs, root)
+    put(outputs.old, root)
+    return root
+
+
+def check_in_place(outputs: Outputs, root: Path, *, is_done: bool = False) -> None:
+    """Each file of the old is there, whole, under its own or a dated name; each new one is whole."""
+    for name in PARTITIONS:
+        found, right, old = tree(root / name), outputs.right[name], outputs.old[name]
+        for path, data in old.items():
+            assert data in [found[other] for other in found if other.startswith(path)], path
+        assert all(found[path] in (right[path], old.get(path)) for path in found.keys() & right.keys())
+        if is_done:
+            assert {path: found.get(path) for path in right} == right
+            assert not any(path.startswith(".logdex") for path in found)
+
+
+def test_in_place_killed_at_every_operation(outputs: Outputs, fresh: Fresh) -> None:
+    def in_place(root: Path, env: Env, *, sync: bool = True) -> None:
+        rebuild(str(root), str(root), index_interval_bytes=INTERVAL, in_place=True, env=env, sync=sync)
+
+    folder = fresh()
+    env, root = FaultEnv(str(folder)), start_in_place(outputs, folder)
+    in_place(root, env)
+    check_in_place(outputs, root, is_done=True)
+    for at in chosen(env.log):
+        folder = fresh()
+        root = start_in_place(outputs, folder)
+        logs = {path: path.read_bytes() for path in root.rglob("*.log")}
+        env = FaultEnv(str(folder), Fault(at))
+        with pytest.raises(Killed):
+            in_place(root, env)
+        env.release()
+        env.survivor(str(folder / "left"), seed=at)
+        check_in_place(outputs, folder / "left" / "logs")
+        check_in_place(outputs, root)
+        assert {path.name for path in root.iterdir()} == {*PARTITIONS, segment_files.META_PROPERTIES}
+        if at % 5 == 0:
+            in_place(root, Env(), sync=False)
+            check_in_place(outputs, root, is_done=True)
+        assert {path: path.read_bytes() for path in root.rglob("*.log")} == logs
+
+
+def test_what_a_rebuild_has_reported_outlives_a_power_cut(outputs: Outputs, fresh: Fresh) -> None:
+    folder = fresh()
+    output = place(outputs, folder, had_old=True)
+    env = FaultEnv(str(folder))
+    run(outputs, output, env)
+    for seed in range(20):
+        left = folder / f"left-{seed}"
+        env.survivor(str(left), seed)
+        outputs.check(left / "new" / "out", had_old=True)
+        assert {name: tree(left / "new" / "out" / name) for name in PARTITIONS} == outputs.right
+
+
+def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> None:
+    """That the fault model bites."""
+    folder = fresh()
+    env = FaultEnv(str(folder))
+    run(outputs, place(outputs, folder, had_old=True), env, sync=False)
+    harmed = 0
+    for seed in range(20):
+        env.survivor(str(folder / f"left-{seed}"), seed)
+        try:
+            outputs.check(folder / f"left-{seed}" / "new" / "out", had_old=True)
+        except AssertionError:
+            harmed += 1
+    assert harmed
