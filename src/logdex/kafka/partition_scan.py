@@ -223,7 +223,7 @@ class _PartitionPass:
     def _segments(self) -> list[LogSegment]:
         """Those that can hold what is wanted. By time, batch headers are asked, whatever an index says."""
         segments = self._partition.segments
-        following = [*(segment.base_offset for segment in segments[1:]), OFFSET_MAX]
+        following = [*(segment.base_offset for segment in segments), OFFSET_MAX][1:]
         found = [
             segment
             for segment, upto in zip(segments, following, strict=True)
