@@ -9,6 +9,7 @@ and decoded again. Marks in the pages, as HTML comments:
     <!-- file: store=S file=F -->                   the next block is that text file
     <!-- files: store=S -->                         the next block is all of its files, with their sizes
     <!-- hashes: slots=N -->                        the next table: text, String.hashCode, key hash, slot
+    <!-- committed: log=S -->                       the next table: what the groups of that log directory have committed
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pathlib import Path
 import pytest
 
 from logdex import layout
+from logdex.kafka.log_dir import KafkaLogDir
+from logdex.kafka.message_reader import MessageReader
 from logdex.primitives.host import Host
 from logdex.primitives.java_hash import index_key_hash, java_hash
 from logdex.rocketmq.message import StoredMessage, decode_message
@@ -130,8 +133,26 @@ def message_values(message: StoredMessage) -> dict[str, str]:
     return values
 
 
+def offset_commit_values(example: Example, raw: bytes) -> dict[str, str]:
+    """The fields of a record's key or (version 4) value in `__consumer_offsets`."""
+    reader = MessageReader(raw)
+    if example.kind == "offset-commit-key":
+        kind, group, topic, partition = reader.integer(2), reader.text(), reader.text(), reader.integer(4)
+        return {"kind": str(kind), "group": group, "topic": topic, "partition": str(partition)}
+    values = {"version": reader.integer(2), "offset": reader.integer(8), "leader_epoch": reader.integer(4)}
+    reader.flexible = True
+    metadata, commit_timestamp = reader.text(), reader.integer(8)
+    tags, tag, size = reader.unsigned_varint(), reader.unsigned_varint(), reader.unsigned_varint()
+    assert (values["version"], tags, size) == (4, 1, 16)
+    named = {name: str(value) for name, value in values.items()}
+    named |= {"metadata": metadata, "commit_timestamp_ms": str(commit_timestamp)}
+    return named | {f"tag {tag}": str(reader.uuid())}
+
+
 def decode(example: Example, raw: bytes) -> dict[str, str]:
     """What the bytes of an example say, by field."""
+    if example.kind.startswith("offset-commit-"):
+        return offset_commit_values(example, raw)
     if example.kind == "message":
         return message_values(decode_message(raw)[0])
     if example.kind == "text":
@@ -207,6 +228,17 @@ def test_stated_hashes(mark: str, text: str) -> None:
         raw = key.encode("utf-8")
         assert (int(code), int(key_hash)) == (java_hash(raw), index_key_hash(raw)), key
         assert int(slot) == index_key_hash(raw) % slots, key
+
+
+@pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("committed")])
+def test_stated_commits(mark: str, text: str, golden_log: GoldenLog) -> None:
+    found = KafkaLogDir(str(golden_log(mark.removeprefix("log=")))).consumer_offsets()
+    rows = [
+        (group, where.topic, str(where.partition), str(commit.offset), commit.metadata)
+        for (group, where), commit in found.offsets.items()
+    ]
+    assert table(text) == sorted(rows)
+    assert found.problems == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,6 +1,6 @@
 """`__cluster_metadata-0`: the log of a KRaft quorum. Its control records are read, its data is only counted.
 
-Source: ``docs/formats/kafka-log-directory.md``; Kafka's ControlRecordType, LeaderChangeMessage, SnapshotHeaderRecord,
+Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's ControlRecordType, LeaderChangeMessage, SnapshotHeaderRecord,
 KRaftVersionRecord, VotersRecord.
 """
 

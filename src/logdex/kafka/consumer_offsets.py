@@ -1,6 +1,6 @@
 """`__consumer_offsets`: who has committed what, and which groups there are.
 
-Source: Kafka's OffsetCommitKey and -Value, GroupMetadataKey and -Value,
+Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's OffsetCommitKey and -Value, GroupMetadataKey and -Value,
 CoordinatorRecordType, OffsetMetadataManager.
 """
 
