@@ -1,19 +1,21 @@
-"""`logdex bench`: how fast this machine reads, rebuilds and looks up a store."""
+"""`logdex bench`: how fast this machine reads, rebuilds and looks up a store or a Kafka log."""
 
 from __future__ import annotations
 
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logdex.cli.app import app, epilog
+from logdex.cli.bench_figures import LOOK_UPS, REBUILD_BYTES_MAX, SCAN_SECONDS_MAX, Figure, better_of_two, print_figures
+from logdex.cli.kafka_bench import measure_kafka
+from logdex.cli.kafka_paths import kafka_path
 from logdex.cli.options import JsonOption, StoreOptions, store_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, note, table
+from logdex.cli.output import emit_json, human_size, note
 from logdex.cli.stores import resolve
 from logdex.io.env import DEFAULT_ENV
 
@@ -23,33 +25,12 @@ if TYPE_CHECKING:
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.message import StoredMessage
 
-REBUILD_BYTES_MAX = 16 << 30
-"""A larger log is scanned and looked up only, so that this stays a matter of a minute."""
-SCAN_SECONDS_MAX = 15.0
-LOOK_UPS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measurement: how many messages or look-ups, how many bytes (0: not counted), wall time."""
-
-    name: str
-    count: int
-    size_bytes: int
-    seconds: float
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON line."""
-        return asdict(self) | {
-            "per_second": round(self.count / self.seconds, 1),
-            "bytes_per_second": round(self.size_bytes / self.seconds, 1) if self.size_bytes else None,
-        }
-
 
 @app.command(
     epilog=epilog(
         "logdex bench store",
         "logdex bench store --json",
+        "logdex bench logs",
         notes="Each figure is the better of two runs, so files are in the page cache as far as they fit. The rebuild "
         "goes to a temporary folder and is removed. Nothing is written to the store.",
     )
@@ -60,38 +41,41 @@ def bench(
     seed: Annotated[int, typer.Option(help="Which messages are looked up.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure on this machine: a scan with CRC, a rebuild, look-ups by key. Takes less than a minute."""
-    config, log = resolve(store)
+    """Measure on this machine: a scan with CRC, a rebuild, look-ups by key; of Kafka by offset and time, and decoding.
+    Takes about a minute at most."""
+    found, chance = kafka_path(store), random.Random(seed)
+    measured = _measure_store(store, chance) if found is None else measure_kafka(found, store, chance)
     figures: list[Figure] = []
-    with log:
-        for figure in _measure(store.path, config, log, random.Random(seed)):
-            figures.append(figure)
-            if as_json:
-                emit_json(figure.to_json())
+    for figure in measured:
+        figures.append(figure)
+        if as_json:
+            emit_json(figure.to_json())
     if not as_json:
-        _print(figures)
+        print_figures(figures)
+
+
+def _measure_store(store: StoreOptions, chance: random.Random) -> Iterator[Figure]:
+    config, log = resolve(store)
+    with log:
+        yield from _measure(store.path, config, log, chance)
 
 
 def _measure(path: str, config: StoreConfig, log: CommitLog, chance: random.Random) -> Iterator[Figure]:
-    yield _better_of_two(lambda: _scan(config, log))
+    yield better_of_two(lambda: _scan(config, log))
     size = sum(file.size_bytes for file in log.files)
     if size > REBUILD_BYTES_MAX:
         note(f"no rebuild measured: the CommitLog has {human_size(size)}, more than {human_size(REBUILD_BYTES_MAX)}")
         return
     messages = _sample(config, log, chance)
-    yield _better_of_two(lambda: _read(log, messages))
+    yield better_of_two(lambda: _read(log, messages))
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as folder:
-        yield _better_of_two(lambda: _rebuild(path, folder, config))
+        yield better_of_two(lambda: _rebuild(path, folder, config))
         from logdex.rocketmq.index_service import IndexService
         from logdex.rocketmq.store_files import StorePaths
 
         with IndexService(StorePaths(folder).index, config) as service:
-            yield _better_of_two(lambda: _look_up(service, messages))
-            yield _better_of_two(lambda: _look_up_in_bulk(service, messages))
-
-
-def _better_of_two(run: Callable[[], Figure]) -> Figure:
-    return min(run(), run(), key=lambda figure: figure.seconds / max(figure.count, 1))
+            yield better_of_two(lambda: _look_up(service, messages))
+            yield better_of_two(lambda: _look_up_in_bulk(service, messages))
 
 
 def _scan(config: StoreConfig, log: CommitLog) -> Figure:
@@ -159,18 +143,3 @@ def _look_up_in_bulk(service: IndexService, messages: list[tuple[int, StoredMess
     for topic, keys in by_topic.items():
         service.query_offsets_many(topic, keys)
     return Figure("look-ups by key, in bulk", len(messages), 0, time.perf_counter() - begin)
-
-
-def _print(figures: list[Figure]) -> None:
-    emit("On this machine, in one process, the better of two runs each:")
-    rows = [
-        (
-            figure.name,
-            human_count(figure.count, "message" if figure.size_bytes else "look-up"),
-            f"{figure.seconds:.3f} s",
-            f"{figure.count / figure.seconds:,.0f}/s",
-            f"{human_size(int(figure.size_bytes / figure.seconds))}/s" if figure.size_bytes else "",
-        )
-        for figure in figures
-    ]
-    table(rows, right=(1, 2, 3, 4))

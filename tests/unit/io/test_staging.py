@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import UsageError
+from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
 from logdex.io.staging import LOCK_NAME, PREFIX, Staging
+from logdex.testing import Fault, FaultEnv
 
 
 def make(staging: Staging, name: str, text: str) -> None:
@@ -76,3 +78,37 @@ def test_two_runs_in_one_process(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="another run"):
             Staging(Env(), str(tmp_path), sync=False)
         assert Path(first.directory).is_dir()
+
+
+def test_names_in_folders_and_what_goes_without_a_successor(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    for name in ("a", "b"):
+        (output / name).mkdir(parents=True)
+        (output / name / "one").write_text(f"old {name}")
+    (output / "a" / "gone").write_text("stale")
+    with Staging(Env(), str(output), sync=True, home=str(output / "a")) as staging:
+        assert (output / "a" / LOCK_NAME).exists()
+        for name in ("a", "b"):
+            Path(staging.directory, name).mkdir()
+            Path(staging.directory, name, "one").write_text(f"new {name}")
+        assert Path(staging.directory).parent == output / "a"
+        kept = staging.publish(["a/one", "b/one"], stale=["a/gone", "a/never"])
+    assert sorted(kept) == ["a/gone", "a/one", "b/one"]
+    assert {name: Path(where).read_text() for name, where in kept.items()} == {
+        "a/gone": "stale",
+        "a/one": "old a",
+        "b/one": "old b",
+    }
+    assert sorted(path.name.partition(".")[0] for path in (output / "a").iterdir()) == ["gone", "one", "one"]
+    assert [(output / name / "one").read_text() for name in ("a", "b")] == ["new a", "new b"]
+    assert sorted(path.name for path in output.iterdir()) == ["a", "b"]
+
+
+def test_an_error_brings_back_what_went_without_a_successor(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    (output / "a").mkdir(parents=True)
+    (output / "a" / "gone").write_text("stale")
+    env = FaultEnv(str(tmp_path), Fault(2, errno.EIO, frozenset({"sync_dir"})))
+    with Staging(env, str(output), sync=True) as staging, pytest.raises(StorageError):
+        staging.publish([], stale=["a/gone"])
+    assert [path.name for path in sorted(output.rglob("*"))] == ["a", "gone"]
