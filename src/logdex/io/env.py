@@ -267,6 +267,11 @@ class Env:
         with self.operation("modified_ns", path):
             return os.stat(path).st_mtime_ns
 
+    def set_modified_ns(self, path: str, modified_ns: int) -> None:
+        """Sets the modification time, nanoseconds since the epoch."""
+        with self.operation("set_modified_ns", path):
+            os.utime(path, ns=(modified_ns, modified_ns))
+
     def real_path(self, path: str) -> str:
         """`path` made absolute, links followed."""
         with self.operation("real_path", path):

@@ -16,7 +16,9 @@ import pyarrow as pa
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import log_append, log_retention
+from logdex.kafka.cleaner_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log_append import AppendInfo
+from logdex.kafka.log_cleaner import CompactionReport, compact
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_core import LogCore
 from logdex.kafka.log_home import LogHome
@@ -204,7 +206,21 @@ class Log(ReadableLog):
         """Puts everything on disk, and moves the recovery point to the end."""
         self._core.flush()
 
-    # -- for the cleaner -----------------------------------------------------------------------------------------------
+    # -- compaction -----------------------------------------------------------------------------------------------
+    def compact(self, now_ms: int | None = None, *, dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES) -> CompactionReport:
+        """Removes from the inactive segments every record that a later one of the same key replaces, as the broker's
+        cleaner does, and then what retention gives up; offsets stay. For a log whose cleanup_policy has "compact".
+
+        Records without a key and those of aborted transactions go too; a tombstone or a transaction marker that is only
+        there for readers gets a horizon of delete_retention_ms from `now_ms` on, and goes with the first compaction
+        after that. Takes up where the last one ended, and does not go beyond the last stable offset nor into segments
+        younger than min_compaction_lag_ms. `dedupe_buffer_bytes` bounds the memory for keys: a smaller one takes more
+        rounds. Appends and reads go on meanwhile; a `close` ends it early. On disk, at any time, each segment is the
+        old one or the new one. Raises `CorruptError` for a batch that cannot be read, `StorageError`, and then the
+        segments that were not reached are as they were.
+        """
+        return compact(self._core, self.replace_segments, now_ms, dedupe_buffer_bytes=dedupe_buffer_bytes)
+
     def open_cleaned_segment(self, base_offset: int) -> LogSegment:
         """A new segment under ``.cleaned`` names, for `replace_segments`; whoever asks for it fills it."""
         core = self._core
@@ -230,7 +246,8 @@ class Log(ReadableLog):
         """Trims, syncs and marks the directory clean, and gives it up; again: nothing. A failed log is given up as it
         is, and recovered when it is opened again."""
         core = self._core
-        with core.lock:
+        core.closing = True
+        with core.cleaner_lock, core.lock:
             if core.closed:
                 return
             core.wait_for_syncs()

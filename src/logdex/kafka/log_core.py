@@ -62,6 +62,10 @@ class LogCore:
         self._durable_offset = loaded.next_offset
         self._unreplicated: dict[int, int] = {}  # first offset -> marker's, of ended transactions above the watermark
         self.gate = ReaderGate()
+        self.cleaner_lock = threading.Lock()
+        """Held by a compaction from its beginning to its end; taken before `lock`."""
+        self.closing = False
+        """Whether a compaction is to end as soon as it can."""
 
     # -- state ---------------------------------------------------------------------------------------------------------
     def require_open(self) -> None:

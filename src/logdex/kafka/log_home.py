@@ -22,8 +22,8 @@ from logdex.kafka.atomic_file import write_atomically
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
 from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.segment_files import (
-    CLEANER_CHECKPOINT,
     CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,

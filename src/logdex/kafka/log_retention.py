@@ -117,6 +117,7 @@ def truncate_to(core: LogCore, offset: int) -> bool:
             _start_at(core, offset)
             return True
         core.set_recovery_point(min(core.recovery_point, offset))
+        core.home.truncate_cleaner_point(offset)
         if core.producers.remove_where(lambda at: at > offset):
             core.env.sync_dir(core.path)
         core.remove_segments(each for each in reversed(core.segments.as_tuple) if each.base_offset > offset)
@@ -144,6 +145,7 @@ def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: in
 
 def _start_at(core: LogCore, offset: int) -> None:
     core.set_recovery_point(min(core.recovery_point, offset))
+    core.home.truncate_cleaner_point(offset)
     core.producers.start_at(offset)
     core.env.sync_dir(core.path)
     core.remove_segments(reversed(core.segments.as_tuple))
