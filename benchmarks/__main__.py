@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import peer, rocketmq_index, rocketmq_local, rocketmq_spark
+from benchmarks import kafka_local, kafka_lookups, kafka_peer, peer, rocketmq_index, rocketmq_local, rocketmq_spark
 
 ROOT = Path(__file__).resolve().parent.parent
 Rows = list[dict[str, Any]]
@@ -27,7 +27,19 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
         "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),
         "spark-8g": lambda: rocketmq_spark.rebuild_on_spark(["8g"], data, repeats),
+        "kafka-recover": lambda: kafka_local.recovery(data / "kafka", repeats),
+        "kafka-decode": lambda: kafka_local.decoding(data / "kafka", repeats),
+        "kafka-append": lambda: kafka_local.appending(data / "kafka", repeats),
+        "kafka-lookup": lambda: kafka_lookups.look_ups(data / "kafka", repeats),
+        "kafka-keyindex": lambda: kafka_lookups.key_index(data / "kafka", repeats),
+        "kafka-peers": lambda: kafka_lookups.peers(data / "kafka", repeats),
     }
+
+
+def expand(only: str, names: list[str]) -> list[str]:
+    """The suites that --only asks for: names, all, or kafka for all of Kafka's."""
+    groups = {"all": names, "kafka": [name for name in names if name.startswith("kafka-")]}
+    return [name for part in only.split(",") for name in groups.get(part, [part])]
 
 
 def main() -> None:
@@ -43,17 +55,20 @@ def main() -> None:
         "--data", type=Path, default=ROOT / "bench-data", help="where the stores are (default: %(default)s)"
     )
     parser.add_argument(
-        "--only", default="scan,rebuild-1k,rebuild-100b,index", help=f"of {names}, or all (default: %(default)s)"
+        "--only",
+        default="scan,rebuild-1k,rebuild-100b,index",
+        help=f"of {names}; kafka for its six, or all (default: %(default)s)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="the JSON file (default: a dated one in bench-results/)")
     options = parser.parse_args()
-    wanted = names.split(",") if options.only == "all" else options.only.split(",")
+    wanted = expand(options.only, names.split(","))
     unknown = set(wanted) - set(names.split(","))
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {names}")
-    if reason := peer.why_missing():
-        print(f"bench: {reason}: only our own figures", file=sys.stderr)
+    for of_kafka, missing in ((False, peer.why_missing()), (True, kafka_peer.why_missing())):
+        if missing and any(name.startswith("kafka-") == of_kafka for name in wanted):
+            print(f"bench: {missing}: only our own figures", file=sys.stderr)
     options.data.mkdir(parents=True, exist_ok=True)
     rows: Rows = []
     for name in wanted:

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -27,6 +28,41 @@ def timed(call: Callable[[], object], repeats: int, between: Callable[[], object
 def summary(seconds: list[float]) -> dict[str, float]:
     """Best and median, in seconds."""
     return {"best_s": round(min(seconds), 4), "median_s": round(statistics.median(seconds), 4)}
+
+
+@dataclass(slots=True)
+class Rates:
+    """How often a second `call` does its `units` of work: by the clock, and by the thread's own time on a core, which
+    says more where others use the machine. The first call, which fills caches, is not counted."""
+
+    what: str
+    units: float
+    call: Callable[[], object]
+    between: Callable[[], object] = lambda: None
+    """Runs before each call, uncounted."""
+    wall: list[float] = field(default_factory=list)
+    on_core: list[float] = field(default_factory=list)
+
+    def measure(self, repeats: int) -> None:
+        """Adds `repeats` samples."""
+        for number in range(repeats + 1):
+            self.between()
+            start, start_on_core = time.perf_counter(), time.thread_time()
+            self.call()
+            seconds, seconds_on_core = time.perf_counter() - start, time.thread_time() - start_on_core
+            if number:
+                self.wall.append(self.units / seconds)
+                self.on_core.append(self.units / max(seconds_on_core, 1e-9))
+
+    @property
+    def median(self) -> float:
+        """Units a second, by the clock."""
+        return statistics.median(self.wall)
+
+    def summary(self, unit: float) -> dict[str, float]:
+        """Median and best by the clock, median by the core, in `unit` a second."""
+        figures = {"median": self.median, "best": max(self.wall), "on_core": statistics.median(self.on_core)}
+        return {name: round(value / unit, 3) for name, value in figures.items()}
 
 
 def remove(path: Path) -> None:

@@ -1,0 +1,155 @@
+"""Recovery, decoding and appending beside Kafka's own classes: the same partition, one thread each, one run.
+
+Ours runs before and after the engine; the ratio is that of the medians, the engine's of its warm rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks import kafka_data, kafka_peer
+from benchmarks.measure import Rates, remove
+from logdex.kafka.encode_columns import EncodedBatches, iter_encoded
+from logdex.kafka.log import Log
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.record import Compression
+from logdex.kafka.record_columns import read_record_batches
+from logdex.kafka.segment_recovery import recover
+
+Row = dict[str, Any]
+Engine = Callable[[], dict[str, float]]
+
+APPENDED = 750_000
+"""Records a round, BenchLog's number."""
+RECOVER_BAR = 3.0
+DECODE_BARS = {"none": 1.3, "lz4": 1.6, "zstd": 2.0}
+APPEND_BARS = {"none": 2.5, "lz4": 1.6, "zstd": 1.6}
+
+
+def around(ours: list[Rates], repeats: int, engine: Engine) -> dict[str, float]:
+    """Measures ours, runs the engine, measures ours again; the engine's figures, none where it is not there."""
+    for rates in ours:
+        rates.measure(repeats)
+    if kafka_peer.why_missing() is not None:
+        return {}
+    theirs = engine()
+    for rates in ours:
+        rates.measure(repeats)
+    return theirs
+
+
+def row(ours: Rates, theirs: float | None, unit: float, bar: float | None) -> Row:
+    """A line of the table: rates in `unit`, the engine's `theirs` in the same, the ratio and its bar."""
+    found: Row = {"what": ours.what, **ours.summary(unit)}
+    if theirs is not None:
+        found |= {"engine": round(theirs / unit, 3), "ratio": round(ours.median / theirs, 2)}
+        if bar is not None:
+            found |= {"bar": bar, "met": "yes" if found["ratio"] >= bar else "NO"}
+    return found
+
+
+def recovery(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
+    """Map, scan, CRC, both indexes derived and written to new files; GB/s."""
+    rows = []
+    for codec in kafka_data.CODECS:
+        partition = kafka_data.ensure(data, codec, records)
+        output = data / "recovered"
+        size = (partition / kafka_data.LOG_NAME).stat().st_size
+
+        def fresh(output: Path = output) -> None:
+            remove(output)
+            output.mkdir()
+
+        call = partial(recover, str(partition), 0, LogConfig(), output=str(output))
+        ours = Rates(f"recover {codec}, GB/s", size, call, fresh)
+        theirs = around([ours], repeats, partial(kafka_peer.read, data, codec)).get("recoverMBPerSecond")
+        rows.append(row(ours, None if theirs is None else theirs * 1e6, 1e9, RECOVER_BAR))
+        remove(output)
+    return rows
+
+
+def decoding(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
+    """Records to Arrow columns offset, timestamp, key and value, with CRC and without (as the engine); M records/s."""
+    rows = []
+    for codec in kafka_data.CODECS:
+        log = str(kafka_data.ensure(data, codec, records) / kafka_data.LOG_NAME)
+        count = _decode(log, check_crc=True)
+        ours = [
+            Rates(f"decode {codec}{name}, M records/s", count, partial(_decode, log, check_crc=check))
+            for name, check in ((", CRC checked", True), ("", False))
+        ]
+        theirs = around(ours, repeats, partial(kafka_peer.read, data, codec)).get("decodeRecordsPerSecond")
+        rows += [row(each, theirs, 1e6, DECODE_BARS[codec]) for each in ours]
+    return rows
+
+
+def _decode(log: str, *, check_crc: bool) -> int:
+    wanted = ("offset", "timestamp_ms", "key", "value")
+    return sum(batch.num_rows for batch in read_record_batches(log, columns=wanted, check_crc=check_crc))
+
+
+def appending(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
+    """Records in columns to batches of 150 in a new segment, unsynced as BenchLog's; M records/s.
+
+    Through `Log.append_columns` (opening, checks, indexes, epochs, producers), through `LogSegment` as the engine does,
+    and to a plain file. All remove the round before within their time, as BenchLog does.
+    """
+    rows = []
+    for codec in kafka_data.CODECS:
+        table = kafka_data.records_like(kafka_data.ensure(data, codec, records), min(APPENDED, records))
+        target = data / "appended"
+        logs: list[Log] = []
+
+        def close(logs: list[Log] = logs) -> None:
+            while logs:
+                logs.pop().close()
+
+        count = table.num_rows
+        ours = [
+            Rates(f"encode {codec}, append_columns, M records/s", count, partial(_to_log, table, codec, target, logs)),
+            Rates(f"encode {codec}, to a segment, M records/s", count, partial(_to_segment, table, codec, target)),
+            Rates(f"encode {codec}, to a file, M records/s", count, partial(_to_file, table, codec, target)),
+        ]
+        for each in ours:
+            each.between = close
+        engine = partial(kafka_peer.write_and_append, data, codec, records)
+        theirs = around(ours, repeats, engine).get("encodeAndAppendRecordsPerSecond")
+        close()
+        remove(target)
+        rows += [row(each, theirs, 1e6, APPEND_BARS[codec]) for each in ours]
+    return rows
+
+
+def _to_log(table: pa.Table, codec: str, target: Path, logs: list[Log]) -> None:
+    remove(target)
+    log = Log.open(str(target / "bench-0"))
+    logs.append(log)  # its close syncs: not counted
+    log.append_columns(table, compression=codec, batch_records=kafka_data.BATCH_RECORDS)
+
+
+def _to_segment(table: pa.Table, codec: str, target: Path) -> None:
+    remove(target)
+    target.mkdir()
+    with LogSegment.open(str(target), 0, writable=True) as segment:
+        for piece in _pieces(table, codec):
+            segment.append(piece.data.data, piece.columns)
+        segment.on_become_inactive()
+
+
+def _to_file(table: pa.Table, codec: str, target: Path) -> None:
+    remove(target)
+    target.mkdir()
+    with (target / kafka_data.LOG_NAME).open("wb", buffering=0) as file:
+        for piece in _pieces(table, codec):
+            file.write(piece.data.data)
+
+
+def _pieces(table: pa.Table, codec: str) -> Iterator[EncodedBatches]:
+    compression = Compression[codec.upper()]
+    return iter_encoded(table, base_offset=0, compression=compression, batch_records=kafka_data.BATCH_RECORDS)
