@@ -27,6 +27,7 @@ from logdex.kafka.log_swap import set_aside, split_overflowed_segment
 from logdex.kafka.scan import BatchScanner, EndKind
 from logdex.kafka.segment_files import (
     INDEX_SUFFIX,
+    KEY_INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -154,7 +155,7 @@ class LogLoader:
         found = {parsed for name in self._env.list_dir(self._path) if (parsed := parse_offset_file(name))}
         bases = sorted(offset for offset, suffix in found if suffix == LOG_SUFFIX)
         for offset, suffix in sorted(found):
-            if suffix in _INDEX_SUFFIXES and (offset, LOG_SUFFIX) not in found:
+            if suffix in (*_INDEX_SUFFIXES, KEY_INDEX_SUFFIX) and (offset, LOG_SUFFIX) not in found:
                 path = posixpath.join(self._path, offset_file_name(offset, suffix))
                 self._report.note(LoadStep.REMOVED, path, "an index without its .log")
                 self._env.remove(path)

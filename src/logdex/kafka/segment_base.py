@@ -158,10 +158,14 @@ class SegmentFiles:
                 self.__dict__[name].path = self.path_of(ending)  # what an index has mapped or read, it keeps
 
     def delete_files(self) -> None:
-        """Closes the segment and removes its files, as far as there are any."""
+        """Closes the segment and removes its files, as far as there are any; one that was in use takes its key index
+        along."""
         self.close()
         for ending in _SUFFIXES.values():
             self.env.remove(self.path_of(ending))
+        if self.suffix == names.DELETED_SUFFIX:
+            key_index = names.offset_file_name(self.base_offset, names.KEY_INDEX_SUFFIX)
+            self.env.remove(posixpath.join(self.directory, key_index))
 
     def release(self) -> None:
         """Gives descriptors back, for a segment that is not written any more; later uses open files again."""
