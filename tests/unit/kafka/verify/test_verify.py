@@ -1,0 +1,96 @@
+"""What verify says of a clean directory, of what is no damage, and of several harms at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import NotAStoreError, StorageError, UsageError
+from logdex.io.env import Env, MappedBytes
+from logdex.kafka.verify import verify
+from tests.cli.helpers import tree_hash
+from tests.unit.kafka.verify.harms import INDEX, LOG, SECOND_BATCH
+from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, THIRD, flip, position_of, run
+
+
+def test_nothing_is_found_in_a_clean_directory(root: Path) -> None:
+    before = tree_hash(root)
+    report = run(root)
+    assert report.findings == []
+    assert report.infos == []
+    assert report.messages == 30
+    assert tree_hash(root) == before
+
+
+class _NoDisk(Env):
+    """Refuses to read one log."""
+
+    def map_read(self, path: str) -> MappedBytes:
+        if path.endswith(LOG):
+            raise StorageError("input/output error", path=path, errno=5)
+        return super().map_read(path)
+
+
+def test_a_log_that_cannot_be_read_is_found(root: Path) -> None:
+    report = verify(str(root), CONFIG, env=_NoDisk())
+    assert [(f.check, f.path) for f in report.findings if f.path.endswith(".log")] == [("unreadable", str(root / LOG))]
+
+
+def test_information_is_no_finding(root: Path) -> None:
+    for name in ("notes.txt", f"{0:020d}.log.deleted", f"{0:020d}.index.cleaned"):
+        (root / PARTITION / name).write_bytes(b"x")
+    (root / f"{PARTITION}.{'0' * 32}-delete").mkdir()
+    (root / ".kafka_cleanshutdown").unlink()
+    with (root / INDEX).open("ab") as file:
+        file.write(bytes(16))
+    report = run(root)
+    assert report.findings == []
+    assert sorted(info.kind for info in report.infos) == [
+        "foreign-file",
+        "index-not-trimmed",
+        "leftover",
+        "leftover",
+        "partition-delete",
+        "unclean-end",
+    ]
+
+
+def test_damage_before_hides_nothing_behind_and_blames_no_index(root: Path) -> None:
+    flip(root / LOG, SECOND_BATCH + 80)
+    flip(root / f"{THIRD}.log", position_of(20, 2) + 80)
+    flip(root / f"{THIRD}.index", 3)
+    told = [(f.check, f.path.removeprefix(f"{root}/"), f.position) for f in run(root).findings]
+    assert told == [
+        ("batch-crc", LOG, SECOND_BATCH),
+        ("offset-index-offset", f"{THIRD}.index", 0),
+        ("batch-crc", f"{THIRD}.log", position_of(20, 2)),
+    ]
+
+
+def test_one_segment_is_checked_with_its_indexes(root: Path) -> None:
+    flip(root / INDEX, 11)
+    report = verify(str(root / LOG), CONFIG)
+    assert [(f.check, f.path) for f in report.findings] == [("offset-index-offset", str(root / INDEX))]
+    assert report.messages == 10
+
+
+def test_preallocated_logs_of_the_broker_are_information(root: Path) -> None:
+    size = position_of(20, 6) + 500
+    with (root / f"{THIRD}.log").open("r+b") as file:
+        file.truncate(size)
+    config = replace(CONFIG, segment_bytes=size)
+    report = verify(str(root), config)
+    assert report.findings == []
+    assert [info.kind for info in report.infos] == ["log-preallocated"]
+
+
+def test_what_cannot_be_checked_is_refused(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such check: crc"):
+        run(root, "crc")
+    with pytest.raises(NotAStoreError):
+        verify(str(tmp_path / "nothing"))
+    (root / LOG).unlink()
+    with pytest.raises(UsageError, match="to hold it against"):
+        verify(str(root / INDEX))
