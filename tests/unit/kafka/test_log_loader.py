@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from logdex.errors import CorruptError, OffsetOrderError
 from logdex.kafka.batch_writer import encode_batch
-from logdex.kafka.file_records import FileRecords
-from logdex.kafka.log import Log
 from logdex.kafka.log_home import LONE_CLEAN_MARK
 from logdex.kafka.log_report import LoadStep
 from logdex.kafka.record import Record
@@ -23,50 +20,12 @@ from logdex.kafka.segment_files import (
     RECOVERY_POINT_CHECKPOINT,
     offset_file_name,
 )
-
-SETTINGS: dict[str, Any] = {"segment_bytes": 400, "segment_index_bytes": 1200, "index_interval_bytes": 1}
+from tests.unit.kafka.crashed_logs import bases, contents, crash, expected, fill, index_bytes, reopen, steps
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "events-0"
-
-
-def fill(path: Path, count: int = 20, **settings: Any) -> None:
-    with Log.open(str(path), **{**SETTINGS, **settings}) as log:
-        for number in range(count):
-            log.append(Record(value=b"value %d" % number, timestamp_ms=1000 + 10 * number))
-
-
-def crash(path: Path, *, recovery_point: bool = False) -> None:
-    """Takes away what says that the log was closed cleanly."""
-    (path / LONE_CLEAN_MARK).unlink()
-    if not recovery_point:
-        (path / RECOVERY_POINT_CHECKPOINT).unlink(missing_ok=True)
-
-
-def reopen(path: Path, **settings: Any) -> Log:
-    return Log.open(str(path), **{**SETTINGS, **settings})
-
-
-def contents(log: Log) -> list[bytes | None]:
-    return [record.value for record in log.records()]
-
-
-def expected(count: int) -> list[bytes]:
-    return [b"value %d" % number for number in range(count)]
-
-
-def steps(log: Log) -> list[tuple[LoadStep, str]]:
-    return [(action.step, Path(action.path).name) for action in log.load_report.actions]
-
-
-def bases(path: Path) -> list[int]:
-    return sorted(int(file.stem) for file in path.glob("*.log"))
-
-
-def index_bytes(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes().rstrip(b"\0") for file in [*path.glob("*.index"), *path.glob("*.timeindex")]}
 
 
 # -- clean and unclean -------------------------------------------------------------------------------------------------
@@ -353,114 +312,3 @@ def test_checkpoints_that_are_harmed_count_as_none(path: Path) -> None:
     (path / RECOVERY_POINT_CHECKPOINT).write_text("0\nx\n")
     with reopen(path) as log:
         assert contents(log) == expected(20)
-
-
-# -- leftovers ---------------------------------------------------------------------------------------------------------
-def segment_files(path: Path, base: int) -> list[Path]:
-    return sorted(file for file in path.iterdir() if file.name.startswith(f"{base:020d}.") and "snap" not in file.name)
-
-
-def add_suffix(files: list[Path], suffix: str) -> None:
-    for file in files:
-        file.rename(file.with_name(file.name + suffix))
-
-
-def test_deleted_and_cleaned_files_go(path: Path) -> None:
-    fill(path)
-    for name in (
-        "00000000000000000100.log.deleted",
-        "00000000000000000100.log.cleaned",
-        "00000000000000000100.index.cleaned",
-        "leader-epoch-checkpoint.tmp",
-    ):
-        (path / name).write_bytes(b"anything")
-    (path / "notes.txt").write_text("stay")
-    with reopen(path) as log:
-        assert contents(log) == expected(20)
-        assert len(log.load_report.actions) == 4
-    assert {file.suffix for file in path.iterdir()} <= {
-        *(".log", ".index", ".timeindex", ".snapshot", ".txt", ".lock", ".logdex-clean", "")
-    }
-
-
-def test_a_swap_that_was_not_finished_is_finished(path: Path) -> None:
-    """One segment in the place of two, at each step of the renames that a crash can have come to."""
-    fill(path)
-    merged, old = path.with_name("merged-0"), bases(path)[:2]
-    merged.mkdir()
-    whole = b"".join((path / offset_file_name(base, ".log")).read_bytes() for base in old)
-    for step in ("nothing deleted", "one deleted", "all deleted", "half renamed"):
-        folder = path.with_name(f"{step.replace(' ', '')}-0")
-        shutil.copytree(path, folder)
-        (folder / (offset_file_name(0, ".log") + ".swap")).write_bytes(whole)
-        (folder / (offset_file_name(0, ".index") + ".swap")).write_bytes(b"")
-        if step != "nothing deleted":
-            add_suffix(segment_files(folder, old[1]), ".deleted")
-        if step in ("all deleted", "half renamed"):
-            for file in segment_files(folder, 0):
-                if not file.name.endswith(".swap"):
-                    file.unlink()
-        if step == "half renamed":
-            (folder / (offset_file_name(0, ".index") + ".swap")).rename(folder / offset_file_name(0, ".index"))
-        crash(folder)
-        with reopen(folder) as log:
-            assert contents(log) == expected(20), step
-            assert bases(folder) == [0, *bases(path)[2:]], step
-            assert log.segments[0].size_bytes == len(whole)
-        assert list(folder.glob("*.swap")) == list(folder.glob("*.deleted")) == []
-
-
-def test_a_split_that_was_not_finished_is_given_up(path: Path) -> None:
-    fill(path)
-    for name in ("00000000000000000000.log.cleaned", "00000000000000000003.log.swap"):
-        (path / name).write_bytes(b"half")
-    crash(path)
-    with reopen(path) as log:
-        assert contents(log) == expected(20)
-        assert [step for step, _ in steps(log)] == [LoadStep.REMOVED] * 2
-
-
-# -- overflow ----------------------------------------------------------------------------------------------------------
-def test_a_segment_whose_offsets_overflow_is_split(path: Path) -> None:
-    fill(path, 3, segment_bytes=1 << 20)
-    far = 1 << 31
-    with (path / offset_file_name(0, ".log")).open("ab") as file:
-        for offset in (far - 1, far, far + 5, 3 * far):
-            file.write(encode_batch([Record(value=b"far %d" % offset)], base_offset=offset))
-        size = file.tell()
-    crash(path)
-    with reopen(path, segment_bytes=1 << 20) as log:
-        assert bases(path) == [0, far, 3 * far]
-        assert [record.offset for record in log.records()] == [0, 1, 2, far - 1, far, far + 5, 3 * far]
-        assert (LoadStep.SPLIT, offset_file_name(0, ".log")) in steps(log)
-        assert log.size_bytes == size
-        assert log.load_report.cut_bytes == 0
-        log.append(Record(value=b"after"))
-    with reopen(path) as log:
-        assert log.load_report.was_clean
-        assert log.log_end_offset == 3 * far + 2
-    for base in bases(path):
-        with FileRecords(str(path / offset_file_name(base, ".log"))) as records:
-            assert all(0 <= header.last_offset - base < far for header in records.headers())
-
-
-# -- replacing segments (the cleaner's joint) --------------------------------------------------------------------------
-def test_segments_are_replaced(path: Path) -> None:
-    from logdex.kafka.scan import BatchScanner
-
-    fill(path)
-    with reopen(path) as log:
-        old = log.segments[:2]
-        new = log.open_cleaned_segment(0)
-        for segment in old:
-            for window in BatchScanner().scan_file(segment.log.path):
-                new.append(window.data.tobytes(), window.columns)
-        log.replace_segments([new], old)
-        assert contents(log) == expected(20)
-        assert bases(path) == [segment.base_offset for segment in log.segments]
-        assert len(bases(path)) == len(set(bases(path)))
-        assert old[1].base_offset not in bases(path)
-    with reopen(path) as log:
-        assert log.load_report.was_clean
-        assert contents(log) == expected(20)
-    assert not [file for file in path.iterdir() if file.name.endswith((".cleaned", ".swap", ".deleted"))]
