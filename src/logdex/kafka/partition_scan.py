@@ -6,8 +6,8 @@ Bad batches are passed over and told. Source: Kafka's consumer, for isolation; `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from logdex.errors import CorruptError, UsageError
 from logdex.kafka.log_read import READ_COMMITTED, check_isolation
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.producer_state import CompletedTxn
-from logdex.kafka.record import Record, TimestampType
+from logdex.kafka.record import Header, Record, TimestampType
 from logdex.kafka.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.snapshot_state import find_aborted, walk_from
@@ -38,6 +38,7 @@ SCAN_SCHEMA = pa.schema(
 """What a scan gives: where a record lies, and its columns."""
 
 _PLACE = ("topic", "partition")
+_RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _TIMESTAMP_TYPES = {kind.value: kind for kind in TimestampType}
 
 
@@ -315,12 +316,18 @@ class _Aborted:
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
     """The rows of an Arrow batch with all columns of `RECORD_SCHEMA`, as objects."""
-    columns = [batch.column(name).to_pylist() for name in RECORD_SCHEMA.names]
-    for values in zip(*columns, strict=True):
-        fields: dict[str, Any] = dict(zip(RECORD_SCHEMA.names, values, strict=True))
-        fields["timestamp_type"] = _TIMESTAMP_TYPES[fields["timestamp_type"]]
-        fields["headers"] = tuple((_header_key(header["key"]), header["value"]) for header in fields["headers"])
-        yield Record(**fields)
+    kinds = batch.column("timestamp_type")
+    known = [_TIMESTAMP_TYPES[name] for name in kinds.dictionary.to_pylist()]
+    lists = {"timestamp_type": [known[place] for place in kinds.indices.to_pylist()], "headers": _headers(batch)}
+    columns = [lists[name] if name in lists else batch.column(name).to_pylist() for name in _RECORD_FIELDS]
+    return map(Record, *columns)
+
+
+def _headers(batch: pa.RecordBatch) -> list[tuple[Header, ...]]:
+    column = batch.column("headers")
+    if not len(column.flatten()):
+        return [()] * len(column)
+    return [tuple((_header_key(each["key"]), each["value"]) for each in found) for found in column.to_pylist()]
 
 
 def _header_key(key: bytes) -> str | bytes:
