@@ -1,4 +1,4 @@
-"""README.md and docs/guide/rebuild.md as a reader would type them, and the links of all documents."""
+"""README.md and the guides on rebuilding as a reader would type them, and the links of all documents."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests import golden
-from tests.docs.test_quickstart import BLOCK, run_block
+from tests.docs.pages import BLOCK, run_page, unpack_all, unpack_kafka
 
 README = golden.ROOT / "README.md"
-TOURS = [README, golden.ROOT / "docs" / "guide" / "rebuild.md"]
+GUIDE = golden.ROOT / "docs" / "guide"
+TOURS = [README, GUIDE / "rebuild.md", GUIDE / "kafka-rebuild.md"]
+WITHOUT_SPARK = [GUIDE / "kafka-log.md", GUIDE / "kafka-operator.md"]
 FRONT = [golden.ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
 DOCUMENTS = [*FRONT, *sorted((golden.ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -24,17 +26,17 @@ def links(page: Path) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.parametrize("page", TOURS, ids=lambda page: page.name)
 def test_every_block_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", tmp_path)
-    printed = ""
-    for language, code in BLOCK.findall(page.read_text("utf-8")):
-        if language == "text":
-            missing = [line for line in code.splitlines() if line not in printed]
-            assert missing == [], printed
-        else:
-            printed = run_block(language, code, tmp_path)
+    unpack_all(tmp_path)
+    run_page(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", TOURS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITHOUT_SPARK, ids=lambda page: page.name)
+def test_every_block_of_a_page_without_spark_runs(page: Path, tmp_path: Path) -> None:
+    unpack_kafka(tmp_path)
+    run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", [*TOURS, *WITHOUT_SPARK], ids=lambda page: page.name)
 def test_no_block_escapes(page: Path) -> None:
     fences = re.findall(r"^```(\w+)$", page.read_text("utf-8"), re.MULTILINE)
     assert len(BLOCK.findall(page.read_text("utf-8"))) == len(fences) - fences.count("sh")

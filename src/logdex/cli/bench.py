@@ -20,6 +20,7 @@ from logdex.cli.stores import resolve
 from logdex.io.env import DEFAULT_ENV
 
 if TYPE_CHECKING:
+    from logdex.kafka.recognise import KafkaPath
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.dialect import StoreConfig
     from logdex.rocketmq.index_service import IndexService
@@ -44,7 +45,7 @@ def bench(
     """Measure on this machine: a scan with CRC, a rebuild, look-ups by key; of Kafka by offset and time, and decoding.
     Takes about a minute at most."""
     found, chance = kafka_path(store), random.Random(seed)
-    measured = _measure_store(store, chance) if found is None else measure_kafka(found, store, chance)
+    measured = _measure_store(store, chance) if found is None else _measure_logs(found, store, chance)
     figures: list[Figure] = []
     for figure in measured:
         figures.append(figure)
@@ -52,6 +53,11 @@ def bench(
             emit_json(figure.to_json())
     if not as_json:
         print_figures(figures)
+
+
+def _measure_logs(found: KafkaPath, store: StoreOptions, chance: random.Random) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="logdex-bench-") as folder:
+        yield from measure_kafka(found, store, chance, folder)
 
 
 def _measure_store(store: StoreOptions, chance: random.Random) -> Iterator[Figure]:

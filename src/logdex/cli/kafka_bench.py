@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 _SAMPLED_A_WINDOW = 200
 
 
-def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random) -> Iterator[Figure]:
-    """A scan, decoding, a rebuild, and look-ups in the largest segment, through the indexes that it has."""
+def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random, folder: str) -> Iterator[Figure]:
+    """A scan, decoding, a rebuild, and look-ups in the largest segment, through the indexes that it has. Writes into
+    `folder`, which the caller removes."""
     from logdex.kafka.log_segment import LogSegment
     from logdex.kafka.rebuild_source import find_source
 
@@ -32,7 +32,7 @@ def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random) 
     yield better_of_two(lambda: _scan(source))
     yield better_of_two(lambda: _decode(source))
     if source.size_bytes <= REBUILD_BYTES_MAX:
-        yield better_of_two(lambda: _rebuild(found.path, store))
+        yield better_of_two(lambda: _rebuild(found.path, store, f"{folder}/out"))
     else:
         note(
             f"no rebuild measured: the logs have {human_size(source.size_bytes)}, more than "
@@ -78,13 +78,14 @@ def _decode(source: RebuildSource) -> Figure:
     return Figure("decode to Arrow", count, size, time.perf_counter() - begin)
 
 
-def _rebuild(path: str, store: StoreOptions) -> Figure:
+def _rebuild(path: str, store: StoreOptions, output: str) -> Figure:
     from logdex.kafka.rebuild import rebuild
 
-    with tempfile.TemporaryDirectory(prefix="logdex-bench-") as folder:
-        begin = time.perf_counter()
-        report = rebuild(path, f"{folder}/out", index_interval_bytes=store.index_interval_bytes, sync=False)
-        return Figure("rebuild, unsynced", report.messages, report.bytes, time.perf_counter() - begin)
+    begin = time.perf_counter()
+    report = rebuild(path, output, index_interval_bytes=store.index_interval_bytes, sync=False)
+    seconds = time.perf_counter() - begin
+    DEFAULT_ENV.remove_tree(output)
+    return Figure("rebuild, unsynced", report.messages, report.bytes, seconds)
 
 
 def _sample(path: str, chance: random.Random) -> tuple[list[int], list[int]]:
