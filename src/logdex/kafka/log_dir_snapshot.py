@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 
 from logdex.errors import LogdexError, MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
@@ -35,6 +36,7 @@ class LogDirSnapshot:
         self.path = path
         self.log_dir = KafkaLogDir(path, env=self._env)
         self._lock = threading.RLock()
+        self._files = OpenFiles(self._env)  # shared: there may be thousands of partitions
         self._open: dict[str, PartitionSnapshot] = {}
         self.refresh()
 
@@ -70,7 +72,7 @@ class LogDirSnapshot:
                 found = self._dirs[name]
                 named = PartitionName(found.topic, found.partition, found.mark)
                 path = KafkaPath(found.path, KafkaPathKind.PARTITION, named)
-                self._open[name] = PartitionSnapshot(path, self.config, env=self._env)
+                self._open[name] = PartitionSnapshot(path, self.config, env=self._env, open_files=self._files)
             return self._open[name]
 
     def _some(self, topic: str | None, partition: int | None) -> list[PartitionSnapshot]:
@@ -127,6 +129,7 @@ class LogDirSnapshot:
         for snapshot in self._open.values():
             snapshot.close()
         self._open.clear()
+        self._files.close()
 
     def __enter__(self) -> Self:
         return self

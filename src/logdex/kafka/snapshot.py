@@ -46,11 +46,18 @@ class PartitionSnapshot:
     holds segments, or one .log. Read-only: no byte, no mtime changes, no lock is taken; a broker may go on writing.
 
     Of a directory that is no partition's, `topic` is its name and `partition` -1. `problems` gathers what small files
-    said that cannot be. Safe to share between threads, but for `refresh` and `close`. A context manager.
+    said that cannot be. `open_files`: files of many snapshots, of which few stay open. Safe to share between threads,
+    but for `refresh` and `close`. A context manager.
     """
 
     def __init__(
-        self, path: str | KafkaPath, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any
+        self,
+        path: str | KafkaPath,
+        config: LogConfig | None = None,
+        *,
+        env: Env | None = None,
+        open_files: OpenFiles | None = None,
+        **settings: Any,
     ) -> None:
         self.env = env or DEFAULT_ENV
         found = require_kafka(path, env=self.env) if isinstance(path, str) else path
@@ -64,7 +71,8 @@ class PartitionSnapshot:
         self.topic, self.partition, self.mark = named.topic, named.partition, named.mark
         self._name = named
         self._lock = threading.RLock()
-        self._files = OpenFiles(self.env)
+        self._files = open_files or OpenFiles(self.env)
+        self._owns_files = open_files is None
         self.segments: list[LogSegment] = []
         """By base offset; each read-only."""
         self._load()
@@ -308,7 +316,8 @@ class PartitionSnapshot:
     def close(self) -> None:
         """Closes all files."""
         self._close_segments()
-        self._files.close()
+        if self._owns_files:
+            self._files.close()
 
     def __enter__(self) -> Self:
         return self

@@ -305,6 +305,24 @@ def test_a_log_directory(path: Path) -> None:
         assert list(snapshot.partitions) == ["empty-0", "events-3"]
 
 
+def test_few_files_stay_open(tmp_path: Path) -> None:
+    for number in range(40):
+        with Log.open(str(tmp_path / f"many-{number}"), segment_bytes=200) as log:
+            fill(log, 0, 40)
+    before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").is_dir() else 0
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    found = logdex.open(tmp_path)
+    assert isinstance(found, LogDirSnapshot)
+    with found as snapshot:
+        assert len(list(snapshot.scan())) == 40 * 40
+        assert sum(one.log_end_offset for one in snapshot.partitions.values()) == 40 * 40
+        assert len(snapshot.query("many", "k4")) == 40 * 8
+        if before:
+            assert len(list(Path("/proc/self/fd").iterdir())) < before + 40
+    if before:
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
 def test_a_store_of_the_other_format(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     with pytest.raises(UsageError, match="a setting of Kafka's"):
