@@ -2,7 +2,7 @@
 
 A broker cuts a log at its first bad batch and drops all that lies behind. Here the search goes on behind it. Batches
 keep their bytes and offsets; everything derived is derived anew. What was decided, and why:
-``docs/design/0007-kafka-salvage.md``.
+``docs/design/0009-kafka-salvage.md``.
 """
 
 from __future__ import annotations

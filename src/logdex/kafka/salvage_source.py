@@ -1,7 +1,7 @@
 """What a salvage reads: the logs of each partition, whole `.swap` files in place of what they replace, and the names
 that it does not take over.
 
-Source: Kafka's LogLoader (swap files); ``docs/design/0007-kafka-salvage.md``.
+Source: Kafka's LogLoader (swap files); ``docs/design/0009-kafka-salvage.md``.
 """
 
 from __future__ import annotations
