@@ -41,7 +41,7 @@ class Log(ReadableLog):
     Thread-safety: any method may be called from any thread. Appends go one after the other; with ``flush="sync"``
     threads that append at the same time share their fsyncs. Readers neither wait for appends nor for fsyncs, only for
     the moment in which files are cut or removed. One writer: a running broker and another `Log` are refused
-    (`LogInUseError`). Others may read the directory at any time (`logdex.open`, `logdex.kafka.tail`).
+    (`LogInUseError`). Others may read the directory at any time (`logdex.open`, `logdex.kafka.LogTail`).
 
     After a write or an fsync that failed nothing more is acknowledged (`LogFailedError`): close it and open it again.
     """
