@@ -12,6 +12,8 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.io.env import Env
 from logdex.kafka.atomic_file import write_atomically
@@ -227,6 +229,7 @@ class LogLoader:
             self._epochs.add(columns)
             aborted.extend(txn.to_aborted() for txn in producers.states.add(columns) if txn.is_aborted)
 
+        fell = self._cut_where_offsets_fall(segment)
         derived = segment.recover(take)
         segment.txn_index.reset()
         segment.txn_index.append(*aborted)
@@ -242,7 +245,21 @@ class LogLoader:
                 position=derived.size_bytes,
                 size_bytes=derived.truncated_bytes,
             )
-        return derived.truncated_bytes > 0
+        return fell or derived.truncated_bytes > 0
+
+    def _cut_where_offsets_fall(self, segment: LogSegment) -> bool:
+        """Cuts the segment before the first batch whose offsets are not above all before it; whether there was one.
+
+        No checksum covers a batch's offset: where a power cut has torn a write just behind that field, the batch is
+        whole but for its place. The broker would take it in.
+        """
+        position = first_fall(segment, env=self._env)
+        if position is None:
+            return False
+        lost = segment.log.truncate_to(position)
+        reason = "torn: the batch's offset is not above those before it"
+        self._report.note(LoadStep.CUT, segment.log.path, reason, position=position, size_bytes=lost)
+        return True
 
     def _cut_torn_tail(self) -> int:
         """The log end offset; bytes behind the last batch of the active segment, too few to be one, go."""
@@ -296,6 +313,19 @@ class LogLoader:
             save_epochs(self._epochs, self._path, env=self._env)
         elif not self._env.exists(self._epochs_path):
             write_atomically(self._epochs_path, b"", env=self._env)
+
+
+def first_fall(segment: LogSegment, *, env: Env) -> int | None:
+    """The position of the first batch of a segment whose offsets are not above those of all before it."""
+    last = segment.base_offset - 1
+    for window in BatchScanner(check_crc=False, env=env).scan_file(segment.log.path):
+        columns = window.columns
+        before = np.concatenate(([last], columns.last_offset[:-1]))
+        falls = np.flatnonzero((columns.base_offset <= before) | (columns.last_offset <= before))
+        if len(falls):
+            return int(columns.position[falls[0]])
+        last = int(columns.last_offset[-1])
+    return None
 
 
 def save_epochs(epochs: LeaderEpochs, path: str, *, env: Env) -> None:
