@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import struct
 import sys
@@ -62,7 +63,9 @@ def main(path: str, rounds: int, seed: int) -> None:
             finally:
                 os._exit(3)
         os.close(writer)
-        time.sleep(chance.uniform(0.0, 0.12))
+        if chance.random() < 0.8:  # else it may be killed while it opens the log
+            select.select([reader], [], [], 20)
+        time.sleep(chance.uniform(0.0, 0.1))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), f"round {number}: the writer ended by itself ({status})"

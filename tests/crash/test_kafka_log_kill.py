@@ -16,4 +16,4 @@ def test_killed_writers(tmp_path: Path, rounds: int) -> None:
     command = [sys.executable, "-m", "tests.crash.kafka_killer", str(tmp_path / "events-0"), str(rounds), "7"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > rounds  # something was written
+    assert int(done.stdout) > 0  # something was written
