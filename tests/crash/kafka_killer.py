@@ -50,9 +50,17 @@ def acknowledged(pipe: int) -> int:
     return last
 
 
+def warm_up(path: str) -> None:
+    """Loads the kernels, which forked writers then have."""
+    with Log.open(path, CONFIG) as log:
+        for codec in ("none", "lz4", "zstd"):
+            log.append(Record(value=b"x" * 300), compression=codec, producer_id=1, producer_epoch=0)
+
+
 def main(path: str, rounds: int, seed: int) -> None:
     """Raises `AssertionError` where something is missing, wrong or cannot be gone on with."""
     chance = random.Random(seed)
+    warm_up(f"{path}1")
     known = 0
     for number in range(rounds):
         reader, writer = os.pipe()
