@@ -197,7 +197,9 @@ class PartitionWriter:
         known = epochs.entries
         for entry in stored:
             latest = known[-1] if known else EpochEntry(-1, -1)
-            if entry.epoch > latest.epoch and latest.start_offset < entry.start_offset <= self.next_offset:
+            if (
+                entry.epoch > latest.epoch and latest.start_offset < entry.start_offset < self.next_offset
+            ):  # a load drops others
                 epochs.assign(*entry)
         self._put(LEADER_EPOCH_CHECKPOINT, epochs.to_bytes())
 
