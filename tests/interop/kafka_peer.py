@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import subprocess
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,13 +43,23 @@ def read_log(directory: Path, version: str, *options: str) -> Lines:
     return _by_kind(_run(command))
 
 
-def run_broker(home: Path, version: str, spec: Line | None = None, *, expect_failure: bool = False) -> str:
-    """A broker over `home` does what `spec` says and ends; what it said on standard error."""
-    command = _broker_command(home, version, spec)
-    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False, env=ENVIRONMENT)
-    said = done.stderr.decode()
-    assert (done.returncode != 0) is expect_failure, f"exit {done.returncode}\n{said[-4000:]}"
-    return said
+def run_broker(home: Path, version: str, spec: Line | None = None) -> None:
+    """A broker over `home` does what `spec` says and ends."""
+    _run(_broker_command(home, version, spec))
+
+
+def refused(home: Path, version: str, reason: str) -> bool:
+    """Whether a broker over `home` does not start, saying `reason`. It may then hang: it is ended."""
+    command = _broker_command(home, version, None)
+    broker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    timer = threading.Timer(TIMEOUT_S, broker.kill)
+    timer.start()
+    with broker:
+        assert broker.stderr is not None
+        found = any(reason in line.decode() for line in broker.stderr)
+        timer.cancel()
+        broker.kill()
+    return found
 
 
 @contextmanager
