@@ -1,10 +1,10 @@
 """Compaction: of every key the last record stays; tombstones and transaction markers until their time has come.
 
-Source: Kafka's LogCleaner, LogCleanerManager, Cleaner; ``docs/design/0009-compaction.md`` says what differs. A round
-maps the keys of the part that is not clean yet, then writes groups of segments anew, each in the place of its originals at
-once; where the map is full before the end, there are more rounds. Appends and reads go on meanwhile. Inactive segments
-are read in pieces, so that truncation and retention wait for one piece at most; a cleaning whose segments they take
-away ends there, and what it has not put in place is dropped.
+Source: Kafka's LogCleaner, LogCleanerManager, Cleaner; ``docs/design/0007-compaction.md`` says what differs. A round
+maps the keys of the part that is not clean yet, then writes groups of segments anew, each in the place of its originals
+at once; where the map is full before the end, there are more rounds. Appends and reads go on meanwhile. Inactive
+segments are read in pieces, so that truncation and retention wait for one piece at most; a cleaning whose segments they
+take away ends there, and what it has not put in place is dropped.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def group_segments(
 ) -> Iterator[tuple[list[LogSegment], int]]:
     """Runs of segments that fit into one, by size of the log and of both indexes and by range of offsets, and the last
     offset that each run can hold; `end_offset` is behind the last of `segments`."""
-    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset][: len(segments)]
     group: list[LogSegment] = []
     sizes = np.zeros(3, np.int64)
     bounds = np.array([size_bytes_max, index_bytes_max, index_bytes_max])
