@@ -204,6 +204,7 @@ class _PartitionPass:
             read = read_record_batches(
                 segment.log.path,
                 start=position,
+                stop=segment.size_bytes,  # what a writer has appended since is not of this snapshot
                 columns=self._columns,
                 skip_control=False,
                 on_bad_batch=self._scan.problems.append,

@@ -127,6 +127,7 @@ def test_beside_a_writer(tmp_path: Path) -> None:
             assert snapshot.log_end_offset == 30
             fill(log, 30, 100)
             log.delete_records(45)
+            assert offsets(snapshot.scan()) == list(range(30))
             assert snapshot.log_end_offset == 30  # as it was, until it is refreshed
             snapshot.refresh()
             assert (snapshot.log_start_offset, snapshot.log_end_offset) == (45, 100)
