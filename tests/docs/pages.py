@@ -1,0 +1,55 @@
+"""Running the blocks of a page as a reader would type them, in a folder with what its examples use."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import golden, golden_kafka
+
+BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+KAFKA = {"logs": "tiny-broker", "crashed": "tiny-crash"}
+"""Which directories of tests/conformance/kafka the pages' examples are about, by the names that they have there."""
+
+
+def unpack_kafka(folder: Path) -> None:
+    """The Kafka directories of the examples."""
+    for name, case in KAFKA.items():
+        golden_kafka.unpack(case, folder / name)
+
+
+def unpack_all(folder: Path) -> None:
+    """What `scripts/demo --keep` leaves for trying things: a store, and the Kafka directories."""
+    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", folder)
+    unpack_kafka(folder)
+
+
+def run_block(language: str, code: str, folder: Path) -> str:
+    """What a block prints; fails where its exit code is not 0."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_page(page: Path, folder: Path) -> None:
+    """Every block, in order; each line of a text block must come out of the block before it."""
+    printed = ""
+    for language, code in BLOCK.findall(page.read_text("utf-8")):
+        if language == "text":
+            missing = [line for line in code.splitlines() if line not in printed]
+            assert not missing, f"{missing} not in what was printed:\n{printed}"
+        else:
+            printed = run_block(language, code, folder)
