@@ -1,7 +1,7 @@
 """`__cluster_metadata-0`: the log of a KRaft quorum. Its control records are read, its data is only counted.
 
-Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's ControlRecordType, LeaderChangeMessage, SnapshotHeaderRecord,
-KRaftVersionRecord, VotersRecord.
+Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's ControlRecordType, LeaderChangeMessage,
+SnapshotHeaderRecord, KRaftVersionRecord, VotersRecord.
 """
 
 from __future__ import annotations

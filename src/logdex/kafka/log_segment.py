@@ -1,7 +1,7 @@
 """One segment of a log: its .log, the two sparse indexes over it and the index of aborted transactions.
 
-Source: Kafka's LogSegment; ``docs/formats/kafka-offset-index.md``. Which batches get index entries is decided by the fold
-of `index_fold`, here as in recovery.
+Source: Kafka's LogSegment; ``docs/formats/kafka-offset-index.md``. Which batches get index entries is decided by the
+fold of `index_fold`, here as in recovery.
 """
 
 from __future__ import annotations

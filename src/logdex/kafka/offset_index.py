@@ -1,7 +1,7 @@
 """`<base>.index`: from an offset to a position in the segment's log near it.
 
-Source: Kafka's OffsetIndex; ``docs/formats/kafka-offset-index.md``. Slots of 8 bytes: relative offset, position. The offset
-is the last one of the batch at that position.
+Source: Kafka's OffsetIndex; ``docs/formats/kafka-offset-index.md``. Slots of 8 bytes: relative offset, position. The
+offset is the last one of the batch at that position.
 """
 
 from __future__ import annotations
