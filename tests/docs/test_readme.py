@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import golden
+from logdex.cli import app
+from tests import golden, golden_kafka
 from tests.docs.pages import BLOCK, run_page, unpack_all, unpack_kafka
 
 README = golden.ROOT / "README.md"
@@ -55,6 +56,16 @@ def test_the_versions_that_readme_names_are_those_that_are_tested() -> None:
     assert named is not None
     stores = {golden.manifest(name)["rocketmq"] for name in golden.NAMES}
     assert stores <= set(re.findall(r"\d+\.\d+\.\d+", named[1]))
+    named = re.search(r"\(directories of ([^)]*) are tested\)", README.read_text("utf-8"))
+    assert named is not None
+    assert {golden_kafka.manifest(name)["kafka"] for name in golden_kafka.NAMES} <= set(named[1].split(" and "))
+
+
+def test_the_commands_that_readme_lists_are_those_that_there_are() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| ", README.read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(
+        command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands
+    )
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.relative_to(golden.ROOT).as_posix())
