@@ -17,6 +17,7 @@ from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.metadata_files import PartitionMetadata
 from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.verify import verify
 from tests.crash.kafka_runs import check_indexes
 from tests.golden import ROOT
 from tests.interop.kafka_peer import VERSIONS, Line, Lines, needs_peers, run_broker, serving, topic_config
@@ -87,6 +88,7 @@ class Game:
                     self.start = log.delete_records(log.segments[1].base_offset + 3)
                 self.end = log.log_end_offset
         assert (self.home / ".kafka_cleanshutdown").exists() is (was_clean and not crash)
+        self.verify()
         assert PartitionMetadata.read(self.path + "/partition.metadata").topic_id == self.topic_id
 
     def check(self, log: Log, *, was_clean: bool) -> None:
@@ -98,6 +100,12 @@ class Game:
         check_read_back(log, self.written)
         for segment in log.segments:
             check_indexes(segment, CONFIG, exact=segment.base_offset in report.recovered)
+
+    def verify(self) -> None:
+        """Nothing is wrong in the whole directory, the broker's own topics included."""
+        report = verify(str(self.home), CONFIG)
+        assert report.findings == []
+        assert report.messages > len(uncommitted(self.written)) // 2
 
     def _append_and_die(self) -> None:
         """In a process that ends without closing anything; what it appended is in the files nevertheless."""
@@ -118,6 +126,7 @@ class Game:
         offsets = [each.offset for each in self.written if each.offset >= self.start][::60]
         with serving(self.home, self.version, broker_steps(self.seed, end=end, codecs=codecs)) as broker:
             lines = broker.consume("pp-0", times, offsets)
+        self.verify()
         self.note(lines)
         produced = len(codecs) * RECORDS_A_CODEC + len(IDS) * int(ROUNDS["records"]) * int(ROUNDS["rounds"])
         assert (

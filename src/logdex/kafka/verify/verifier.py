@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from logdex.errors import UsageError
 from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka import cluster_metadata
 from logdex.kafka import segment_files as files
 from logdex.kafka.batch_reading import segment_paths
 from logdex.kafka.checkpoints import TopicPartition
@@ -83,8 +84,13 @@ def log_size_bytes(path: str, *, env: Env = DEFAULT_ENV) -> int:
 
 
 def is_closed_cleanly(partition: str, env: Env) -> bool | None:
-    """Whether the log directory around a partition's has the mark of a clean shutdown; None for a lone partition."""
-    parent = posixpath.dirname(env.real_path(partition))
+    """Whether the log directory around a partition's has the mark of a clean shutdown; None for a lone partition.
+
+    Never of the quorum's own log: a broker that shuts down neither trims its indexes nor adds the last time entry.
+    """
+    parent, name = posixpath.split(env.real_path(partition))
+    if name == f"{cluster_metadata.TOPIC}-0":
+        return False
     if env.exists(f"{parent}/{files.CLEAN_SHUTDOWN}"):
         return True
     if env.exists(f"{partition}/{LONE_CLEAN_MARK}"):
@@ -110,7 +116,8 @@ def _verify_log_dir(
         if partition.mark is not None:
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
-        check = PartitionCheck(partition.path, config, out, env, totals, is_clean=is_clean, progress=progress)
+        is_closed = is_clean and partition.topic != cluster_metadata.TOPIC
+        check = PartitionCheck(partition.path, config, out, env, totals, is_clean=is_closed, progress=progress)
         check.run()
         ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
     for name in log_dir.other_names():
