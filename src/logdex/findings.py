@@ -122,6 +122,10 @@ class FindingCollector:
         self._findings[path, position] = Finding(check, path, position, message, str(expected), str(found), mend)
         return True
 
+    def is_blamed(self, path: str) -> bool:
+        """Whether there is a finding in the file at `path` yet."""
+        return any(place[0] == path for place in self._findings)
+
     def some(self, check: str, places: npt.NDArray[np.intp]) -> list[int]:
         """Those of many places, each a finding of `check`, that there is room for; the others are only counted."""
         if self._checks is not None and check not in self._checks:

@@ -172,7 +172,7 @@ class _Salvage:
         is_left_empty = last is not None and all(piece.source is not last for piece in pieces)
         segments = plan_segments(pieces, last.base_offset if last and is_left_empty else None, self._env)
         epochs = small.stored_epochs(partition.directory) if self._source.is_whole else []
-        writer.write(segments, epochs)
+        writer.write(segments, epochs, small.log_start_offset(self._source.home, partition.name))
         saved = writer.write_aside(placed.aside)
         own = list(writer.names)
         if self._source.is_whole:

@@ -70,6 +70,14 @@ class SmallFiles:
             self.notes.append(f"{error.message}: derived from the batches")
             return []
 
+    def log_start_offset(self, home: str, name: TopicPartition | None) -> int:
+        """Where the checkpoint in `home` says that a partition begins; 0 where it says nothing."""
+        try:
+            starts = read_offset_checkpoint(f"{home}/{files.LOG_START_CHECKPOINT}", env=self._env)
+        except CorruptError:  # told of when the checkpoints are written
+            return 0
+        return starts.get(name, 0) if name is not None else 0
+
     def write_log_dir(self, root: str, bounds: Mapping[TopicPartition, LogBounds]) -> None:
         """The checkpoints of a log directory, whose it is, and the mark that it was closed cleanly."""
         ends = {name: bound.next_offset for name, bound in bounds.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
+from logdex import limits
 from logdex.io.env import Env
 from logdex.kafka.salvage_report import Skipped
 from logdex.kafka.salvage_scan import Piece, batches_of
@@ -24,12 +25,28 @@ class Placed(NamedTuple):
 
 def place(pieces: list[Piece], strays: list[Piece], env: Env) -> Placed:
     """Puts `strays` into the rising `pieces` where there is room."""
+    pieces, alone = _without_far_end(pieces, env)
+    strays = [*strays, *alone]
     if not strays:
         return Placed(pieces, [], [])
     placing = _Placing(pieces, env)
     for stray in strays:
         placing.put(stray)
     return Placed(placing.pieces, placing.aside, placing.skipped)
+
+
+def _without_far_end(pieces: list[Piece], env: Env) -> tuple[list[Piece], list[Piece]]:
+    """The pieces, and the log's last batch if it alone lies beyond what its segment can hold: no broker writes that."""
+    if not pieces or not _is_far(pieces[-1]):
+        return pieces, []
+    *before, last = batches_of(pieces[-1], env)
+    if before and _is_far(before[-1]):
+        return pieces, []
+    return joined([*pieces[:-1], *before]), [last]
+
+
+def _is_far(piece: Piece) -> bool:
+    return piece.last_offset - piece.source.base_offset > limits.RELATIVE_OFFSET_MAX
 
 
 class _Placing:

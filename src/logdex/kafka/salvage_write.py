@@ -112,8 +112,8 @@ class PartitionWriter:
         self._states = ProducerStates()
         self._runs = EpochRuns()
 
-    def write(self, segments: list[NewSegment], stored_epochs: list[EpochEntry]) -> None:
-        """Writes all segments, and what follows from them."""
+    def write(self, segments: list[NewSegment], stored_epochs: list[EpochEntry], log_start_offset: int) -> None:
+        """Writes all segments, and what follows from them. `log_start_offset`: as the checkpoint has it, 0 for none."""
         self._env.make_dirs(self._directory)
         for number, segment in enumerate(segments):
             if number and self._with_state:
@@ -126,7 +126,7 @@ class PartitionWriter:
             return
         if self.next_offset > 0:
             self._put(offset_file_name(self.next_offset, SNAPSHOT_SUFFIX), derive_producer_snapshot(self._states))
-        self._write_epochs(stored_epochs)
+        self._write_epochs(stored_epochs, log_start_offset)
         for first, producer in self._states.ongoing_transactions.items():
             self.notes.append(
                 f"{self._directory}: producer {producer}'s transaction from offset {first} on has no end in the log: "
@@ -187,8 +187,8 @@ class PartitionWriter:
             self._put(offset_file_name(base, TXN_INDEX_SUFFIX), derive_transaction_index(aborted))
         self.next_offset = derived.next_offset
 
-    def _write_epochs(self, stored: list[EpochEntry]) -> None:
-        """The epochs of the batches, and those behind them that only the checkpoint knew."""
+    def _write_epochs(self, stored: list[EpochEntry], log_start_offset: int) -> None:
+        """The epochs of the batches from the log's start on, and those behind them that only the checkpoint knew."""
         epochs = self._runs.to_leader_epochs()
         for run in self._runs.sort_out()[1]:
             self.notes.append(
@@ -201,6 +201,7 @@ class PartitionWriter:
                 entry.epoch > latest.epoch and latest.start_offset < entry.start_offset < self.next_offset
             ):  # a load drops others
                 epochs.assign(*entry)
+        epochs.truncate_from_start(min(log_start_offset, self.next_offset))
         self._put(LEADER_EPOCH_CHECKPOINT, epochs.to_bytes())
 
     def _put(self, name: str, data: bytes | ByteArray) -> None:

@@ -28,7 +28,9 @@ def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Coll
     except UnsupportedLayoutError as error:
         out.info("key-index-version", path, error.message)
         return
-    if base_offset != segment.base_offset or covered != stated:
+    if covered != stated and (scanned.holes or scanned.has_bad_tail or out.is_blamed(segment.path)):
+        out.info("key-index-stale", path, "the log is damaged: a key index is built anew from what is saved")
+    elif base_offset != segment.base_offset or covered != stated:
         found = f"base offset {base_offset}, {stated} bytes of another log"
         expected = f"base offset {segment.base_offset}, this log"
         out.find("key-index", path, 0, "built from another log", expected=expected, found=found, mend=_MEND)

@@ -31,8 +31,9 @@ class OffsetOrder:
         self._overlap: _Seen | None = None
         self._overflow: _Seen | None = None
 
-    def add(self, judged: Judged, before: int) -> None:
-        """Findings for the batches that do not stand in order; `before` is the last offset before the window."""
+    def add(self, judged: Judged, before: int) -> npt.NDArray[np.bool_]:
+        """Findings for the batches that do not stand in order; `before` is the last offset before the window. Which
+        ones do, and fit the segment's indexes."""
         columns, good = judged
         for place in np.flatnonzero(~good).tolist():
             kept = columns.last_offset[:place][good[:place]]
@@ -40,6 +41,7 @@ class OffsetOrder:
         places = np.flatnonzero(good)
         if len(places):
             self._bounds(columns, places)
+        return good & (columns.last_offset - self._base_offset <= limits.RELATIVE_OFFSET_MAX)
 
     def _tell(self, columns: BatchColumns, place: int, before: int) -> None:
         base = int(columns.base_offset[place])

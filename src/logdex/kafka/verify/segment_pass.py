@@ -102,8 +102,7 @@ class SegmentPass:
     def _give(self, judged: Judged | None, data: ByteArray) -> Iterator[BatchWindow]:
         if judged is None:
             return
-        self._order.add(judged, self._last_offset)
-        columns, good = judged
+        columns, good = judged.columns, self._order.add(judged, self._last_offset)
         if not good.all():
             self._leave_out(columns, good)
             columns = BatchColumns._make(column[good] for column in columns)

@@ -62,7 +62,10 @@ class SequenceCheck:
         for start in starts.tolist():
             before = self._last.get(int(producer[start]), _Last(-1, -1, -1))
             known_epoch[start], known_last[start], known_gaps[start] = before
-        self._carry_over_markers(starts, ends, is_control, epoch, last, known_epoch, known_last)
+        own_gaps = gaps[places]
+        self._carry_over_markers(
+            starts, ends, is_control, (epoch, last, own_gaps), (known_epoch, known_last, known_gaps)
+        )
         same = (known_epoch == epoch) & (known_last >= 0) & (first >= 0) & ~is_control
         begins = (known_epoch >= 0) & (epoch > known_epoch) & (first > 0) & ~is_control
         wrong = (same & (first != (known_last + 1) & _SEQUENCE_MASK)) | begins
@@ -72,27 +75,28 @@ class SequenceCheck:
         self._tell(columns, path, places, wrong & ~falls & ~explained, known_last, known_epoch, falls & ~explained)
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             at = end - 1
-            self._last[int(producer[start])] = _Last(int(epoch[at]), int(last[at]), int(gaps[places[at]]))
+            self._last[int(producer[start])] = _Last(int(epoch[at]), int(last[at]), int(own_gaps[at]))
 
     def _carry_over_markers(
         self,
         starts: npt.NDArray[np.intp],
         ends: npt.NDArray[np.intp],
         is_control: npt.NDArray[np.bool_],
-        epoch: Int64s,
-        last: Int64s,
-        known_epoch: Int64s,
-        known_last: Int64s,
+        own: tuple[Int64s, Int64s, Int64s],
+        known: tuple[Int64s, Int64s, Int64s],
     ) -> None:
-        """A marker has no sequence: the one before it goes on behind it, within an epoch."""
+        """A marker has no sequence: what was known before it goes on behind it, within an epoch. `own` and `known`:
+        epoch, last sequence, gaps of each batch and of the one before it."""
         if not is_control.any():
             return
+        (epoch, last, gaps), (known_epoch, known_last, known_gaps) = own, known
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             for at in range(start, end):
                 if at > start:
-                    known_last[at] = last[at - 1]
+                    known_last[at], known_gaps[at] = last[at - 1], gaps[at - 1]
                 if is_control[at]:
                     last[at] = known_last[at] if known_epoch[at] == epoch[at] else -1
+                    gaps[at] = known_gaps[at] if last[at] >= 0 else gaps[at]
 
     def _count_gaps(self, columns: BatchColumns) -> Int64s:
         """How many gaps in offsets came before each batch, those within the batches themselves included."""
