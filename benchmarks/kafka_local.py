@@ -97,40 +97,46 @@ def _decode(log: str, *, check_crc: bool) -> int:
 def appending(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
     """Records in columns to batches of 150 in a new segment, unsynced as BenchLog's; M records/s.
 
-    Through `Log.append_columns` (opening, checks, indexes, epochs, producers), through `LogSegment` as the engine does,
-    and to a plain file. All remove the round before within their time, as BenchLog does.
+    To an open, empty log (`Log.append_columns`: checks, indexes, epochs, producers), to a new `LogSegment` as BenchLog
+    does, and to a plain file; these two remove what the round before wrote within their time, as BenchLog does.
     """
     rows = []
     for codec in kafka_data.CODECS:
         table = kafka_data.records_like(kafka_data.ensure(data, codec, records), min(APPENDED, records))
-        target = data / "appended"
-        logs: list[Log] = []
-
-        def close(logs: list[Log] = logs) -> None:
-            while logs:
-                logs.pop().close()
-
-        count = table.num_rows
+        target, count = data / "appended", table.num_rows
+        log = _FreshLog(data / "appended-log")
         ours = [
-            Rates(f"encode {codec}, append_columns, M records/s", count, partial(_to_log, table, codec, target, logs)),
+            Rates(f"encode {codec}, append_columns, M records/s", count, partial(log.append, table, codec), log.open),
             Rates(f"encode {codec}, to a segment, M records/s", count, partial(_to_segment, table, codec, target)),
             Rates(f"encode {codec}, to a file, M records/s", count, partial(_to_file, table, codec, target)),
         ]
-        for each in ours:
-            each.between = close
         engine = partial(kafka_peer.write_and_append, data, codec, records)
         theirs = around(ours, repeats, engine).get("encodeAndAppendRecordsPerSecond")
-        close()
-        remove(target)
+        log.remove()
         rows += [row(each, theirs, 1e6, APPEND_BARS[codec]) for each in ours]
     return rows
 
 
-def _to_log(table: pa.Table, codec: str, target: Path, logs: list[Log]) -> None:
-    remove(target)
-    log = Log.open(str(target / "bench-0"))
-    logs.append(log)  # its close syncs: not counted
-    log.append_columns(table, compression=codec, batch_records=kafka_data.BATCH_RECORDS)
+class _FreshLog:
+    """A new log for each round. Opening and closing sync their files and are not counted, nor is removing them."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._log: Log | None = None
+
+    def open(self) -> None:
+        self.remove()
+        self._log = Log.open(str(self._target / "bench-0"))
+
+    def append(self, table: pa.Table, codec: str) -> None:
+        assert self._log is not None
+        self._log.append_columns(table, compression=codec, batch_records=kafka_data.BATCH_RECORDS)
+
+    def remove(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = None
+        remove(self._target)
 
 
 def _to_segment(table: pa.Table, codec: str, target: Path) -> None:

@@ -1,0 +1,86 @@
+"""The benchmarks of Kafka's engine on small data, without the peers: what they measure is the work that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_peer
+from benchmarks.__main__ import expand
+from benchmarks.measure import Rates
+from logdex.kafka.record_columns import read_record_batches
+
+RECORDS = 3_000
+
+
+@pytest.fixture(autouse=True)
+def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("why_missing", "why_native_missing", "why_python_missing"):
+        monkeypatch.setattr(kafka_peer, name, lambda: "not in this test")
+
+
+def test_data_is_made_once_and_has_the_records(tmp_path: Path) -> None:
+    partition = kafka_data.ensure(tmp_path, "lz4", RECORDS)
+    log = partition / kafka_data.LOG_NAME
+    made = log.stat().st_mtime_ns
+    assert kafka_data.ensure(tmp_path, "lz4", RECORDS) == partition
+    assert log.stat().st_mtime_ns == made
+    batches = list(read_record_batches(str(log)))
+    assert sum(batch.num_rows for batch in batches) == RECORDS
+    assert {len(value.as_py()) for value in batches[0].column("value")} == {kafka_data.VALUE_BYTES}
+
+
+def test_key_column_has_different_keys_of_20_bytes() -> None:
+    keys = kafka_data.key_column(1_200).to_pylist()
+    assert len(set(keys)) == 1_200
+    assert keys[1_123] == b"kkkk" + b"%016d" % 1_123
+
+
+@pytest.mark.parametrize(
+    ("suite", "lines"),
+    [(kafka_local.recovery, 3), (kafka_local.decoding, 6), (kafka_local.appending, 9), (kafka_lookups.look_ups, 12)],
+)
+def test_suites_give_our_figures_without_the_engine(suite: object, lines: int, tmp_path: Path) -> None:
+    rows = suite(tmp_path, 1, RECORDS)  # type: ignore[operator]
+    assert len(rows) == lines
+    assert all(row["median"] >= 0 and "ratio" not in row for row in rows)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench-lz4-0", "bench-none-0", "bench-zstd-0"]
+
+
+def test_key_index_suite_finds_its_keys_and_leaves_nothing(tmp_path: Path) -> None:
+    rows = kafka_lookups.key_index(tmp_path, 1, keys=20_000, records=RECORDS)
+    assert len(rows) == 4
+    assert rows[1]["met"] == "yes"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_peers_that_are_missing_are_skipped_with_a_reason(tmp_path: Path) -> None:
+    rows = kafka_lookups.peers(tmp_path, 1, RECORDS)
+    assert [row["skipped"] for row in rows] == ["not in this test"] * 6
+
+
+def test_the_engines_warm_rounds_count() -> None:
+    figures = kafka_peer.warm_figures({"xPerSecondAll": [1.0, 2.0, 7.0, 9.0, 8.0], "xPerSecond": 2.0, "segments": 1})
+    assert figures == {"xPerSecond": 8.0}
+
+
+def test_a_row_holds_the_ratio_against_its_bar() -> None:
+    ours = Rates("what", 10, lambda: None, wall=[30.0, 20.0, 10.0], on_core=[20.0])
+    assert kafka_local.row(ours, 10.0, 10.0, 2.0) == {
+        "what": "what",
+        "median": 2.0,
+        "best": 3.0,
+        "on_core": 2.0,
+        "engine": 1.0,
+        "ratio": 2.0,
+        "bar": 2.0,
+        "met": "yes",
+    }
+    assert kafka_local.row(ours, 10.0, 10.0, 2.1)["met"] == "NO"
+
+
+def test_suites_by_group() -> None:
+    names = ["scan", "kafka-append", "kafka-peers"]
+    assert expand("kafka,scan", names) == ["kafka-append", "kafka-peers", "scan"]
+    assert expand("all", names) == names
