@@ -6,10 +6,24 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.log import Log
+from logdex.kafka.snapshot import PartitionSnapshot
 from tests.interop.kafka_cases import KINDS, Case, make_log_dir, write_case
-from tests.interop.kafka_peer import VERSIONS, Lines, config_option, digests, needs_peers, read_log
-from tests.interop.kafka_writing import check_consumed, check_times
+from tests.interop.kafka_peer import (
+    VERSIONS,
+    Lines,
+    config_option,
+    digests,
+    needs_peers,
+    read_log,
+    run_broker,
+    serving,
+    topic_config,
+)
+from tests.interop.kafka_writing import Written, check_consumed, check_times
+from tests.interop.test_kafka_ping_pong import CONFIG, append
 
 pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(600), pytest.mark.slow]
 
@@ -54,3 +68,59 @@ def test_a_consumer_reads_all_that_we_wrote(cases: dict[str, Case], load: str, v
             assert after[name] == digest, name
         assert any(name.endswith(".keyindex") for name in after)
     assert "Exception" not in "".join(str(line) for line in lines["log"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_key_indexes_beside_a_broker(version: str, tmp_path: Path) -> None:
+    """A broker lets them be, loading cleanly and after a crash; those of segments that it removes it leaves behind.
+    We go on using them, and tidy up when we open the log."""
+    home = tmp_path / "home"
+    settings = {**topic_config(version, CONFIG), "file.delete.delay.ms": "0"}
+    run_broker(home, version, {"topics": [{"name": "pp", "config": settings}]})
+    partition = home / "pp-0"
+    with Log.open(str(partition), CONFIG) as log:
+        written = append(log, 7)
+        bases = [segment.base_offset for segment in log.segments]
+    for base in bases:
+        made = build_key_index(str(partition / f"{base:020d}.log"))
+        (partition / f"{base:020d}.keyindex").write_bytes(bytes(made))
+    before = key_indexes(partition)
+    assert sorted(before) == bases
+
+    crash = {"do": "produce", "topic": "pp", "partition": 0, "records": 20, "keys": "mod:50", "codec": "lz4"}
+    run_broker(home, version, {"end": "halt", "steps": [crash]})
+    assert key_indexes(partition) == before
+    check_queries(partition, written, more=20)
+
+    start = bases[1] + 2
+    remove = {"do": "delete-records", "topic": "pp", "partition": 0, "before": start}
+    often = {"log.retention.check.interval.ms": "300"}
+    run_broker(home, version, {"broker": often, "steps": [remove, {"do": "sleep", "ms": 4000}]})
+    assert min(int(path.name[:20]) for path in partition.glob("*.log")) == bases[1]
+    assert key_indexes(partition) == before
+    check_queries(partition, [each for each in written if each.offset >= start], more=20)
+
+    with serving(home, version) as broker:  # with an orphan beside its segments
+        lines = broker.consume("pp-0")
+        assert lines["offsets"][0]["begin"] == start
+    with Log.open(str(partition), CONFIG) as log:
+        assert [action.path[-9:] for action in log.load_report.actions] == [".keyindex"]
+    assert sorted(key_indexes(partition)) == bases[1:]
+
+
+def key_indexes(partition: Path) -> dict[int, bytes]:
+    return {int(path.name[:20]): path.read_bytes() for path in partition.glob("*.keyindex")}
+
+
+def check_queries(partition: Path, written: list[Written], *, more: int) -> None:
+    """Every key has all its records, of which a producer wrote `more` behind those that are known."""
+    with logdex.open(partition) as snapshot:
+        assert isinstance(snapshot, PartitionSnapshot)
+        everything = [record for record in snapshot.scan().records() if not record.is_control]
+        assert len([record for record in everything if record.offset > written[-1].offset]) == more
+        for key in {record.key for record in everything if record.key is not None}:
+            found = snapshot.query(key)
+            expected = [record.offset for record in everything if record.key == key]
+            assert [record.offset for record in found] == expected[::-1]
+        ours = {each.offset for each in written if each.fate != "marker"}
+        assert ours <= {record.offset for record in everything}
