@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from logdex.errors import NotAStoreError, StorageError, UsageError
 from logdex.io.env import Env, MappedBytes
 from logdex.kafka.verify import verify
 from tests.cli.helpers import tree_hash
-from tests.unit.kafka.verify.harms import INDEX, LOG, SECOND_BATCH
+from tests.unit.kafka.verify.harms import INDEX, LOG, SECOND_BATCH, TIME, put
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, THIRD, flip, position_of, run
 
 
@@ -94,3 +95,13 @@ def test_what_cannot_be_checked_is_refused(root: Path, tmp_path: Path) -> None:
     (root / LOG).unlink()
     with pytest.raises(UsageError, match="to hold it against"):
         verify(str(root / INDEX))
+
+
+def test_brokers_before_3_9_1_wrote_an_entry_an_append(root: Path) -> None:
+    """An entry then names the last offset of a later batch of the append, and a record's own offset with its time."""
+    put(INDEX, 8, struct.pack(">i", 8))(root)  # of the third batch's position: relative offset 8 is the fifth's last
+    put(TIME, 8, struct.pack(">i", 2))(root)  # the second batch's first record
+    newer = [(finding.check, finding.position) for finding in run(root).findings]
+    assert newer == [("offset-index-offset", 8), ("time-index-offset", 0)]
+    older = verify(str(root), replace(CONFIG, kafka_version="3.7.0"))
+    assert [finding.check for finding in older.findings] == []
