@@ -14,7 +14,7 @@ from tests.interop.kafka_writing import Writer, Written
 
 HOUR_MS = 3_600_000
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=512, retention_ms=-1)
-KINDS = ("plain", "stamped", "deleted")
+KINDS = ("plain", "stamped", "deleted", "legacy")
 STAMPED = LogConfig(
     segment_bytes=20_000, index_interval_bytes=512, retention_ms=-1, message_timestamp_type="LogAppendTime"
 )
@@ -47,11 +47,17 @@ def make_log_dir(root: Path) -> None:
 
 
 def write_case(root: Path, kind: str) -> Case:
-    """All codecs, headers, null keys and values, idempotent producers, transactions (the last one open), segments;
-    `kind` is plain, stamped (by the log) or deleted (records at its start). In the log directory `root`."""
+    """All codecs, headers, null keys and values, idempotent producers, transactions (the last one open), segments.
+
+    In the log directory `root`. `kind` is plain, stamped (by the log), deleted (records at its start) or legacy (old
+    formats first)."""
     name, config = f"{kind}-0", STAMPED if kind == "stamped" else CONFIG
     with Log.open(str(root / name), config) as log:
         writer = Writer(log, len(kind), start_ms=int(time.time() * 1000) - HOUR_MS)
+        if kind == "legacy":
+            for magic in (0, 1) * 6:
+                for codec in ("none", "gzip", "snappy", "lz4"):
+                    writer.legacy(magic, codec=codec)
         writer.everything()
         writer.plain(leader_epoch=1)
         writer.everything()

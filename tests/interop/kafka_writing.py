@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from logdex.kafka.log import Log
 from logdex.kafka.log_append import AppendInfo
-from logdex.kafka.record import Header, Record, TimestampType
+from logdex.kafka.record import Compression, Header, Record, TimestampType
+from logdex.kafka.record_batch import encode_batch
 from tests.interop.kafka_peer import Line
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -87,6 +88,20 @@ class Writer:
     def plain(self, *, codec: str = "none", most: int = 12, leader_epoch: int | None = None) -> None:
         records = self.records(most)
         self._note(records, self.log.append(records, compression=codec, leader_epoch=leader_epoch))
+
+    def legacy(self, magic: int, *, codec: str = "none") -> None:
+        """Messages of an old format, as an old leader's log has them: without headers, magic 0 without timestamps."""
+        records = [replace(each, headers=()) for each in self.records(most=6)]
+        first = self.log.log_end_offset
+        compression = Compression[codec.upper()]
+        raw = encode_batch(records, base_offset=first, compression=compression, magic=magic)
+        info = self.log.append_batches(raw, assign_offsets=False)
+        assert info.last_offset == first + len(records) - 1
+        kind = TimestampType.CREATE_TIME if magic else TimestampType.NO_TIMESTAMP_TYPE
+        for place, each in enumerate(records):
+            stamp = each.timestamp_ms if magic else -1
+            read = replace(each, offset=first + place, timestamp_ms=stamp, timestamp_type=kind)
+            self.written.append(Written.of(read))
 
     def columns(self, *, codec: str = "none", rows: int = 60) -> None:
         """A table, many batches at once."""

@@ -146,7 +146,7 @@ def check_producers(told: list[Line], ours: Log) -> None:
         assert found == (state.current_txn_first_offset, state.coordinator_epoch)
 
 
-@pytest.mark.parametrize("kind", ["plain", "stamped"])
+@pytest.mark.parametrize("kind", ["plain", "stamped", "legacy"])
 @pytest.mark.parametrize("version", [VERSIONS[0], pytest.param(VERSIONS[1], marks=SLOW)])
 def test_what_recovery_rebuilds_is_what_we_wrote(cases: dict[str, Case], kind: str, version: str) -> None:
     """LogSegment.recover derives indexes, snapshots and epochs from the bare logs; they are those of the live log."""

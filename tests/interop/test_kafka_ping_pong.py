@@ -55,8 +55,9 @@ def broker_steps(seed: int, *, end: str, codecs: tuple[str, ...]) -> Line:
 class Game:
     """`written`: all that is in the log, as both sides must see it. `end`: the log end offset."""
 
-    def __init__(self, home: Path, version: str) -> None:
+    def __init__(self, home: Path, version: str, config: LogConfig = CONFIG) -> None:
         self.home = home
+        self.config = config
         self.version = version
         self.written: list[Written] = []
         self.start = 0
@@ -70,7 +71,7 @@ class Game:
 
     def make(self) -> None:
         """The broker makes directory and topic, and is shut down."""
-        topic = {"name": "pp", "partitions": 1, "config": topic_config(self.version, CONFIG)}
+        topic = {"name": "pp", "partitions": 1, "config": topic_config(self.version, self.config)}
         run_broker(self.home, self.version, {"topics": [topic]})
         self.topic_id = PartitionMetadata.read(self.path + "/partition.metadata").topic_id
 
@@ -81,7 +82,7 @@ class Game:
         if crash:
             self._append_and_die()
         else:
-            with Log.open(self.path, CONFIG) as log:
+            with Log.open(self.path, self.config) as log:
                 self.check(log, was_clean=was_clean)
                 self.written += append(log, self.seed)
                 if delete:
@@ -99,11 +100,11 @@ class Game:
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         check_read_back(log, self.written)
         for segment in log.segments:
-            check_indexes(segment, CONFIG, exact=segment.base_offset in report.recovered)
+            check_indexes(segment, self.config, exact=segment.base_offset in report.recovered)
 
     def verify(self) -> None:
         """Nothing is wrong in the whole directory, the broker's own topics included."""
-        report = verify(str(self.home), CONFIG)
+        report = verify(str(self.home), self.config)
         assert report.findings == []
         assert report.messages > len(uncommitted(self.written)) // 2
 
@@ -197,6 +198,19 @@ def test_a_round(tmp_path: Path) -> None:
     game.broker_turn(end="halt", codecs=("lz4", "none", "zstd"))
     with Log.open(game.path, CONFIG) as log:
         game.check(log, was_clean=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_both_stamp_records_by_their_own_clock(version: str, tmp_path: Path) -> None:
+    """A topic of LogAppendTime, read by time too."""
+    game = Game(tmp_path / "home", version, replace(CONFIG, message_timestamp_type="LogAppendTime"))
+    game.make()
+    game.our_turn(was_clean=True)
+    game.broker_turn(end="clean")
+    game.our_turn(was_clean=True)
+    game.broker_turn(end="clean", codecs=("snappy",))
+    assert {each.timestamp_type for each in uncommitted(game.written)} == {"LogAppendTime"}
 
 
 @pytest.mark.slow
