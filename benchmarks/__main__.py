@@ -11,7 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import kafka_local, kafka_lookups, kafka_peer, peer, rocketmq_index, rocketmq_local, rocketmq_spark
+from benchmarks import (
+    kafka_local,
+    kafka_lookups,
+    kafka_others,
+    kafka_peer,
+    peer,
+    rocketmq_index,
+    rocketmq_local,
+    rocketmq_spark,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 Rows = list[dict[str, Any]]
@@ -32,7 +41,7 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
         "kafka-append": lambda: kafka_local.appending(data / "kafka", repeats),
         "kafka-lookup": lambda: kafka_lookups.look_ups(data / "kafka", repeats),
         "kafka-keyindex": lambda: kafka_lookups.key_index(data / "kafka", repeats),
-        "kafka-peers": lambda: kafka_lookups.peers(data / "kafka", repeats),
+        "kafka-peers": lambda: kafka_others.peers(data / "kafka", repeats),
     }
 
 

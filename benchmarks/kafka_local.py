@@ -58,35 +58,41 @@ def recovery(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> lis
     """Map, scan, CRC, both indexes derived and written to new files; GB/s."""
     rows = []
     for codec in kafka_data.CODECS:
-        partition = kafka_data.ensure(data, codec, records)
         output = data / "recovered"
-        size = (partition / kafka_data.LOG_NAME).stat().st_size
-
-        def fresh(output: Path = output) -> None:
-            remove(output)
-            output.mkdir()
-
-        call = partial(recover, str(partition), 0, LogConfig(), output=str(output))
-        ours = Rates(f"recover {codec}, GB/s", size, call, fresh)
+        ours = recovery_rates(kafka_data.ensure(data, codec, records), codec, output)
         theirs = around([ours], repeats, partial(kafka_peer.read, data, codec)).get("recoverMBPerSecond")
         rows.append(row(ours, None if theirs is None else theirs * 1e6, 1e9, RECOVER_BAR))
         remove(output)
     return rows
 
 
+def recovery_rates(partition: Path, codec: str, output: Path) -> Rates:
+    """Bytes of log a second, both indexes written below `output`, anew each time."""
+
+    def fresh() -> None:
+        remove(output)
+        output.mkdir()
+
+    call = partial(recover, str(partition), 0, LogConfig(), output=str(output))
+    return Rates(f"recover {codec}, GB/s", (partition / kafka_data.LOG_NAME).stat().st_size, call, fresh)
+
+
 def decoding(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
     """Records to Arrow columns offset, timestamp, key and value, with CRC and without (as the engine); M records/s."""
     rows = []
     for codec in kafka_data.CODECS:
-        log = str(kafka_data.ensure(data, codec, records) / kafka_data.LOG_NAME)
-        count = _decode(log, check_crc=True)
-        ours = [
-            Rates(f"decode {codec}{name}, M records/s", count, partial(_decode, log, check_crc=check))
-            for name, check in ((", CRC checked", True), ("", False))
-        ]
+        partition = kafka_data.ensure(data, codec, records)
+        ours = [decoding_rates(partition, codec, check_crc=check) for check in (True, False)]
         theirs = around(ours, repeats, partial(kafka_peer.read, data, codec)).get("decodeRecordsPerSecond")
         rows += [row(each, theirs, 1e6, DECODE_BARS[codec]) for each in ours]
     return rows
+
+
+def decoding_rates(partition: Path, codec: str, *, check_crc: bool) -> Rates:
+    """Records a second."""
+    log = str(partition / kafka_data.LOG_NAME)
+    name = f"decode {codec}{', CRC checked' if check_crc else ''}, M records/s"
+    return Rates(name, _decode(log, check_crc=True), partial(_decode, log, check_crc=check_crc))
 
 
 def _decode(log: str, *, check_crc: bool) -> int:
@@ -107,14 +113,21 @@ def appending(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> li
         log = _FreshLog(data / "appended-log")
         ours = [
             Rates(f"encode {codec}, append_columns, M records/s", count, partial(log.append, table, codec), log.open),
-            Rates(f"encode {codec}, to a segment, M records/s", count, partial(_to_segment, table, codec, target)),
+            segment_rates(table, codec, target),
             Rates(f"encode {codec}, to a file, M records/s", count, partial(_to_file, table, codec, target)),
         ]
         engine = partial(kafka_peer.write_and_append, data, codec, records)
         theirs = around(ours, repeats, engine).get("encodeAndAppendRecordsPerSecond")
         log.remove()
+        remove(target)
         rows += [row(each, theirs, 1e6, APPEND_BARS[codec]) for each in ours]
     return rows
+
+
+def segment_rates(table: pa.Table, codec: str, target: Path) -> Rates:
+    """Records a second into a new segment in `target`."""
+    call = partial(_to_segment, table, codec, target)
+    return Rates(f"encode {codec}, to a segment, M records/s", table.num_rows, call)
 
 
 class _FreshLog:

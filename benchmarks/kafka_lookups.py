@@ -1,4 +1,4 @@
-"""Look-ups in bulk beside the engine's; the key index, which the engine does not have; the other peers."""
+"""Look-ups in bulk beside the engine's; the key index, which the engine does not have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ QUERIES, INDEX_CALLS = 1 << 16, 30
 """BenchLog has so many queries too, and asks them over and over."""
 KEYS, HITS = 10_000_000, 1_000_000
 BUILD_BAR, ENTRY_BYTES_BAR, HIT_NS_BAR = 15e6, 13.0, 1000.0
-PYTHON_RECORDS = 150_000
 
 
 def look_ups(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
@@ -104,22 +103,3 @@ def _key_index_of_log(data: Path, repeats: int, records: int) -> Row:
     rates.measure(2 * repeats)
     remove(folder)
     return {"what": rates.what, **rates.summary(1e6)}
-
-
-def peers(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
-    """What native and Python peers reach on the same partitions; to be held against the other suites' rows."""
-    rows: list[Row] = []
-    for codec in kafka_data.CODECS:
-        partition = kafka_data.ensure(data, codec, records)
-        if reason := kafka_peer.why_native_missing():
-            rows.append({"what": f"native peers {codec}", "skipped": reason})
-        else:
-            for line in kafka_peer.native(partition, repeats):
-                rows.append({"what": f"{line['name']} {codec}, {line['unit']}", "median": line["median"]})
-        if reason := kafka_peer.why_python_missing():
-            rows.append({"what": f"Python peers {codec}", "skipped": reason})
-            continue
-        for line in kafka_peer.python_decoders(partition / kafka_data.LOG_NAME, PYTHON_RECORDS, 3):
-            figure = line.get("M_records_per_second", line.get("error"))
-            rows.append({"what": f"{line['decoder']} {codec}, decode, M records/s", "median": figure})
-    return rows

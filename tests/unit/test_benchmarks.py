@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_peer
+from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
 from logdex.kafka.record_columns import read_record_batches
@@ -56,8 +56,22 @@ def test_key_index_suite_finds_its_keys_and_leaves_nothing(tmp_path: Path) -> No
 
 
 def test_peers_that_are_missing_are_skipped_with_a_reason(tmp_path: Path) -> None:
-    rows = kafka_lookups.peers(tmp_path, 1, RECORDS)
+    rows = kafka_others.peers(tmp_path, 1, RECORDS)
     assert [row["skipped"] for row in rows] == ["not in this test"] * 6
+
+
+def test_peers_stand_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def native(partition: Path, repeats: int) -> list[dict[str, object]]:
+        assert (partition / kafka_data.LOG_NAME).is_file()
+        return [{"name": "krabka.recover", "unit": "MB/s", "median": 1e9}, {"name": "new", "unit": "k/s", "median": 1}]
+
+    monkeypatch.setattr(kafka_peer, "why_native_missing", lambda: None)
+    monkeypatch.setattr(kafka_peer, "native", native)
+    rows = [row for row in kafka_others.peers(tmp_path, 1, RECORDS) if "skipped" not in row]
+    assert [row["what"] for row in rows[:2]] == ["krabka.recover none, MB/s", "new none, k/s"]
+    assert rows[0]["ours"] > 0
+    assert rows[0]["ratio"] == 0.0
+    assert "ratio" not in rows[1]
 
 
 def test_the_engines_warm_rounds_count() -> None:
