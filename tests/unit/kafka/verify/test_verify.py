@@ -99,9 +99,9 @@ def test_what_cannot_be_checked_is_refused(root: Path, tmp_path: Path) -> None:
 
 def test_brokers_before_3_9_1_wrote_an_entry_an_append(root: Path) -> None:
     """An entry then names the last offset of a later batch of the append, and a record's own offset with its time."""
-    put(INDEX, 8, struct.pack(">i", 8))(root)  # of the third batch's position: relative offset 8 is the fifth's last
+    put(INDEX, 16, struct.pack(">i", 8))(root)  # at the fourth batch's position: relative offset 8 is the fifth's last
     put(TIME, 8, struct.pack(">i", 2))(root)  # the second batch's first record
     newer = [(finding.check, finding.position) for finding in run(root).findings]
-    assert newer == [("offset-index-offset", 8), ("time-index-offset", 0)]
+    assert newer == [("offset-index-offset", 16), ("time-index-offset", 0)]
     older = verify(str(root), replace(CONFIG, kafka_version="3.7.0"))
     assert [finding.check for finding in older.findings] == []
