@@ -1,4 +1,4 @@
-"""The main job on a store that a real broker wrote, step by step: look, rebuild with Spark, compare, query.
+"""The main job on what real brokers wrote, step by step: look, rebuild, compare, query; and a crashed log recovered.
 
 Run by scripts/demo. Exit 0: all as it should be; 1: something differs or a command failed; 2: cannot run here.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import filecmp
+import hashlib
 import json
 import re
 import shlex
@@ -26,7 +27,16 @@ PACKED = Path(__file__).resolve().parent.parent / "tests" / "conformance" / "sto
 MANIFEST = PACKED.with_name("demo.files.json")
 """What the real broker's engine says of the store: sample messages, and its answers to some queries."""
 
+KAFKA = PACKED.parent.parent / "kafka" / "stores"
+"""Log directories that Kafka 4.4.0 brokers left, and beside each what Kafka's own classes and a consumer say of it."""
+
 STORE, RESCUED = "store", "rescued"
+LOGS, BARE_LOGS, CRASHED, RECOVERED = "logs", "bare-logs", "crashed", "recovered"
+CASES = {LOGS: "tiny-broker", CRASHED: "tiny-crash"}
+DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+SOME_WAY_IN = 60
+"""The look-up by time that is shown has its answer behind this offset."""
+LOSSY = 3
 SAMPLE = 2
 QUESTION = 0
 """Which of the manifest's sample messages and queries are shown."""
@@ -47,29 +57,30 @@ def step(number: int, title: str, text: str) -> None:
     say(text)
 
 
-def logdex(folder: Path, *arguments: str) -> str:
+def logdex(folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """Runs `logdex ARGUMENTS` in `folder`, just as it is shown; gives what it printed. `DemoFailed` on a bad exit."""
     print(f"\n$ {shlex.join(['logdex', *arguments])}", flush=True)
-    printed = run_quietly(folder, *arguments)
+    printed = run_quietly(folder, *arguments, exit_code=exit_code)
     print(printed, end="", flush=True)
     return printed
 
 
-def run_quietly(folder: Path, *arguments: str) -> str:
+def run_quietly(folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """`logdex` without showing it; what it says on stderr is seen."""
     command = [sys.executable, "-m", "logdex", *arguments]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8", errors="replace", check=False)
-    if done.returncode != 0:
+    if done.returncode != exit_code:
         raise DemoFailed(f"logdex {arguments[0]} ended with exit code {done.returncode}")
     return done.stdout
 
 
 def compile_kernels(folder: Path) -> None:
     """Has a rebuild compile all that it needs, so that no later step seems to hang. Compiled code is kept."""
-    print("Compiling the scan for this machine (some ten seconds the first time) ... ", end="", flush=True)
+    print("Compiling the scans for this machine (some ten seconds the first time) ... ", end="", flush=True)
     started = time.monotonic()
-    run_quietly(folder, "rebuild", STORE, "--output", "compiling")
-    shutil.rmtree(folder / "compiling")
+    for each in (STORE, LOGS):
+        run_quietly(folder, "rebuild", each, "--output", "compiling", "--no-sync")
+        shutil.rmtree(folder / "compiling")
     print(f"done in {time.monotonic() - started:.0f} s", flush=True)
 
 
@@ -187,24 +198,120 @@ def ask(folder: Path, manifest: dict[str, Any]) -> None:
     expect("the same message, and the two behind it in its queue", len(places) == 3 and places[0] == int(wanted[3]))
 
 
+def kafka_manifest(name: str) -> dict[str, Any]:
+    """What Kafka's own classes say of one of the log directories."""
+    manifest: dict[str, Any] = json.loads((KAFKA / f"{CASES[name]}.json").read_bytes())
+    return manifest
+
+
+def compare_with_recovery(rebuilt: Path, manifest: dict[str, Any]) -> tuple[int, list[str]]:
+    """Compares rebuilt files, by SHA-256, with those that Kafka's own recovery wrote from the same logs: how many are
+    identical, and the names of the others."""
+    recovered = [line for line in manifest["recovered"] if line["kind"] == "file" and line["name"].endswith(DERIVED)]
+    theirs = {f"{line['partition']}/{line['name']}": line["sha256"] for line in recovered}
+    ours = {
+        path.relative_to(rebuilt).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in rebuilt.rglob("*")
+        if path.is_file()
+    }
+    differing = [name for name in sorted(theirs.keys() | ours.keys()) if theirs.get(name) != ours.get(name)]
+    return len(theirs.keys() | ours.keys()) - len(differing), differing
+
+
+def show_recovery_comparison(rebuilt: Path, manifest: dict[str, Any]) -> None:
+    """Prints how they compare; `DemoFailed` if they differ in anything, or there is nothing."""
+    identical, differing = compare_with_recovery(rebuilt, manifest)
+    for name in differing:
+        print(f"differs: {name}")
+    print(f"-> {identical} of {identical + len(differing)} files identical", flush=True)
+    if differing or not identical:
+        raise DemoFailed("the rebuilt files are not those of Kafka's recovery")
+
+
+def look_into_kafka(folder: Path) -> None:
+    """Steps 8 to 10."""
+    manifest = kafka_manifest(LOGS)
+    step(
+        8,
+        "Kafka: a broker's log directory",
+        "Kafka keeps one log for each partition, in segments, and beside each segment its indexes. The same commands:",
+    )
+    logdex(folder, "info", LOGS)
+
+    asked = [
+        line for line in manifest["broker"] if (line["kind"], line.get("partition")) == ("offsetForTime", "orders-0")
+    ]
+    answer = next(line for line in asked if line.get("timestamp", -1) > line["query"] and line["offset"] > SOME_WAY_IN)
+    step(9, "By time", "The time index leads to a place near the first record of that time, the log to the record.")
+    flags = ("--topic", "orders", "--partition", "0", "--time", str(answer["query"]), "--count", "2")
+    found = logdex(folder, "get", LOGS, *flags)
+    expect(
+        f"a real consumer was told the same offset for this time, {answer['offset']}",
+        re.findall(r"  offset (\d+)  ", found)[:1] == [str(answer["offset"])],
+    )
+
+    step(
+        10,
+        "Every index from the .log files alone",
+        f"Only they are copied to `{BARE_LOGS}`. What is rebuilt is compared with what Kafka's own recovery wrote from "
+        "the same logs: indexes of offsets, times and aborted transactions, producers' snapshots, leaders' epochs.",
+    )
+    print(f"\n$ mkdir {BARE_LOGS} && (cd {LOGS} && tar c */*.log) | tar x -C {BARE_LOGS}", flush=True)
+    for log in (folder / LOGS).glob("*/*.log"):
+        target = folder / BARE_LOGS / log.relative_to(folder / LOGS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, target)
+    interval = manifest["config"]["read"]["index.interval.bytes"]
+    logdex(folder, "rebuild", BARE_LOGS, "--output", "rebuilt-logs", "--index-interval-bytes", interval)
+    show_recovery_comparison(folder / "rebuilt-logs", manifest)
+
+
+def recover_crashed(folder: Path) -> None:
+    """Step 11."""
+    step(
+        11,
+        "A crashed one, recovered",
+        "This broker was halted; then one log lost its end, another got zeros, and in a third one bit flipped. A "
+        "broker that starts on it cuts each log at the first batch that is not whole. Here the search goes on.",
+    )
+    logdex(folder, "recover", CRASHED, "--output", RECOVERED, exit_code=LOSSY)
+    logdex(folder, "verify", RECOVERED)
+    loaded = kafka_manifest(CRASHED)["loaded"]["unclean"]
+    kept = next(line["logEndOffset"] for line in loaded if (line["kind"], line.get("partition")) == ("log", "events-2"))
+    printed = run_quietly(folder, "cat", RECOVERED, "--topic", "events", "--partition", "2", "--offset", str(kept))
+    saved = len(printed.splitlines())
+    expect(
+        f"{saved} records of events-2 are there that lie behind the damage; the broker's own load ended at offset "
+        f"{kept}, before them",
+        saved > 0,
+    )
+
+
 def run(folder: Path) -> None:
     """All steps, in `folder`."""
     unpack(PACKED, folder)
+    for name, case in CASES.items():
+        (folder / name).mkdir()
+        unpack(KAFKA / f"{case}.tar.zst", folder / name)
     compile_kernels(folder)
     look_and_rebuild(folder)
     ask(folder, json.loads(MANIFEST.read_bytes()))
+    look_into_kafka(folder)
+    recover_crashed(folder)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; its exit code."""
-    parser = argparse.ArgumentParser(prog="scripts/demo", description="Rebuilds a broker's indexes from its log alone.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo", description="Rebuilds brokers' indexes from their logs alone."
+    )
     parser.add_argument("--keep", action="store_true", help="keep the demo's folder, to try more commands there")
     keep = parser.parse_args(arguments).keep
     started = time.monotonic()
     folder = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="logdex-demo-"))
-        say("Logdex: a broker's indexes, rebuilt from its log alone.")
+        say("Logdex: brokers' indexes, rebuilt from their logs alone.")
         say("Lines with $ can be typed as they are: `logdex` is .venv/bin/logdex, --keep keeps the folder.")
         run(folder)
     except DemoFailed as failure:
@@ -220,7 +327,7 @@ def main(arguments: list[str] | None = None) -> int:
             shutil.rmtree(folder, ignore_errors=True)
     print(f"\nAll as it should be, in {time.monotonic() - started:.0f} s.")
     if keep:
-        print(f"`{STORE}` and `{RESCUED}` are kept in {folder}")
+        print(f"`{STORE}`, `{RESCUED}`, `{LOGS}`, `{CRASHED}` and the rest are kept in {folder}")
     return 0
 
 

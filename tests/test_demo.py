@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -58,8 +59,10 @@ def test_the_demo(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "-> 11 of 11 files identical" in done.stdout
     commands = re.findall(r"^\$ logdex (\w+) ", done.stdout, re.MULTILINE)
-    assert commands == ["info", "rebuild", "query", "message", "get"]
+    kafka = ["info", "get", "rebuild", "recover", "verify"]
+    assert commands == ["info", "rebuild", "query", "message", "get", *kafka]
     assert "engine spark" in done.stdout
+    assert "-> 48 of 48 files identical" in done.stdout
     assert list(temporary.iterdir()) == []
     assert list(tmp_path.iterdir()) == [temporary]
 
@@ -91,6 +94,38 @@ def test_differences_are_seen(tmp_path: Path, change: dict[str, bytes | None], d
 def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
     with pytest.raises(demo.DemoFailed):
         demo.show_comparison(derived(tmp_path / "a", {}), derived(tmp_path / "b", {}))
+
+
+RECOVERED = [
+    {"kind": "file", "partition": "orders-0", "name": "1.index", "sha256": hashlib.sha256(b"entries").hexdigest()},
+    {"kind": "file", "partition": "orders-0", "name": "1.log", "sha256": ""},
+    {"kind": "segment", "partition": "orders-0"},
+]
+
+
+def rebuilt_log(root: Path, files: dict[str, bytes]) -> Path:
+    (root / "orders-0").mkdir(parents=True)
+    for name, content in files.items():
+        (root / "orders-0" / name).write_bytes(content)
+    return root
+
+
+def test_rebuilt_indexes_are_compared_with_kafkas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo.show_recovery_comparison(rebuilt_log(tmp_path, {"1.index": b"entries"}), {"recovered": RECOVERED})
+    assert capsys.readouterr().out == "-> 1 of 1 files identical\n"
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"1.index": b"entrees"}, {"1.index": b"entries", "2.index": b""}, {"2.index": b"entries"}]
+)
+def test_differing_indexes_are_seen(tmp_path: Path, files: dict[str, bytes]) -> None:
+    with pytest.raises(demo.DemoFailed, match="not those of Kafka's recovery"):
+        demo.show_recovery_comparison(rebuilt_log(tmp_path, files), {"recovered": RECOVERED})
+
+
+def test_no_indexes_to_compare_are_no_success(tmp_path: Path) -> None:
+    with pytest.raises(demo.DemoFailed):
+        demo.show_recovery_comparison(rebuilt_log(tmp_path, {}), {"recovered": []})
 
 
 def test_wrong_answers_are_seen() -> None:
