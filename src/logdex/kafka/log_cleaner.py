@@ -10,7 +10,6 @@ take away ends there, and what it has not put in place is dropped.
 from __future__ import annotations
 
 import contextlib
-import posixpath
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -30,7 +29,6 @@ from logdex.kafka.log_retention import apply_retention
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind
-from logdex.kafka.segment_files import KEY_INDEX_SUFFIX, offset_file_name
 from logdex.kafka.transaction_index import AbortedTxn
 from logdex.layout import BATCH_CONTROL, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2
 
@@ -200,8 +198,6 @@ class _Cleaning:
             try:
                 core.wait_for_syncs()  # now: the lock is not given up any more until the segments are replaced
                 self._require_in_log(group)
-                for segment in group:  # what says where the keys of the old segments were
-                    core.env.remove(posixpath.join(core.path, offset_file_name(segment.base_offset, KEY_INDEX_SUFFIX)))
             except BaseException:
                 cleaned.discard()
                 raise
@@ -315,7 +311,7 @@ def _map_window(
     for batch, which in rows_of(window, ("offset", "key")):
         offsets, keys = batch.column(0).to_numpy(), batch.column(1)
         wanted = keys.is_valid().to_numpy(zero_copy_only=False) & (offsets >= start_offset) & ~is_aborted[which]
-        if not offset_map.put_many(keys.filter(wanted), offsets[wanted]):  # type: ignore[arg-type]
+        if not offset_map.put_many(keys.filter(wanted), offsets[wanted]):
             return False
     offset_map.latest_offset = max(offset_map.latest_offset, int(columns.last_offset[-1]))
     return True

@@ -64,10 +64,14 @@ def _complete_swaps(
         if offset is not None and low <= offset < high and not name.endswith(SWAP_SUFFIX):
             remove(name, "replaced by the .swap files of a cleaning or split")
     env.sync_dir(path)
-    for name in swaps:
-        old = posixpath.join(path, name)
-        env.rename(old, old.removesuffix(SWAP_SUFFIX))
-        report.note(LoadStep.RENAMED, old, "a cleaning or split was finished")
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    others = [name for name in swaps if name not in logs]
+    for names in (logs, others):  # see `log_swap`: without a .log.swap, nothing is removed any more
+        for name in names:
+            old = posixpath.join(path, name)
+            env.rename(old, old.removesuffix(SWAP_SUFFIX))
+            report.note(LoadStep.RENAMED, old, "a cleaning or split was finished")
+        env.sync_dir(path)
 
 
 def _next_offset(log_path: str, base_offset: int, env: Env) -> int:

@@ -1,8 +1,8 @@
 """Segments in the place of others: after a cleaning, or where one overflows its indexes.
 
 New segments are written whole under ``.cleaned``, renamed to ``.swap``, the old ones renamed to ``.deleted``, the new
-ones given their names; the directory is synced after each of the three, so that `log_leftovers` can tell how far
-it came.
+ones given their names, each its .log first; the directory is synced after each step, so that `log_leftovers` can tell
+how far it came: as long as there is a ``.log.swap``, files of its offsets without a suffix are old ones.
 Source: Kafka's LocalLog.replaceSegments, splitOverflowedSegment.
 """
 
@@ -70,7 +70,7 @@ def replace_segments(
         segment.change_file_suffixes("", DELETED_SUFFIX)
     env.sync_dir(directory)
     for segment in rising:
-        segment.change_file_suffixes(SWAP_SUFFIX, "")
+        segment.change_file_suffixes(SWAP_SUFFIX, "", log_first=True)
     env.sync_dir(directory)
     segments.replace(old, rising)
     for segment in old:

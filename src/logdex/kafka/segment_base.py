@@ -142,16 +142,21 @@ class SegmentFiles:
         for index in self._opened():
             index.flush()
 
-    def change_file_suffixes(self, old: str, new: str) -> None:
-        """Renames all files that there are from one suffix behind their names to another; reads go on."""
+    def change_file_suffixes(self, old: str, new: str, *, log_first: bool = False) -> None:
+        """Renames all files that there are from one suffix behind their names to another; reads go on. The .log comes
+        last or, with `log_first`, first: its new name is on disk before another one changes."""
         if old != self.suffix:
             raise UsageError(f"{self.log.path}: its suffix is {self.suffix!r}, not {old!r}")
         before = {name: self.path_of(ending) for name, ending in _SUFFIXES.items()}
         self.release()
         self.suffix = new
+        if log_first:
+            self.log.rename(self.path_of(names.LOG_SUFFIX))
+            self.env.sync_dir(self.directory)
         for name, ending in _SUFFIXES.items():
             if name == "log":
-                self.log.rename(self.path_of(ending))
+                if not log_first:
+                    self.log.rename(self.path_of(ending))
             elif self.env.exists(before[name]):
                 self.env.rename(before[name], self.path_of(ending))
             if name in self.__dict__:
