@@ -35,9 +35,9 @@ _AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
 
 @dataclass(frozen=True, slots=True)
 class AppendInfo:
-    """What an append did. Offsets are those of the first and the last record (both the last one's for a compressed batch
-    of magic 0 or 1); with `is_duplicate` nothing was written: the producer had sent the batch before, and these are
-    the offsets that it has. `log_append_time_ms` is -1 unless the log stamps records itself."""
+    """What an append did. Offsets are those of the first and the last record; for a compressed batch of magic 0 or 1
+    both are the last one's. With `is_duplicate` nothing was written: the producer had sent the batch before, and these
+    are the offsets that it has. `log_append_time_ms` is -1 unless the log stamps records itself."""
 
     first_offset: int
     last_offset: int
