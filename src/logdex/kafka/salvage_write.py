@@ -136,14 +136,14 @@ class PartitionWriter:
     def write_aside(self, pieces: list[Piece]) -> dict[Piece, str]:
         """Saves batches that have no place in the log; the name of the file by piece."""
         names: dict[Piece, str] = {}
-        ends: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for piece in pieces:
-            name = f"{LOST_AND_FOUND}/{offset_file_name(piece.source.base_offset, LOG_SUFFIX)}"
-            size = sum(each.end - each.start for each in pieces if each.source.base_offset == piece.source.base_offset)
-            if name not in ends:
-                self.names.append(name)
-            ends[name] = self._copy(piece, name, ends.get(name, 0), size)
-            names[piece] = name
+            name = names[piece] = f"{LOST_AND_FOUND}/{offset_file_name(piece.source.base_offset, LOG_SUFFIX)}"
+            sizes[name] = sizes.get(name, 0) + piece.end - piece.start
+        ends = dict.fromkeys(sizes, 0)
+        for piece, name in names.items():
+            ends[name] = self._copy(piece, name, ends[name], sizes[name])
+        self.names += sizes
         return names
 
     def _write_log(self, segment: NewSegment) -> None:
