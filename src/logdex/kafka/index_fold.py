@@ -1,10 +1,11 @@
 """What a segment's .index and .timeindex hold: one fold over its batches, for append, recovery, rebuild and verify.
 
 Source: Kafka's LogSegment.append and recover (entries per batch, as from 3.9.1);
-``docs/formats/kafka-offset-index.md``. Per batch: the largest timestamp so far is taken in; then, if more than `interval_bytes` bytes came since the last
-entry, .index gets (its last offset, its position) and .timeindex (the largest timestamp so far, the last offset of the
-earliest batch that has it) where that timestamp rises. So the first batch never has an entry. The close adds a last
-time entry.
+``docs/formats/kafka-offset-index.md``, ``docs/formats/kafka-time-index.md``.
+Per batch: the largest timestamp so far is taken in; then, if more than
+`interval_bytes` bytes came since the last entry, .index gets (its last offset, its position) and .timeindex (the
+largest timestamp so far, the last offset of the earliest batch that has it) where that timestamp rises. So the first
+batch never has an entry. The close adds a last time entry.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from logdex.kafka.log_append import AppendInfo
 from logdex.kafka.log_cleaner import CompactionReport, compact
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_core import LogCore
-from logdex.kafka.log_home import LogHome
+from logdex.kafka.log_home import LogHome, make_dirs_durably
 from logdex.kafka.log_loader import LogLoader
 from logdex.kafka.log_reading import ReadableLog
 from logdex.kafka.log_segment import LogSegment
@@ -66,15 +66,12 @@ class Log(ReadableLog):
         if config is not None and settings:
             raise UsageError("both a config and single settings", hint="give one of them")
         config = config if config is not None else _make_config(settings)
-        is_new = not env.is_dir(path)
-        if is_new and not create:
+        if not create and not env.is_dir(path):
             raise MissingFileError("no such directory", path=path)
-        if is_new:
-            env.make_dirs(path)
+        make_dirs_durably(path, env=env)
         home = LogHome(path, env=env)
         try:
-            if is_new:
-                home.sync_names()
+            home.sync_name()
             loaded = LogLoader(
                 home.path,
                 config,
@@ -227,8 +224,8 @@ class Log(ReadableLog):
         return open_cleaned_segment(core.path, base_offset, core.config, clock_ms=core.now_ms, env=core.env)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Puts `new` (from `open_cleaned_segment`; filled, with their aborted transactions) in the place of `old`, which are not
-        active. After a crash it is all of the old ones or all of the new ones."""
+        """Puts `new` (from `open_cleaned_segment`; filled, with their aborted transactions) in the place of `old`,
+        which are not active. After a crash it is all of the old ones or all of the new ones."""
         core = self._core
         if any(segment is core.segments.active for segment in old):
             raise UsageError(f"{core.path}: the active segment cannot be replaced", hint="roll it first")
