@@ -53,6 +53,7 @@ class IndexFile(ABC):
         self._file: WriteFile | None = None
         self.writable = writable
         """Whether this index may be changed."""
+        self._closed = False
         if max_size_bytes < self._entry_size:
             raise UsageError(f"{path}: an index of {max_size_bytes} bytes holds no entry", hint="say at least 24")
         self.missing = not env.exists(path)
@@ -148,6 +149,7 @@ class IndexFile(ABC):
         # the same slots in the same order as Kafka, so that an index that does not rise misleads both alike
         entries = self.entries
         if entries == 0:
+            self._require_open()
             return -1
         warm = max(0, entries - 1 - WARM_SIZE_BYTES // self._entry_size)
         if number(warm) < target:
@@ -178,7 +180,12 @@ class IndexFile(ABC):
         return 0 <= offset - self.base_offset <= limits.RELATIVE_OFFSET_MAX
 
     # -- writing -------------------------------------------------------------------------------------------------------
+    def _require_open(self) -> None:
+        if self._closed:
+            raise UsageError(f"{self.path}: the index was closed", hint="open it again")
+
     def _require_writable(self) -> WriteFile:
+        self._require_open()  # its entries are not known any more: an append would overwrite the first one
         if not self.writable:
             raise UsageError(f"{self.path}: opened for reading only", hint="open it with writable=True")
         if self._file is None:
@@ -284,7 +291,9 @@ class IndexFile(ABC):
         self.path = path
 
     def close(self) -> None:
-        """Closes without changing the file: trim it before where its segment is done."""
+        """Closes without changing the file: trim it before where its segment is done. What is asked of it later is a
+        `UsageError`."""
+        self._closed = True
         self._view = memoryview(b"")
         self.entries = 0
         self._mapped.close()

@@ -24,6 +24,7 @@ class LogConfig:
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     cleanup_policy: tuple[str, ...] = ("delete",)
+    """``delete`` and ``compact``; one string, as the broker's configuration has it, is taken apart at its commas."""
     delete_retention_ms: int = DAY_MS
     min_compaction_lag_ms: int = 0
     max_message_bytes: int = 1_048_588
@@ -42,9 +43,12 @@ class LogConfig:
             "max_message_bytes": (0, limits.BATCH_SIZE_BYTES_MAX),
         }
         for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(f"{name} is {value}", hint=f"say {low} to {high}")
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or not low <= value <= high:
+                raise UsageError(f"{name} is {value!r}", hint=f"say {low} to {high}")
+        policy: object = self.cleanup_policy
+        if isinstance(policy, str):
+            object.__setattr__(self, "cleanup_policy", tuple(filter(None, map(str.strip, policy.split(",")))))
         if self.flush not in ("sync", "async"):
             raise UsageError(f"flush is {self.flush!r}", hint="say 'sync' or 'async'")
         if not set(self.cleanup_policy) <= {"delete", "compact"}:

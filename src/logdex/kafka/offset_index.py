@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, OffsetOrderError
+from logdex.errors import CorruptError, OffsetOrderError, UsageError
 from logdex.kafka.index_file import IndexFile
 from logdex.kafka.index_fold import encode_offset_entries
 from logdex.kernels.batch_columns import Int64s
@@ -73,7 +73,8 @@ class OffsetIndex(IndexFile):
         self._require_room(count, self.max_entries)
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry: `IndexFullError`, `OffsetOverflowError`, `OffsetOrderError` (not above the last offset)."""
+        """Adds an entry: `IndexFullError`, `OffsetOverflowError`, `OffsetOrderError` (not above the last offset),
+        `UsageError` for a position that no .log has."""
         self.append_many(np.array([[offset, position]], np.int64))
 
     def append_many(self, entries: npt.NDArray[np.int64]) -> None:
@@ -94,6 +95,10 @@ class OffsetIndex(IndexFile):
                 expected=f"above {before - self.base_offset}",
                 found=int(entries[falls[0], 0]) - self.base_offset,
             )
+        outside = np.flatnonzero((entries[:, 1] < 0) | (entries[:, 1] >= _INT))
+        if len(outside):
+            found = int(entries[outside[0], 1])
+            raise UsageError(f"{self.path}: {found} is no position in a .log", hint=f"say 0 to {_INT - 1}")
         self._write(encode_offset_entries(entries, self.base_offset))
         self.last_offset = int(entries[-1, 0])
 

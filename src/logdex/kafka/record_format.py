@@ -138,7 +138,8 @@ def _text_or_bytes(key: bytes) -> str | bytes:
 
 
 def write_record(record: Record, *, offset_delta: int, timestamp_delta: int) -> bytes:
-    """A record's stored bytes, length first; raises `UsageError` for a header key that has no UTF-8 form."""
+    """A record's stored bytes, length first; raises `UsageError` for a header key that has no UTF-8 form, and for a
+    key or value that is not bytes."""
     parts = [
         b"\x00",
         write_varlong(wrapped_long(timestamp_delta)),
@@ -164,4 +165,9 @@ def header_key_bytes(key: str | bytes) -> bytes:
 
 
 def _sized(data: bytes | None) -> bytes:
-    return write_varint(-1) if data is None else write_varint(len(data)) + data
+    try:
+        return write_varint(-1) if data is None else write_varint(len(data)) + data
+    except TypeError:
+        raise UsageError(
+            f"keys and values are bytes or None, not {type(data).__name__}", hint="encode text: 'order-17'.encode()"
+        ) from None

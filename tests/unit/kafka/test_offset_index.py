@@ -81,6 +81,26 @@ def test_offsets_out_of_reach(tmp_path: Path, offset: int) -> None:
         index.append(BASE, 0)  # the base offset itself is an offset that a first entry can have
 
 
+@pytest.mark.parametrize("position", [-1, 1 << 31])
+def test_positions_that_no_log_has(tmp_path: Path, position: int) -> None:
+    with make(tmp_path) as index:
+        with pytest.raises(UsageError, match=r"no position in a \.log"):
+            index.append(50, position)
+        assert (index.entries, any((tmp_path / "x.index").read_bytes())) == (0, False)
+
+
+def test_a_closed_index_neither_answers_nor_overwrites(tmp_path: Path) -> None:
+    index = make(tmp_path)
+    index.append(50, 1)
+    index.close()
+    before = (tmp_path / "x.index").read_bytes()
+    for use in (lambda: index.append(60, 2), lambda: index.lookup(50), index.trim_to_valid_size, index.flush):
+        with pytest.raises(UsageError, match="was closed"):
+            use()
+    index.close()
+    assert (tmp_path / "x.index").read_bytes() == before
+
+
 def test_many_entries_are_appended_all_or_none(tmp_path: Path) -> None:
     with make(tmp_path) as index:
         index.append_many(np.array([[50, 1], [60, 2]]))

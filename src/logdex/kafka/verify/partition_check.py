@@ -71,7 +71,7 @@ class PartitionCheck:
         bases = sorted(logs)
         snapshots = {} if self._only is not None else found[files.SNAPSHOT_SUFFIX]
         producers = ProducerCheck(snapshots, self._out, self._env)
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip(bases, [*bases, None][1:], strict=True):
             if self._only is None or self._only == base:
                 self._check_segment(Segment(logs[base], base, following, self._config.segment_bytes), producers)
         self._check_snapshot_places(bases, found[files.SNAPSHOT_SUFFIX])

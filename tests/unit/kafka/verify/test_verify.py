@@ -25,6 +25,11 @@ def test_nothing_is_found_in_a_clean_directory(root: Path) -> None:
     assert tree_hash(root) == before
 
 
+def test_a_partition_that_has_no_segment_yet(root: Path) -> None:
+    (root / "new-0").mkdir()
+    assert run(root).findings == []
+
+
 class _NoDisk(Env):
     """Refuses to read one log."""
 

@@ -1,0 +1,49 @@
+"""Settings of a log: what is taken, what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import UsageError
+from logdex.kafka.log import Log
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.record import Record
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [("compact", ("compact",)), ("compact, delete", ("compact", "delete")), (("delete",), ("delete",)), ("", ())],
+)
+def test_cleanup_policies_as_the_broker_writes_them(given: Any, wanted: tuple[str, ...]) -> None:
+    assert LogConfig(cleanup_policy=given).cleanup_policy == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("segment_bytes", 0),
+        ("segment_bytes", "1048576"),
+        ("segment_bytes", None),
+        ("index_interval_bytes", -1),
+        ("segment_index_bytes", 8),
+        ("flush", "always"),
+        ("cleanup_policy", ("shrink",)),
+        ("message_timestamp_type", "Now"),
+    ],
+)
+def test_settings_that_no_log_can_have_are_named(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"{name} is {value!r}")):
+        Log.open(str(tmp_path / "events-0"), **{name: value})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("record", [Record("text"), Record(value="text"), Record(headers=(("h", 5),))])  # type: ignore[arg-type]
+def test_text_and_numbers_are_no_keys_and_values(tmp_path: Path, record: Record) -> None:
+    with Log.open(str(tmp_path / "events-0")) as log:
+        with pytest.raises(UsageError, match=r"bytes or None, not (str|int)"):
+            log.append(record)
+        assert log.append(Record(b"k")).first_offset == 0
