@@ -81,3 +81,10 @@ def test_what_cannot_be(crashed: Path, tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "RocketMQ store: recover does not take those yet" in refused.output
     assert not (tmp_path / "o").exists()
+
+
+def test_an_open_transaction_is_told_under_the_partitions_name(crashed: Path, tmp_path: Path) -> None:
+    whole = run("recover", crashed, "--output", tmp_path / "whole")
+    alone = run("recover", crashed / "events-1", "--output", tmp_path / "alone")
+    for done in (whole, alone):
+        assert "\nlogdex: events-1: producer 1's transaction from offset 92 on has no end" in "\n" + done.stderr

@@ -7,6 +7,7 @@ keep their bytes and offsets; everything derived is derived anew. What was decid
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -195,7 +196,9 @@ class _Salvage:
     def _tell(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> None:
         self.report.partitions += 1
         self.report.skipped += scan.skipped
-        self.report.notes += [note.replace(f"{self._directory}/", "") for note in writer.notes]
+        written = f"{self._directory}/{partition.folder}".rstrip("/")
+        name = partition.folder or posixpath.basename(partition.directory)
+        self.report.notes += [note.replace(written, name) for note in writer.notes]
         if scan.strays:
             count = sum(stray.batches for stray in scan.strays)
             self.report.notes.append(f"{partition.directory}: {count} batches were not in the order of their offsets")
