@@ -48,6 +48,7 @@ class LogCore:
         self.report = loaded.report
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
+        self._stored_recovery_point = home.recovery_point  # another one, after a recovery
         self.next_offset = loaded.next_offset
         self.lock = threading.RLock()
         self.closed = False
@@ -56,6 +57,8 @@ class LogCore:
         """How often the log end offset went back."""
         self._synced = threading.Condition(self.lock)
         self._syncing = False
+        self._fsync_lock = threading.Lock()
+        self._fsync_error: BaseException | None = None
         self._unreleased: list[LogSegment] = []
         self._ticket = self._durable_ticket = 0
         self._pinned_high_watermark: int | None = None
@@ -151,25 +154,49 @@ class LogCore:
             if self._durable_ticket >= ticket:
                 return
             self.require_usable()
-            self._syncing = True
             upto, end, truncations, active = self._ticket, self.next_offset, self.truncations, self.segments.active
-        failed: BaseException | None = None
-        try:
-            active.log.flush()
-        except BaseException as error:
-            failed = error
-            raise
-        finally:
-            with self._synced:
+            self._syncing = True
+            done = False
+            try:
+                with self._given_up():
+                    self._sync(active.log.flush)
+                done = True
+            except BaseException as error:
+                self.failed = self.failed or error
+                raise
+            finally:
                 self._syncing = False
                 for segment in self._unreleased:
                     segment.release()
                 self._unreleased.clear()
-                if failed is not None:
-                    self.failed = failed
-                elif truncations == self.truncations:
+                if done and truncations == self.truncations:
                     self._set_durable(upto, end)
                 self._synced.notify_all()
+
+    @contextmanager
+    def _given_up(self) -> Iterator[None]:
+        """For the block, others may take the lock, which this thread holds once."""
+        self.lock.release()
+        try:
+            yield
+        finally:
+            self.lock.acquire()
+
+    def _sync(self, flush: Callable[[], None]) -> None:
+        """`flush` puts the active segment on disk. One at a time, and none after one that failed: of what it could not
+        write the system tells only one of those who ask, and to the others it says that all is well."""
+        with self._fsync_lock:
+            if self._fsync_error is not None:
+                raise LogFailedError(
+                    f"an fsync failed ({self._fsync_error}); nothing more is acknowledged",
+                    path=self.path,
+                    hint="close and open it again",
+                ) from self._fsync_error
+            try:
+                flush()
+            except BaseException as error:
+                self._fsync_error = error
+                raise
 
     def _set_durable(self, ticket: int, offset: int) -> None:
         self._durable_ticket = max(self._durable_ticket, ticket)
@@ -215,9 +242,10 @@ class LogCore:
 
     def set_recovery_point(self, offset: int) -> None:
         """Notes, on disk, that everything below `offset` is."""
-        if offset != self.recovery_point:
-            self.recovery_point = offset
+        self.recovery_point = offset
+        if offset != self._stored_recovery_point:
             self.home.write_recovery_point(offset)
+            self._stored_recovery_point = offset
 
     def set_log_start(self, offset: int) -> None:
         """Moves the log's start, on disk before anything below it goes."""
@@ -251,7 +279,7 @@ class LogCore:
         if base_offset == active.base_offset:
             return active  # nothing in it yet
         active.on_become_inactive()
-        active.flush()
+        self._sync(active.flush)
         self.producers.states.map_end_offset = base_offset
         self.producers.take_snapshot()
         segment = self.open_segment(base_offset)
@@ -283,7 +311,7 @@ class LogCore:
             self.producers.take_snapshot()
             active = self.segments.active
             active.on_become_inactive()
-            active.flush()
+            self._sync(active.flush)
             self.all_is_durable()
             self.env.sync_dir(self.path)
             self.set_recovery_point(self.next_offset)

@@ -13,10 +13,11 @@ Source: Kafka's LogManager.loadLogs, shutdown, checkpointRecoveryOffsetsInDir, c
 
 from __future__ import annotations
 
+import errno
 import posixpath
 
 from logdex import limits
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, StorageError, UsageError
 from logdex.io.env import Env
 from logdex.kafka.atomic_file import write_atomically
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
@@ -25,6 +26,7 @@ from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
@@ -37,6 +39,22 @@ _LOG_DIRECTORY_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDO
 def is_log_directory(path: str, *, env: Env) -> bool:
     """Whether `path` is one that a broker keeps partitions in."""
     return any(env.is_file(posixpath.join(path, name)) for name in _LOG_DIRECTORY_FILES)
+
+
+def make_dirs_durably(path: str, *, env: Env) -> None:
+    """Creates what is missing of the directory `path`: the name of each is on disk before it gets another one in it."""
+    missing = []
+    while not env.exists(path):
+        missing.append(path)
+        path = posixpath.dirname(path.rstrip("/")) or "."
+    for each in reversed(missing):
+        try:
+            env.sync_dir(posixpath.dirname(path.rstrip("/")) or posixpath.join(path, ".."))
+        except StorageError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM):
+                raise  # whose parent we may not look into, we have not made
+        env.make_dirs(each)
+        path = each
 
 
 class LogHome:
@@ -78,9 +96,8 @@ class LogHome:
             path = self._in_directory(CLEAN_SHUTDOWN)
             found = self._env.exists(path)
             notes["mark"] = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX) if found else None
-            if found:
-                self._env.remove(path)
-                self._env.sync_dir(self.directory)
+            self._env.remove(path)
+            self._env.sync_dir(self.directory)  # in any case: who removed it may have been killed before this
         return notes["mark"] is not None and not notes.get("failed")
 
     def _take_lone_mark(self) -> bool:
@@ -106,9 +123,11 @@ class LogHome:
             text = f"{posixpath.basename(active)} {size_bytes}\n"
             write_atomically(self._in_directory(LONE_CLEAN_MARK), text.encode("ascii"), env=self._env)
 
-    def sync_names(self) -> None:
-        """For a new partition: the name of its directory is on disk when this returns."""
-        self._env.sync_dir(posixpath.dirname(self.path))
+    def sync_name(self) -> None:
+        """For a partition without a segment yet, which another process may have made just before it was killed: the
+        name of its directory is on disk when this returns."""
+        if not any(name.endswith(LOG_SUFFIX) for name in self._env.list_dir(self.path)):
+            self._env.sync_dir(posixpath.dirname(self.path))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     def _read(self, name: str) -> int:

@@ -125,8 +125,9 @@ class LogLoader:
 
     def _sync(self) -> None:
         """What was recovered, and every name, is on disk before anything is written behind it."""
-        if not self._was_clean:
-            for segment in self._segments.values(self._recovery_point, 1 << 63):
+        doubtful = () if self._was_clean else self._segments.values(self._recovery_point, 1 << 63)
+        for segment in self._segments:
+            if segment in doubtful or segment.base_offset in self._report.recovered:
                 segment.flush()
         self._env.sync_dir(self._path)
 

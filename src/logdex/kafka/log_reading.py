@@ -168,9 +168,12 @@ class ReadableLog:
     def _view(self, isolation: str) -> Iterator[LogView]:
         log_read.check_isolation(isolation)
         core = self._core
-        with core.lock:
-            core.require_open()
-            end = core.high_watermark if isolation == READ_UNCOMMITTED else core.last_stable_offset
-            start, log_end = core.log_start_offset, core.next_offset
-        with core.reading() as segments:
-            yield LogView(segments, start, end, log_end, core.path)
+        while True:
+            with core.lock:
+                core.require_open()
+                end = core.high_watermark if isolation == READ_UNCOMMITTED else core.last_stable_offset
+                start, log_end, truncations = core.log_start_offset, core.next_offset, core.truncations
+            with core.reading() as segments:
+                if truncations == core.truncations:  # else what was cut may be there again, and not be anyone's to see
+                    yield LogView(segments, start, end, log_end, core.path)
+                    return

@@ -7,8 +7,9 @@ Fault model
 - A **killed process** loses nothing that was written: the directory is what it is. A **power cut** (`survivor`) loses
   any part of what was not synced, chosen by a seed:
   - contents: of a file that was open for writing since its last `sync` (or `flush` of its mapping), each page of 512 or
-    4,096 bytes is the new or the old one, zeros where there was none, and the length is the new or the old one. Writes
-    through a mapping are not seen one by one: a file counts as unsynced from its opening on.
+    4,096 bytes is what it was then, what it is now or what it was after any write or truncation in between, zeros where
+    there was none; so is the length. Writes through a mapping are not seen one by one: a file counts as unsynced from
+    its opening on.
   - names: each create, rename or removal of a name, until `sync_dir` of the directory it stands (a rename: ends) in, is
     kept or undone. Changes of one and the same name keep their order. A rename is atomic; a file's sync does not
     carry its name with it (POSIX promises neither; ext4 and XFS do more).
@@ -23,7 +24,7 @@ import os
 import posixpath
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -38,6 +39,8 @@ CHANGES = frozenset(
 """Kinds of operations that change the disk, or when its changes last."""
 
 _CONTENT_MAX = 1 << 30
+_BETWEEN_MAX = 1 << 16
+"""Of larger files only the synced and the last contents are known."""
 
 
 class Killed(BaseException):
@@ -57,10 +60,11 @@ class Fault:
 
 @dataclass(eq=False, slots=True)
 class _File:
-    """`synced`: the contents that are sure to last; None: those that it has. `gone`: its last contents, once it has no
-    name any more."""
+    """`synced`: the contents that are sure to last; None: those that it has. `between`: those that it had since, after
+    each write. `gone`: its last contents, once it has no name any more."""
 
     synced: bytes | None = None
+    between: list[bytes] = field(default_factory=list)
     gone: bytes = b""
 
 
@@ -131,6 +135,11 @@ class FaultEnv(Env):
             node = self._find(path)
             if isinstance(node, _File):
                 node.synced = DEFAULT_ENV.read_file(path, _CONTENT_MAX)
+                node.between.clear()
+        elif kind in ("write_at", "truncate"):
+            node = self._find(path)
+            if isinstance(node, _File) and DEFAULT_ENV.size_bytes(path) <= _BETWEEN_MAX:
+                node.between.append(DEFAULT_ENV.read_file(path, _BETWEEN_MAX))
         elif kind == "sync_dir":
             node = self._find(path)
             self._pending = [change for change in self._pending if change.parent is not node]
@@ -164,6 +173,14 @@ class FaultEnv(Env):
         """Closes all files, as the system does for a process that has ended."""
         for file in self._files:
             file.close()
+
+    def restart(self, fault: Fault | None = None) -> None:
+        """Another process begins where the one before was killed, and goes on with the same directory: no power cut has
+        taken anything of it. `fault` is the new one's, and counts from here."""
+        self.release()
+        self._files.clear()
+        self.log.clear()
+        self.fault, self.killed, self.hits, self._matching = fault, False, 0, 0
 
     # -- names ---------------------------------------------------------------------------------------------------------
     def open_read(self, path: str) -> ReadFile:
@@ -311,17 +328,21 @@ class FaultEnv(Env):
                 self._write(node, below, entries, contents, chance, lost)
                 continue
             now = contents.get(node, node.gone)
-            data = now if node.synced in (None, now) else torn(node.synced or b"", now, chance, lost)
+            data = now if node.synced is None else torn([node.synced, *node.between], now, chance, lost)
             with DEFAULT_ENV.open_write(below) as file:
                 file.write_at(0, data)
 
 
-def torn(old: bytes, new: bytes, chance: random.Random, lost: float) -> bytes:
-    """`new` with pages, and the length, that are still those of `old` with probability `lost`."""
+def torn(before: Sequence[bytes], now: bytes, chance: random.Random, lost: float) -> bytes:
+    """`now` with pages, and the length, that are with probability `lost` those of contents `before` it."""
+    before = [each for each in dict.fromkeys(before) if each != now]
+    if not before:
+        return now
     page = chance.choice((512, 4096))
-    size = len(old) if chance.random() < lost else len(new)
-    old, new = old.ljust(size, b"\0"), new.ljust(size, b"\0")
-    pages = (
-        (old if chance.random() < lost else new)[start : min(start + page, size)] for start in range(0, size, page)
-    )
-    return b"".join(pages)
+
+    def pick() -> bytes:
+        return now if chance.random() >= lost else before[0] if chance.random() < 0.5 else chance.choice(before)
+
+    size = len(pick())
+    starts = range(0, size, page)
+    return b"".join(pick()[start : start + page].ljust(page, b"\0") for start in starts)[:size]

@@ -111,6 +111,34 @@ def test_contents_without_sync_are_lost_by_pages(root: str, tmp_path: Path) -> N
     assert all(len(set(data[:512])) == 1 and not any(data[5_000:]) for data in found)
 
 
+def test_contents_between_syncs_may_be_what_is_left(root: str, tmp_path: Path) -> None:
+    env = FaultEnv(root)
+    with env.open_write(f"{root}/old") as file:
+        file.write_at(3, b"er")
+        file.truncate(2)
+        file.write_at(2, b"d")
+        assert {each["old"] for each in survivors(env, tmp_path)} >= {b"old", b"older", b"ol"}
+        file.write_at(0, b"new")
+        file.sync()
+    (tmp_path / "synced").mkdir()
+    assert {each["old"] for each in survivors(env, tmp_path / "synced")} == {b"new"}
+
+
+def test_another_process_goes_on_where_one_was_killed(root: str, tmp_path: Path) -> None:
+    env = FaultEnv(root, Fault(1, kinds=frozenset({"sync"})))
+    with pytest.raises(Killed):
+        write(env, f"{root}/new", b"1", sync=True)
+    env.restart(Fault(2, errno.EIO, frozenset({"write_at"})))
+    assert env.open_paths == []
+    write(env, f"{root}/other", b"2", sync=True)
+    with pytest.raises(StorageError):
+        write(env, f"{root}/other", b"3", sync=True)
+    env.sync_dir(root)
+    assert {tuple(sorted(each.items())) for each in survivors(env, tmp_path)} == {
+        (("new", content), ("old", b"old"), ("other", b"2")) for content in (b"", b"1", b"\0")
+    }
+
+
 def test_a_synced_file_may_lose_its_name(root: str, tmp_path: Path) -> None:
     env = FaultEnv(root)
     env.make_dirs(f"{root}/a/b")
