@@ -8,6 +8,7 @@ Source: Kafka's LocalLog.replaceSegments, splitOverflowedSegment.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ from logdex.kafka.segment_files import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    offset_file_name,
 )
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import MAGIC_V2
@@ -44,15 +46,9 @@ def open_cleaned_segment(
     directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env
 ) -> LogSegment:
     """A new, empty segment under ``.cleaned`` names, to be filled for `replace_segments`."""
-    segment = LogSegment(
-        directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms
-    )
-    if segment.size_bytes or env.exists(segment.path_of(INDEX_SUFFIX)):  # of an attempt before
-        segment.delete_files()
-        segment = LogSegment(
-            directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms
-        )
-    return segment
+    for suffix in _SUFFIXES:  # of an attempt before
+        env.remove(posixpath.join(directory, offset_file_name(base_offset, suffix) + CLEANED_SUFFIX))
+    return LogSegment(directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms)
 
 
 def replace_segments(
@@ -63,6 +59,7 @@ def replace_segments(
     `new` are done: trimmed and flushed. On disk at any time: all of the old ones or all of the new ones.
     """
     rising = sorted(new, key=lambda segment: segment.base_offset)
+    env.sync_dir(directory)  # a .swap index must not be left without its .log, under whichever name
     for segment in reversed(rising):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
     env.sync_dir(directory)
