@@ -28,6 +28,8 @@ def check_headers(columns: BatchColumns, path: str, out: Collector) -> None:
     codec = attributes & BATCH_CODEC_MASK
     wrong = (attributes & ~known != 0) | (codec > np.where(is_v2, _CODEC_MAX, _LEGACY_CODEC_MAX))
     _tell(columns, wrong, "batch-attributes", "known bits and codec", attributes, path, out)
+    wrong = is_v2 & (columns.leader_epoch < -1)
+    _tell(columns, wrong, "batch-leader-epoch", "-1 or above", columns.leader_epoch, path, out)
     created = is_v2 & (attributes & (BATCH_LOG_APPEND_TIME | BATCH_DELETE_HORIZON) == 0) & (columns.count > 0)
     wrong = created & (columns.max_timestamp_ms < columns.base_timestamp_ms)
     _tell(columns, wrong, "batch-timestamp", "the first timestamp or above", columns.max_timestamp_ms, path, out)

@@ -51,6 +51,7 @@ HARMS: list[tuple[str, str, Harm, str, int]] = [
         position_of(20, 5),
     ),
     ("batch-leader-epoch", "one batch's", bit(LOG, SECOND_BATCH + 15, 6), LOG, SECOND_BATCH),
+    ("batch-leader-epoch", "a negative one", bit(LOG, SECOND_BATCH + 12, 7), LOG, SECOND_BATCH),
     ("batch-offset", "far up", bit(LOG, SECOND_BATCH + 4, 2), LOG, SECOND_BATCH),
     ("batch-offset", "below its neighbour", bit(LOG, position_of(10, 4) + 7, 4), LOG, position_of(10, 4)),
     (
