@@ -7,7 +7,31 @@ kernel does not load Numba.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers see; the same names as below
+    from logdex.kafka.file_records import FileRecords as FileRecords
+    from logdex.kafka.index_fold import derive_offset_index as derive_offset_index
+    from logdex.kafka.index_fold import derive_time_index as derive_time_index
+    from logdex.kafka.key_index import KeyIndex as KeyIndex
+    from logdex.kafka.leader_epochs import derive_leader_epochs as derive_leader_epochs
+    from logdex.kafka.log import Log as Log
+    from logdex.kafka.log_append import AppendInfo as AppendInfo
+    from logdex.kafka.log_config import LogConfig as LogConfig
+    from logdex.kafka.log_dir import KafkaLogDir as KafkaLogDir
+    from logdex.kafka.log_report import LoadReport as LoadReport
+    from logdex.kafka.log_segment import LogSegment as LogSegment
+    from logdex.kafka.log_tail import LogTail as LogTail
+    from logdex.kafka.log_transactions import Transaction as Transaction
+    from logdex.kafka.offset_index import OffsetIndex as OffsetIndex
+    from logdex.kafka.producer_snapshot import derive_producer_snapshot as derive_producer_snapshot
+    from logdex.kafka.record import Compression as Compression
+    from logdex.kafka.record import Record as Record
+    from logdex.kafka.record import TimestampType as TimestampType
+    from logdex.kafka.record_batch import RecordBatch as RecordBatch
+    from logdex.kafka.time_index import TimeIndex as TimeIndex
+    from logdex.kafka.transaction_index import TransactionIndex as TransactionIndex
+    from logdex.kafka.transaction_index import derive_transaction_index as derive_transaction_index
 
 _HOMES = {
     "AppendInfo": "log_append",
@@ -32,7 +56,6 @@ _HOMES = {
     "derive_producer_snapshot": "producer_snapshot",
     "derive_time_index": "index_fold",
     "derive_transaction_index": "transaction_index",
-    "encode_columns": "encode_columns",
 }
 
 __all__ = tuple(_HOMES)
