@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from logdex.kafka.log import Log
-from logdex.testing import Fault, FaultEnv, Killed
-from tests.crash.kafka_runs import NAME, check_left, clock, go_on, run_until_cut
+from logdex.testing import Fault, FaultEnv
+from tests.crash.kafka_runs import NAME, Model, check_left, go_on, make_config, make_home, raw_batches, run_until_killed
 
 SEEDS = 240
 SEEDS_SLOW = 2000
@@ -24,24 +24,32 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def power_cut(folder: Path, seed: int) -> None:
-    env, model, config = run_until_cut(folder / "run", seed)
-    chance = random.Random(seed ^ 0x5EED)
-    left = folder / "left"
-    env.survivor(str(left), seed)
-    if not (left / NAME).is_dir():
-        assert model.kept == 0
-        return
-    if chance.random() < 0.5:  # the power goes again while the log is recovered
-        again = FaultEnv(str(left), Fault(chance.randrange(1, 80)))
-        try:
-            Log.open(str(left / NAME), config, env=again, clock_ms=clock).close()
-        except Killed:
-            pass
-        again.release()
-        left = folder / "left-again"
-        again.survivor(str(left), seed)
-    check_left(left / NAME, model, config)
-    go_on(left / NAME, model, config)
+    """One to three power cuts of the same log, each after one or more processes that were killed."""
+    chance = random.Random(seed)
+    config, model = make_config(chance), Model()
+    place = folder / "0"
+    make_home(place, chance)
+    for number in range(1, chance.choice((1, 1, 2, 3)) + 1):
+        env = FaultEnv(str(place), fault(chance, is_first=number == 1))
+        run_until_killed(env, model, config, chance)
+        while chance.random() < 0.3:
+            env.restart(fault(chance, is_first=False))
+            run_until_killed(env, model, config, chance)
+        raw: dict[int, set[bytes]] = defaultdict(set)
+        for base_offset, data in raw_batches(place / NAME):
+            raw[base_offset].add(data)
+        place = folder / str(number)
+        env.survivor(str(place), seed)
+        if not (place / NAME).is_dir():
+            assert not model.was_open
+            return
+    check_left(place / NAME, model, config, raw=raw)
+    go_on(place / NAME, model, config)
+
+
+def fault(chance: random.Random, *, is_first: bool) -> Fault:
+    """Where a process dies: while it opens the log, while it works, or not before its work is done."""
+    return Fault(chance.randrange(1, 600 if is_first or chance.random() < 0.5 else 80))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
