@@ -81,9 +81,11 @@ class ReadFile:
     def map(self) -> MappedBytes:
         """The whole file as a read-only array of bytes, mapped; empty for an empty file."""
         with self._env.operation("map_read", self.path):
-            size = os.fstat(self._fd).st_size
-            mapped = mmap.mmap(self._fd, size, prot=mmap.PROT_READ) if size else None
-        self._env.counters.mapped_bytes += size
+            try:
+                mapped = mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)  # its size as it is: it may be cut at any time
+            except ValueError:
+                mapped = None  # empty
+        self._env.counters.mapped_bytes += 0 if mapped is None else len(mapped)
         return MappedBytes(self._env, self.path, mapped)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing import Self
 
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
-from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, WriteFile
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, ReadFile, WriteFile
 from logdex.layout import Layout
 
 WARM_SIZE_BYTES = 8192
@@ -61,19 +61,25 @@ class IndexFile(ABC):
         try:
             if writable and self.missing:
                 self._require_writable().truncate(self._rounded(max_size_bytes))
-            self._map(self._map_file())
+            self.entries = self._open_view(count_zero_slots)
+            """Entries, without a tail of zeros (but see `count_zero_slots`)."""
         except BaseException:
             self.release()
             raise
-        self.entries = 0 if self.missing else self._count_entries(count_zero_slots)
-        """Entries, without a tail of zeros (but see `count_zero_slots`)."""
         self._load_last()
 
     # -- opening -------------------------------------------------------------------------------------------------------
-    def _map_file(self) -> MappedBytes:
+    def _open_view(self, count_zero_slots: bool) -> int:
+        """Maps the file; how many entries it has."""
         if self.missing and not self.writable:
-            return MappedBytes(self._env, self.path, None)
-        size_bytes = self._env.size_bytes(self.path)
+            self._map(MappedBytes(self._env, self.path, None))
+            return 0
+        with self._env.open_read(self.path) as file:
+            self._map_file(file)
+            return 0 if self.missing else self._count_entries(file, count_zero_slots)
+
+    def _map_file(self, file: ReadFile) -> None:
+        size_bytes = file.size_bytes
         if size_bytes > limits.INDEX_SIZE_BYTES_MAX:
             raise CorruptError(
                 "too large for an index",
@@ -83,7 +89,7 @@ class IndexFile(ABC):
                 expected=f"at most {limits.INDEX_SIZE_BYTES_MAX}",
                 found=size_bytes,
             )
-        return self._env.map_read(self.path)
+        self._map(file.map())
 
     def _map(self, mapped: MappedBytes) -> None:
         self._mapped = mapped
@@ -110,18 +116,20 @@ class IndexFile(ABC):
         """Whether the segment must be rolled before another append."""
         return self.entries >= self.max_entries
 
-    def _is_zero(self, slot: int) -> bool:
-        at = slot * self._entry_size
-        return not any(self._view[at : at + self._entry_size])
+    def _count_entries(self, file: ReadFile, count_zero_slots: bool) -> int:
+        """Looks for the first slot of zeros with reads: a broker may cut the tail off at any time, and to touch mapped
+        pages behind a file's end kills the process."""
 
-    def _count_entries(self, count_zero_slots: bool) -> int:
+        def is_zero(slot: int) -> bool:
+            return not any(file.read_at(slot * self._entry_size, self._entry_size))
+
         slots = self.slots
-        if count_zero_slots or slots == 0 or not self._is_zero(slots - 1):
+        if count_zero_slots or slots == 0 or not is_zero(slots - 1):
             return slots
         low, high = 0, slots - 1  # slot `high` is zero; a slot of zeros before the first entry is passed over
         while low < high:
             middle = (low + high) // 2
-            if self._is_zero(middle):
+            if is_zero(middle):
                 high = middle
             else:
                 low = middle + 1
@@ -252,7 +260,8 @@ class IndexFile(ABC):
 
     def _map_again(self) -> None:
         old = self._mapped
-        self._map(self._map_file())
+        with self._env.open_read(self.path) as file:
+            self._map_file(file)
         old.close()
         self._load_last()
 

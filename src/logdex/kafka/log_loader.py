@@ -266,11 +266,18 @@ class LogLoader:
         """The log end offset; bytes behind the last batch of the active segment, too few to be one, go."""
         segment = self._segments.active
         next_offset, position = segment.base_offset, 0
-        found = segment.translate_offset(segment.offset_index.last_offset)
+        try:
+            found = segment.locate(segment.offset_index.last_offset)
+        except CorruptError as error:  # what it leads to decides where the log ends
+            self._report.note(LoadStep.REBUILT, segment.path_of(INDEX_SUFFIX), error.message)
+            self._recover_segment(segment)
+            found = None
         for header in segment.log.headers(found.position if found else 0):
             next_offset, position = header.last_offset + 1, header.position + header.size_bytes
         torn = segment.log.truncate_to(position)
         if torn:
+            for index in (segment.offset_index, segment.time_index):
+                index.truncate_to(next_offset)  # of a batch that is not there any more
             self._report.note(
                 LoadStep.CUT, segment.log.path, "torn: not a whole batch", position=position, size_bytes=torn
             )

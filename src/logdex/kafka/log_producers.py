@@ -148,10 +148,10 @@ class LogProducers:
             self.states.map_end_offset = start
             if segment.base_offset in snapshot_at:
                 self.take_snapshot()
-            found = segment.translate_offset(start)
+            found = segment.locate(start)
             if found is None:
                 continue
-            last = segment.translate_offset(end_offset)
+            last = segment.locate(end_offset)
             stop = segment.size_bytes if last is None else last.position
             for window in scanner.scan_file(segment.log.path, found.position, stop):
                 self.states.add(window.columns)

@@ -69,7 +69,7 @@ class LogSegment(SegmentFiles):
 
         Raises `CorruptError` for bytes on the way that begin no batch.
         """
-        found = self.translate_offset(self.offset_index.last_offset)
+        found = self.locate(self.offset_index.last_offset)
         next_offset = self.base_offset
         if found is not None:
             for header in self.log.headers(found.position):
@@ -86,6 +86,35 @@ class LogSegment(SegmentFiles):
         """The first batch whose last offset is `offset` or above (it may begin before it); None if there is none."""
         entry = self.offset_index.lookup(offset)
         return self.log.search_for_offset(offset, max(self._checked(entry.position), start_position))
+
+    def locate(self, offset: int) -> LogOffsetPosition | None:
+        """`translate_offset` that does not follow an entry astray, as the broker would: `CorruptError` where the
+        batch at the entry's position is none, or begins behind the entry's offset, so that others were passed over.
+
+        At an index entry's position begins the batch that holds its offset, or (indexes of older brokers) one before.
+        """
+        entry = self.offset_index.lookup(offset)
+        position = self._checked(entry.position)
+        if position == 0:
+            return self.log.search_for_offset(offset)
+        header = next(self.log.headers(position), None)
+        if header is None:
+            is_behind = position >= self.env.size_bytes(self.log.path)  # else written since this was opened
+            found = f"byte {position}, behind the end" if is_behind else None
+        else:
+            is_astray = not self.base_offset <= header.base_offset <= entry.offset
+            found = f"byte {position}, where offset {header.base_offset} is" if is_astray else None
+        if found is not None:
+            raise CorruptError(
+                "the .index leads astray",
+                path=self.offset_index.path,
+                position=0,
+                field="position",
+                expected=f"a batch with offset {entry.offset}",
+                found=found,
+                hint="rebuild the index: logdex rebuild",
+            )
+        return self.log.search_for_offset(offset, position)
 
     def _checked(self, position: int) -> int:
         """A position out of the index, which no writer made negative. One behind the log's end finds nothing."""
@@ -126,7 +155,7 @@ class LogSegment(SegmentFiles):
         """
         if max_size_bytes < 0:
             raise UsageError(f"max_size_bytes is {max_size_bytes}", hint="say 0 or more")
-        found = self.translate_offset(start_offset)
+        found = self.locate(start_offset)
         if found is None:
             return None
         size = max(max_size_bytes, found.size_bytes) if min_one_message else max_size_bytes
@@ -197,7 +226,7 @@ class LogSegment(SegmentFiles):
     def truncate_to(self, offset: int) -> int:
         """Drops batches from the first that holds `offset` or more on, and index entries at it and above; the indexes
         are preallocated anew. Gives how many bytes of log went."""
-        found = self.translate_offset(offset)
+        found = self.locate(offset)
         largest = self.max_timestamp[0]
         for index in (self.offset_index, self.time_index):
             index.truncate_to(offset)

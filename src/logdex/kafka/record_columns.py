@@ -17,7 +17,7 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kafka.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.record_window import RECORD_SCHEMA as RECORD_SCHEMA
-from logdex.kafka.scan import EndKind, ScanEnd, find_next_batch, scan_end
+from logdex.kafka.scan import EndKind, ScanEnd, find_behind, scan_end
 from logdex.kernels import batch_scan
 from logdex.kernels.batch_columns import make_batch_columns
 from logdex.kernels.crc32c import crc_sources
@@ -106,7 +106,7 @@ def _read(
             continue
         end = scan_end(data, position, reason, path)
         error = end.error if end.kind in (EndKind.CORRUPT, EndKind.TORN) else None
-        following = find_next_batch(data, position) if error is not None and decoder.goes_on else -1
+        following = find_behind(data, end) if error is not None and decoder.goes_on else -1
         if error is not None and (following >= 0 or end.kind is EndKind.CORRUPT):
             yield from decoder.refuse(error)
         if not 0 <= following < stop:

@@ -110,6 +110,28 @@ def find_next_batch(data: ByteArray | bytes, position: int) -> int:
     return int(kernel.find_batch(array.ctypes.data, first, array.size, budget, crc_sources()))
 
 
+def find_behind(data: ByteArray, end: ScanEnd) -> int:
+    """Where readers go on behind the damage that ended a scan; -1 for nowhere.
+
+    Where a batch with a wrong checksum is followed by a good one, or by the file's end, its bytes are its own: what
+    looks like a batch in them (a message of a wrapper, a value that holds a log) is none of this log.
+    """
+    if isinstance(end.error, CrcMismatchError):
+        at = end.position
+        following = at + kernel.OVERHEAD + int.from_bytes(data[at + 8 : at + 12].tobytes(), "big", signed=True)
+        if following == data.size:
+            return -1
+        if is_batch(data, following):
+            return following
+    return find_next_batch(data, end.position)
+
+
+def is_batch(data: ByteArray, position: int) -> bool:
+    """Whether a whole batch with a right checksum begins at `position`."""
+    scan = BatchScanner(window_batches=1).scan_bytes(data, position, position + 1)
+    return 0 <= position < data.size and next(scan, None) is not None
+
+
 def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
     """What the kernel's `reason` to stop at `position` of the whole log `data` means."""
     if reason == kernel.FILE_END:

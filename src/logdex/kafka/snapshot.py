@@ -192,7 +192,7 @@ class PartitionSnapshot:
         segments = self._readable_segments()
         bases = [segment.base_offset for segment in segments]
         for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
-            found = segment.translate_offset(offset)
+            found = segment.locate(offset)
             if found is not None:
                 return segment, found
         return None

@@ -46,7 +46,7 @@ class HeaderWalk:
 def walk_from(segment: LogSegment, offset: int, env: Env) -> HeaderWalk:
     """A walk that sees every batch with `offset` or more; through the offset index where that leads to a batch."""
     try:
-        found = segment.translate_offset(offset)
+        found = segment.locate(offset)
     except CorruptError:
         return HeaderWalk(segment, 0, env)
     return HeaderWalk(segment, segment.size_bytes if found is None else found.position, env)
@@ -57,7 +57,7 @@ def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
     beginning where that leads nowhere. The base offset for a segment without a batch."""
     position = 0
     try:
-        found = segment.translate_offset(segment.offset_index.last_offset)
+        found = segment.locate(segment.offset_index.last_offset)
         position = 0 if found is None else found.position
     except CorruptError:
         pass
