@@ -14,7 +14,7 @@ import pytest
 from logdex.io.tasks import LocalRunner
 from logdex.kafka.key_index_build import build_key_index
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
-from logdex.kafka.rebuild_report import KafkaRebuildReport
+from logdex.kafka.rebuild.report import KafkaRebuildReport
 from tests import golden_kafka
 from tests.cli.helpers import tree_hash
 from tests.unit.spark.test_rebuild_job import Serial

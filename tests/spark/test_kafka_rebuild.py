@@ -11,7 +11,7 @@ import pytest
 import logdex.spark
 from logdex.errors import UsageError
 from logdex.kafka.rebuild import rebuild, rebuild_settings
-from logdex.kafka.rebuild_report import KafkaRebuildReport
+from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.spark.rebuild_job import rebuild_kafka
 from tests import golden_kafka
 from tests.cli.helpers import tree_hash

@@ -16,7 +16,7 @@ from logdex.io.env import DEFAULT_ENV
 
 if TYPE_CHECKING:
     from logdex.kafka.log_segment import LogSegment
-    from logdex.kafka.rebuild_source import RebuildSource
+    from logdex.kafka.rebuild.source import RebuildSource
     from logdex.kafka.recognise import KafkaPath
 
 _SAMPLED_A_WINDOW = 200
@@ -26,7 +26,7 @@ def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random, 
     """A scan, decoding, a rebuild, and look-ups in the largest segment, through the indexes that it has. Writes into
     `folder`, which the caller removes."""
     from logdex.kafka.log_segment import LogSegment
-    from logdex.kafka.rebuild_source import find_source
+    from logdex.kafka.rebuild.source import find_source
 
     source = find_source(found, DEFAULT_ENV)
     yield better_of_two(lambda: _scan(source))

@@ -8,7 +8,7 @@ from logdex.cli.output import emit, emit_json, hint, human_count, human_size, no
 from logdex.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from logdex.kafka.rebuild_report import KafkaRebuildReport
+    from logdex.kafka.rebuild.report import KafkaRebuildReport
     from logdex.kafka.recognise import KafkaPath
 
 KEPT_SHOWN = 3
@@ -29,7 +29,7 @@ def rebuild_kafka(
     from logdex.io.env import DEFAULT_ENV
     from logdex.io.tasks import LocalRunner
     from logdex.kafka.rebuild import rebuild_on, rebuild_settings
-    from logdex.kafka.rebuild_source import find_source
+    from logdex.kafka.rebuild.source import find_source
 
     settings = rebuild_settings(index_interval_bytes, key_index=key_index, sync=sync)
     total = find_source(found, DEFAULT_ENV).size_bytes

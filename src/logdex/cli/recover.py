@@ -15,7 +15,7 @@ from logdex.cli.progress import progress_bar
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
-    from logdex.kafka.salvage_report import SalvageReport
+    from logdex.kafka.salvage.report import SalvageReport
 
 
 @app.command(

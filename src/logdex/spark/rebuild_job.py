@@ -18,8 +18,8 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.tasks import Count, Runner
 from logdex.kafka.rebuild import rebuild_on as rebuild_kafka_on
 from logdex.kafka.rebuild import rebuild_settings
-from logdex.kafka.rebuild_report import KafkaRebuildReport
-from logdex.kafka.rebuild_segment import RebuildSettings
+from logdex.kafka.rebuild.report import KafkaRebuildReport
+from logdex.kafka.rebuild.segment import RebuildSettings
 from logdex.recognise import find_kafka
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig

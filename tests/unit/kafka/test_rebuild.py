@@ -11,8 +11,9 @@ from logdex.io.tasks import LocalRunner
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.producer_snapshot import load_producer_snapshot
-from logdex.kafka.rebuild import plan_tasks, rebuild, rebuild_on, rebuild_settings
-from logdex.kafka.rebuild_source import SourceSegment
+from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
+from logdex.kafka.rebuild.job import plan_tasks
+from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import encode_batch
 

@@ -16,7 +16,7 @@ from logdex.kafka.checkpoints import read_offset_checkpoint
 from logdex.kafka.errors import LogInUseError
 from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.salvage import recover
-from logdex.kafka.salvage_report import SalvageReport
+from logdex.kafka.salvage.report import SalvageReport
 from logdex.kafka.verify import verify
 from tests.cli.helpers import tree_hash
 from tests.kafka_bytes import batch, record

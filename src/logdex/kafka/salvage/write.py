@@ -17,7 +17,7 @@ from logdex.kafka.errors import ProducerStateError
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.producer_snapshot import derive_producer_snapshot
 from logdex.kafka.producer_state import ProducerStates
-from logdex.kafka.salvage_scan import OnRead, Piece, batches_of
+from logdex.kafka.salvage.scan import OnRead, Piece, batches_of
 from logdex.kafka.segment_files import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex import reports
-from logdex.kafka.rebuild_segment import SegmentDone
-from logdex.kafka.rebuild_state import StateDone, kept_by_recovery
+from logdex.kafka.rebuild.segment import SegmentDone
+from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
 from logdex.kafka.scan import EndKind
 
 

@@ -1,7 +1,7 @@
 """Rebuilding a partition's, or a whole log directory's, derived files from the .log files alone.
 
-Two phases of tasks, run in this process or by another `Runner` (Spark): segments by themselves (`rebuild_segment`),
-then what flows from segment to segment (`rebuild_state`). The bytes are those that `LogSegment.recover` writes.
+Two phases of tasks, run in this process or by another `Runner` (Spark): segments by themselves (`segment`),
+then what flows from segment to segment (`state`). The bytes are those that `LogSegment.recover` writes.
 Docs: ``docs/guide/kafka-rebuild.md``, ``docs/design/0008-kafka-rebuild.md``.
 """
 
@@ -18,11 +18,11 @@ from logdex.io.staging import Staging
 from logdex.io.tasks import Count, LocalRunner, Runner
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_lock import DirectoryLock
-from logdex.kafka.rebuild_publish import SEGMENTS_DIR, STATES_DIR, assemble
-from logdex.kafka.rebuild_report import KafkaRebuildReport
-from logdex.kafka.rebuild_segment import RebuildSettings, SegmentDone, derive_segments
-from logdex.kafka.rebuild_source import RebuildSource, SourceSegment, check_output, find_source
-from logdex.kafka.rebuild_state import StateDone, StateTask, derive_states, kept_by_recovery
+from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
+from logdex.kafka.rebuild.report import KafkaRebuildReport
+from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
+from logdex.kafka.rebuild.source import RebuildSource, SourceSegment, check_output, find_source
+from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept_by_recovery
 from logdex.kafka.recognise import require_kafka
 from logdex.kafka.segment_files import LOCK_FILE
 from logdex.layout import RECORD_BATCH

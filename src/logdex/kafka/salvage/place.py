@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from logdex import limits
 from logdex.io.env import Env
-from logdex.kafka.salvage_report import Skipped
-from logdex.kafka.salvage_scan import Piece, batches_of
+from logdex.kafka.salvage.report import Skipped
+from logdex.kafka.salvage.scan import Piece, batches_of
 
 
 class Placed(NamedTuple):

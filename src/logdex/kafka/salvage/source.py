@@ -18,7 +18,7 @@ from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.log_home import LONE_CLEAN_MARK, is_log_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.salvage_scan import SourceLog
+from logdex.kafka.salvage.scan import SourceLog
 from logdex.kafka.scan import BatchScanner
 from logdex.kafka.segment_files import parse_offset_file, parse_partition_dir
 

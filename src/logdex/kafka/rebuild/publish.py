@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex.io.env import Env
-from logdex.kafka.rebuild_segment import RebuildSettings, SegmentDone
-from logdex.kafka.rebuild_state import StateDone, kept_by_recovery
+from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone
+from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
 from logdex.kafka.segment_files import (
     INDEX_SUFFIX,
     KEY_INDEX_SUFFIX,

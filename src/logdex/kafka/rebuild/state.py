@@ -15,8 +15,8 @@ from logdex.kafka.errors import ProducerStateError
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.producer_snapshot import derive_producer_snapshot
 from logdex.kafka.producer_state import ProducerStates
-from logdex.kafka.rebuild_segment import SegmentDone
-from logdex.kafka.rebuild_stage import read_stage
+from logdex.kafka.rebuild.segment import SegmentDone
+from logdex.kafka.rebuild.stage import read_stage
 from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
 from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from logdex.io.env import ByteArray, Env
 from logdex.kafka.rising_batches import Judged, RisingBatches
-from logdex.kafka.salvage_report import Skipped
+from logdex.kafka.salvage.report import Skipped
 from logdex.kafka.scan import BatchScanner, EndKind, ScanEnd, find_next_batch
 from logdex.kernels.batch_columns import BatchColumns
 

@@ -20,12 +20,12 @@ from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_lock import DirectoryLock, lock_is_held
 from logdex.kafka.recognise import require_kafka
-from logdex.kafka.salvage_home import LogBounds, SmallFiles
-from logdex.kafka.salvage_place import joined, place
-from logdex.kafka.salvage_report import SalvageReport
-from logdex.kafka.salvage_scan import PartitionScan
-from logdex.kafka.salvage_source import SalvageSource, SourcePartition, check_output, find_source
-from logdex.kafka.salvage_write import PartitionWriter, plan_segments
+from logdex.kafka.salvage.home import LogBounds, SmallFiles
+from logdex.kafka.salvage.place import joined, place
+from logdex.kafka.salvage.report import SalvageReport
+from logdex.kafka.salvage.scan import PartitionScan
+from logdex.kafka.salvage.source import SalvageSource, SourcePartition, check_output, find_source
+from logdex.kafka.salvage.write import PartitionWriter, plan_segments
 from logdex.kafka.segment_files import LOCK_FILE, LOG_SUFFIX, parse_offset_file
 
 Progress = Callable[[int, int], None]

@@ -1,7 +1,7 @@
 """A rebuild's first phase: what follows from one segment's .log alone, written into a directory of the attempt's own.
 
 .index and .timeindex as `LogSegment.recover` writes them, .keyindex where it is wanted; and a stage file with what the
-second phase (`rebuild_state`) folds over all segments of a partition.
+second phase (`state`) folds over all segments of a partition.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from logdex.io.env import ByteArray, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.tasks import Count
 from logdex.kafka.key_index_build import build_key_index
-from logdex.kafka.rebuild_source import SourceSegment
-from logdex.kafka.rebuild_stage import StagedRows, StageWriter
+from logdex.kafka.rebuild.source import SourceSegment
+from logdex.kafka.rebuild.stage import StagedRows, StageWriter
 from logdex.kafka.scan import WINDOW_BATCHES, EndKind
 from logdex.kafka.segment_files import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
 from logdex.kafka.segment_recovery import DerivedSegment, derive_segment
