@@ -105,6 +105,30 @@ def test_an_index_that_a_clean_load_made_anew_is_on_disk(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("_quick")
+def test_a_snapshot_of_what_was_truncated_does_not_come_back(tmp_path: Path) -> None:
+    """Where the log is cut to the base of its last segment, whose own snapshot is there already."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
+        for turn in range(30):
+            log.append(record(f"{turn}"), producer_id=turn, producer_epoch=0)
+        base, end = log.segments[-1].base_offset, log.log_end_offset
+        assert base < end
+    assert (root / NAME / f"{end:020d}.snapshot").exists()
+    env = FaultEnv(str(root))
+    log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)
+    assert log.truncate_to(base)
+    log.append([Record(timestamp_ms=NOW_MS)] * (end - base + 1))
+    assert log.segments[-1].base_offset == base
+    env.release()
+    for seed in range(20):
+        env.survivor(str(tmp_path / f"left-{seed}"), seed)
+        with Log.open(str(tmp_path / f"left-{seed}" / NAME), CONFIG, clock_ms=clock) as log:
+            assert log.log_end_offset == end + 1
+            assert [turn for turn in range(31) if log.producer(turn) is not None] == list(range(base))
+
+
+@pytest.mark.usefixtures("_quick")
 def test_the_recovery_point_on_disk_is_the_logs_end_after_a_close(tmp_path: Path) -> None:
     """Also where a recovery found the log to end elsewhere and nothing was appended since."""
     with Log.open(str(tmp_path / NAME), CONFIG, clock_ms=clock) as log:
