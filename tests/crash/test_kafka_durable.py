@@ -129,6 +129,37 @@ def test_a_snapshot_of_what_was_truncated_does_not_come_back(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("target", [3, 20, 40])
+def test_a_log_that_starts_anew_elsewhere_never_begins_at_nought(tmp_path: Path, target: int) -> None:
+    """Its offsets would come a second time. Whatever is left of it: a beginning of what it was, or an empty log."""
+    ended, at = False, 0
+    while not ended:
+        at += 1
+        root = tmp_path / str(at) / "root"
+        root.mkdir(parents=True)
+        with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
+            log.truncate_fully_and_start_at(10)
+            for turn in range(20):
+                log.append(record(f"{turn}"))
+        env = FaultEnv(str(root))
+        log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)
+        env.fault = Fault(at, kinds=CHANGES)
+        try:
+            log.truncate_fully_and_start_at(target)
+            ended = True
+        except Killed:
+            pass
+        env.release()
+        for seed in range(3):
+            left = root.parent / str(seed)
+            env.survivor(str(left), seed)
+            with Log.open(str(left / NAME), CONFIG, clock_ms=clock) as log:
+                start, end = log.log_start_offset, log.log_end_offset
+                assert start == end == target or (start in (10, target) and start <= end <= 30 and not ended)
+    assert at > 10
+
+
+@pytest.mark.usefixtures("_quick")
 def test_the_recovery_point_on_disk_is_the_logs_end_after_a_close(tmp_path: Path) -> None:
     """Also where a recovery found the log to end elsewhere and nothing was appended since."""
     with Log.open(str(tmp_path / NAME), CONFIG, clock_ms=clock) as log:

@@ -148,10 +148,9 @@ def _start_at(core: LogCore, offset: int) -> None:
     core.home.truncate_cleaner_point(offset)
     core.producers.start_at(offset)
     core.env.sync_dir(core.path)
+    core.set_log_start(offset)  # before the segments go: without any, the log begins where this says
     core.remove_segments(reversed(core.segments.as_tuple))
     core.epochs.clear()  # after the segments: it would not be derived again for those that a crash had left
     core.save_epochs()
-    core.log_start_offset = offset
-    core.home.write_log_start(offset)
     core.segments.add(core.open_segment(offset))
     core.end_went_back_to(offset)
