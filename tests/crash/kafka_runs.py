@@ -195,7 +195,7 @@ class Run:
         model = self.model
         if not model.batches:
             return
-        place = max(0, len(model.batches) - self.chance.randint(1, 8))
+        place = max(0, len(model.batches) - self.chance.choice((1, 2, 4, 8, 16, 30)))
         target = model.batches[place].first
         low, high = model.starts
         model.kept, model.starts = min(model.kept, place), (min(low, target), high)
