@@ -12,16 +12,13 @@ from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.record_batch import RecordBatch, decode_batch
 from logdex.kafka.scan import BatchScanner, EndKind
-from logdex.kafka.segment_files import LOG_SUFFIX, parse_offset_file
+from logdex.kafka.segment_files import LOG_SUFFIX, offset_file_name, offsets_of
 
 
 def segment_paths(partition_path: str, *, env: Env = DEFAULT_ENV) -> list[str]:
     """The .log files of a partition directory, in the order of their base offsets."""
-    return [
-        f"{partition_path}/{name}"
-        for name in env.list_dir(partition_path)
-        if (found := parse_offset_file(name)) is not None and found[1] == LOG_SUFFIX
-    ]
+    offsets = offsets_of(env.list_dir(partition_path), LOG_SUFFIX)
+    return [f"{partition_path}/{offset_file_name(offset, LOG_SUFFIX)}" for offset in offsets]
 
 
 def read_batches(

@@ -16,8 +16,8 @@ from logdex.kafka.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from logdex.kafka.consumer_offsets import ConsumerOffsets, read_consumer_offsets
 from logdex.kafka.log_lock import lock_is_held
 from logdex.kafka.metadata_files import CleanShutdown, MetaProperties, PartitionMetadata
-from logdex.kafka.recognise import KafkaPathKind, require_kafka
-from logdex.kafka.segment_files import parse_partition_dir
+from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.segment_files import PartitionName, parse_partition_dir
 
 _KNOWN_FILES = {
     segment_files.META_PROPERTIES,
@@ -41,6 +41,11 @@ class PartitionDir:
     topic: str
     partition: int
     mark: str | None
+
+    @property
+    def kafka_path(self) -> KafkaPath:
+        """It as a path that was recognised."""
+        return KafkaPath(self.path, KafkaPathKind.PARTITION, PartitionName(self.topic, self.partition, self.mark))
 
     @property
     def topic_partition(self) -> TopicPartition:

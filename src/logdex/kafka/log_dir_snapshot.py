@@ -17,9 +17,8 @@ from logdex.io.open_files import OpenFiles
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
-from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
-from logdex.kafka.segment_files import PartitionName
 from logdex.kafka.snapshot import Key, PartitionSnapshot, Progress, make_config
 
 
@@ -69,9 +68,7 @@ class LogDirSnapshot:
     def _partition(self, name: str) -> PartitionSnapshot:
         with self._lock:
             if name not in self._open:
-                found = self._dirs[name]
-                named = PartitionName(found.topic, found.partition, found.mark)
-                path = KafkaPath(found.path, KafkaPathKind.PARTITION, named)
+                path = self._dirs[name].kafka_path
                 self._open[name] = PartitionSnapshot(path, self.config, env=self._env, open_files=self._files)
             return self._open[name]
 

@@ -41,6 +41,12 @@ def is_log_directory(path: str, *, env: Env) -> bool:
     return any(env.is_file(posixpath.join(path, name)) for name in _LOG_DIRECTORY_FILES)
 
 
+def home_of(directory: str, *, env: Env) -> tuple[str, bool]:
+    """(where the checkpoints of the partition in `directory`, a real path, lie; whether it is a lone one)."""
+    parent = posixpath.dirname(directory)
+    return (parent, False) if is_log_directory(parent, env=env) else (directory, True)
+
+
 def make_dirs_durably(path: str, *, env: Env) -> None:
     """Creates what is missing of the directory `path`: the name of each is on disk before it gets another one in it."""
     missing = []
@@ -71,9 +77,7 @@ class LogHome:
         self.damaged: list[CorruptError] = []
         """What was wrong with checkpoints; their offsets then count as 0, as for the broker."""
         self._env = env
-        parent = posixpath.dirname(self.path)
-        self.is_lone = not is_log_directory(parent, env=env)
-        self.directory = self.path if self.is_lone else parent
+        self.directory, self.is_lone = home_of(self.path, env=env)
         self._lock = DirectoryLock(self.directory, env=env, exclusive=self.is_lone)
         try:
             self._lock.claim(self.path)

@@ -15,7 +15,7 @@ from logdex.kafka.log_segments import LogSegments
 from logdex.kafka.producer_snapshot import load_producer_snapshot, write_producer_snapshot
 from logdex.kafka.producer_state import ProducerStates
 from logdex.kafka.scan import BatchScanner
-from logdex.kafka.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name, parse_offset_file
+from logdex.kafka.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 
 
 class LogProducers:
@@ -36,8 +36,7 @@ class LogProducers:
 
     def reload(self) -> None:
         """Looks which snapshots there are."""
-        found = (parse_offset_file(name) for name in self._env.list_dir(self.path))
-        self._offsets = {each[0] for each in found if each is not None and each[1] == SNAPSHOT_SUFFIX}
+        self._offsets = set(offsets_of(self._env.list_dir(self.path), SNAPSHOT_SUFFIX))
 
     @property
     def snapshot_offsets(self) -> list[int]:

@@ -20,7 +20,7 @@ from logdex.kafka.log_read import READ_COMMITTED, READ_UNCOMMITTED, check_isolat
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch, decode_batch
-from logdex.kafka.segment_files import LOG_SUFFIX, parse_offset_file
+from logdex.kafka.segment_files import LOG_SUFFIX, offsets_of
 from logdex.layout import CONTROL_ABORT, LEGACY_RECORD_V0, LOG_OVERHEAD_SIZE_BYTES
 
 POLL_INTERVAL_S = 0.05
@@ -116,8 +116,7 @@ class LogTail:
         return batches
 
     def _base_offsets(self) -> list[int]:
-        parsed = (parse_offset_file(name) for name in self._env.list_dir(self.path))
-        return sorted(each[0] for each in parsed if each is not None and each[1] == LOG_SUFFIX)
+        return offsets_of(self._env.list_dir(self.path), LOG_SUFFIX)
 
     def _enter_segment(self, bases: list[int]) -> bool:
         """Opens the segment that holds `offset`, or the first one behind it, at the batch to go on from."""

@@ -23,7 +23,7 @@ from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata, uuid_
 from logdex.kafka.partition_files import has_clean_mark
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.scan import EndKind
-from logdex.kafka.segment_files import PARTITION_METADATA, PartitionName
+from logdex.kafka.segment_files import PARTITION_METADATA
 from logdex.kafka.snapshot import PartitionSnapshot
 
 
@@ -80,11 +80,6 @@ class PartitionOverview:
         """Offsets that a group has not consumed yet."""
         return max(self.log_end_offset - max(self.consumer_offsets[group], self.log_start_offset), 0)
 
-    @property
-    def has_good_end(self) -> bool:
-        """Whether the last .log ends with a batch, or in zeros that may be preallocated."""
-        return self.end in (EndKind.END.value, EndKind.ZEROS.value)
-
     def to_json(self) -> dict[str, Any]:
         """The partition's object of ``logdex info --json``."""
         groups = {name: {"offset": offset, "lag": self.lag(name)} for name, offset in self.consumer_offsets.items()}
@@ -136,9 +131,8 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
 
 
 def _add_partition(each: PartitionDir, config: LogConfig, look: KafkaOverview, env: Env) -> None:
-    path = KafkaPath(each.path, KafkaPathKind.PARTITION, PartitionName(each.topic, each.partition, each.mark))
     try:
-        with PartitionSnapshot(path, config, env=env) as snapshot:
+        with PartitionSnapshot(each.kafka_path, config, env=env) as snapshot:
             look.partitions.append(_partition(snapshot, look))
     except LogdexError as error:
         look.problems.append(str(error))

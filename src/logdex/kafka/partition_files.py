@@ -14,7 +14,7 @@ from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_home import LONE_CLEAN_MARK, is_log_directory
+from logdex.kafka.log_home import LONE_CLEAN_MARK, home_of
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.segment_files import (
@@ -24,7 +24,7 @@ from logdex.kafka.segment_files import (
     LOG_SUFFIX,
     RECOVERY_POINT_CHECKPOINT,
     PartitionName,
-    parse_offset_file,
+    offsets_of,
     parse_partition_dir,
 )
 
@@ -58,8 +58,7 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
     if found.kind is KafkaPathKind.LOG:
         bases = [found.offset]
     elif found.kind is KafkaPathKind.PARTITION:
-        named = (parse_offset_file(name) for name in env.list_dir(directory))
-        bases = sorted(each[0] for each in named if each is not None and each[1] == LOG_SUFFIX)
+        bases = offsets_of(env.list_dir(directory), LOG_SUFFIX)
     else:
         raise not_alone(found)
     segments: list[LogSegment] = []
@@ -92,7 +91,7 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
     directory that is marked has none. A checkpoint that cannot be read says nothing, as for the broker."""
     if name.mark is not None or name.partition == UNKNOWN_PARTITION:
         return Checkpoints()
-    home, _ = home_of(directory, env)
+    home, _ = home_of(env.real_path(directory), env=env)
     found: list[int | None] = []
     for file in (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         try:
@@ -104,15 +103,9 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
     return Checkpoints(*found)
 
 
-def home_of(directory: str, env: Env) -> tuple[str, bool]:
-    """(where a partition's checkpoints lie, whether that is a log directory)."""
-    parent = posixpath.dirname(env.real_path(directory))
-    return (parent, True) if is_log_directory(parent, env=env) else (directory, False)
-
-
 def has_clean_mark(directory: str, env: Env) -> bool | None:
     """Whether a partition's directory was closed cleanly; None where nothing says (a lone one without a mark)."""
-    home, in_log_directory = home_of(directory, env)
-    if in_log_directory:
+    home, is_lone = home_of(env.real_path(directory), env=env)
+    if not is_lone:
         return env.exists(posixpath.join(home, CLEAN_SHUTDOWN))
     return True if env.exists(posixpath.join(home, LONE_CLEAN_MARK)) else None

@@ -6,6 +6,7 @@ Source: Kafka's LogFileUtils, UnifiedLog.parseTopicPartitionName.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 LOG_SUFFIX = ".log"
@@ -47,6 +48,12 @@ def parse_offset_file(name: str) -> tuple[int, str] | None:
     if found is None or int(found.group(1)) >= 1 << 63:
         return None
     return int(found.group(1)), found.group(2)
+
+
+def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
+    """The offsets, rising, of the files with `suffix` among a directory's `names`."""
+    named = (parse_offset_file(name) for name in names)
+    return sorted(each[0] for each in named if each is not None and each[1] == suffix)
 
 
 @dataclass(frozen=True, slots=True)

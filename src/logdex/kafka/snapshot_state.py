@@ -17,7 +17,7 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.producer_snapshot import load_producer_snapshot
 from logdex.kafka.producer_state import CompletedTxn, ProducerStates
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
-from logdex.kafka.segment_files import SNAPSHOT_SUFFIX, offset_file_name, parse_offset_file
+from logdex.kafka.segment_files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
@@ -77,8 +77,7 @@ def load_producers(
     states = ProducerStates()
     first = segments[0].base_offset if segments else 0
     states.clear(first)
-    named = (parse_offset_file(name) for name in env.list_dir(directory))
-    offsets = sorted(each[0] for each in named if each is not None and each[1] == SNAPSHOT_SUFFIX)
+    offsets = offsets_of(env.list_dir(directory), SNAPSHOT_SUFFIX)
     for offset in reversed([each for each in offsets if first <= each <= end_offset]):
         try:
             path = posixpath.join(directory, offset_file_name(offset, SNAPSHOT_SUFFIX))

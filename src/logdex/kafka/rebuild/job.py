@@ -8,23 +8,19 @@ Docs: ``docs/guide/kafka-rebuild.md``, ``docs/design/0008-kafka-rebuild.md``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.staging import Staging
 from logdex.io.tasks import Count, LocalRunner, Runner
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
 from logdex.kafka.rebuild.source import RebuildSource, SourceSegment, check_output, find_source
 from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept_by_recovery
 from logdex.kafka.recognise import require_kafka
-from logdex.kafka.segment_files import LOCK_FILE
+from logdex.kafka.staged_output import staged_output
 from logdex.layout import RECORD_BATCH
 
 TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
@@ -86,7 +82,10 @@ def rebuild_on(
         report.assumed.append(f"index.interval.bytes {settings.index_interval_bytes}")
     if not source.is_whole:
         report.notes.append("one segment by itself: no .snapshot, .txnindex and leader epochs")
-    with output_of(source, output, in_place=in_place, sync=settings.sync, env=env) as staging:
+    partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
+    with staged_output(
+        output, home=source.home, in_place=in_place, partition=partition, sync=settings.sync, env=env
+    ) as staging:
         job = _Job(runner, source, settings, staging.directory, env, worker_env)
         segments = job.derive_segments(task_size_bytes)
         states = job.derive_states(segments) if source.is_whole else []
@@ -100,24 +99,6 @@ def rebuild_on(
     report.tasks = runner.tasks if engine != "local" else 1
     report.seconds = time.perf_counter() - started
     return report
-
-
-@contextmanager
-def output_of(source: RebuildSource, output: str, *, in_place: bool, sync: bool, env: Env) -> Iterator[Staging]:
-    """The staging folder of a rebuild. In place the logs are locked against a broker meanwhile, and it lies within a
-    partition's directory: a broker that starts takes every folder of a log directory for a partition."""
-    home = None
-    if in_place and source.is_log_dir:
-        home = f"{output}/{next(iter(source.partitions))}"
-    lock = None
-    if in_place and env.exists(f"{source.home}/{LOCK_FILE}"):
-        lock = DirectoryLock(source.home, env=env, exclusive=True)
-    try:
-        with Staging(env, output, sync=sync, home=home) as staging:
-            yield staging
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def output_size_bytes(source: RebuildSource, settings: RebuildSettings) -> int:

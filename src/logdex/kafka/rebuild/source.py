@@ -9,10 +9,11 @@ from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import Env
 from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_home import is_log_directory
-from logdex.kafka.partition_files import not_alone
+from logdex.kafka.log_home import home_of, is_log_directory
+from logdex.kafka.partition_files import not_alone, partition_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.segment_files import LOG_SUFFIX, SWAP_SUFFIX, parse_offset_file
+from logdex.kafka.segment_files import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.staged_output import require_own_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,11 @@ def find_source(found: KafkaPath, env: Env) -> RebuildSource:
             _add(source, each.name, each.path, env)
     elif found.kind is KafkaPathKind.PARTITION:
         root = env.real_path(found.path)
-        source = RebuildSource(root, _home(root, env), is_whole=True)
+        source = RebuildSource(root, home_of(root, env=env)[0], is_whole=True)
         _add(source, "", root, env)
     elif found.kind is KafkaPathKind.LOG:
-        root = env.real_path(posixpath.dirname(found.path) or ".")
-        source = RebuildSource(root, _home(root, env), is_whole=False)
+        root = env.real_path(partition_directory(found))
+        source = RebuildSource(root, home_of(root, env=env)[0], is_whole=False)
         path = posixpath.join(root, posixpath.basename(found.path))
         source.partitions[""] = [SourceSegment("", path, found.offset, env.size_bytes(path))]
     else:
@@ -78,21 +79,14 @@ def find_source(found: KafkaPath, env: Env) -> RebuildSource:
     return source
 
 
-def _home(directory: str, env: Env) -> str:
-    parent = posixpath.dirname(directory)
-    return parent if is_log_directory(parent, env=env) else directory
-
-
 def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
     names = env.list_dir(directory)
-    bases: dict[int, str] = {}
-    for name in names:
-        named = parse_offset_file(name)
-        if named is not None and named[1] == LOG_SUFFIX:
-            bases[named[0]] = name
-        elif name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-            source.notes.append(f"{directory}/{name} is not read: a broker puts it into the log when it loads it")
-    paths = [(base, f"{directory}/{name}") for base, name in sorted(bases.items())]
+    source.notes += [
+        f"{directory}/{name} is not read: a broker puts it into the log when it loads it"
+        for name in names
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
+    ]
+    paths = [(base, f"{directory}/{offset_file_name(base, LOG_SUFFIX)}") for base in offsets_of(names, LOG_SUFFIX)]
     if paths:
         source.partitions[folder] = [SourceSegment(folder, path, base, env.size_bytes(path)) for base, path in paths]
 
@@ -101,8 +95,7 @@ def check_output(source: RebuildSource, output: str, *, in_place: bool, env: Env
     """Refuses an output in what is read, or beside logs that are not what is read, unless `in_place`."""
     target = env.real_path(output)
     if in_place:
-        if target != source.root:
-            raise UsageError("--in-place writes into the log's own directory", hint="leave out --output")
+        require_own_directory(target, source.root)
         return
     if posixpath.commonpath([source.home, target]) == source.home:
         raise UsageError(f"{output} lies in {source.home}", hint="choose another --output, or say --in-place")

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
-from logdex.io.staging import Staging
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_lock import DirectoryLock, lock_is_held
+from logdex.kafka.log_lock import lock_is_held
 from logdex.kafka.recognise import require_kafka
 from logdex.kafka.salvage.home import LogBounds, SmallFiles
 from logdex.kafka.salvage.place import joined, place
@@ -27,6 +25,7 @@ from logdex.kafka.salvage.scan import PartitionScan
 from logdex.kafka.salvage.source import SalvageSource, SourcePartition, check_output, find_source
 from logdex.kafka.salvage.write import PartitionWriter, plan_segments
 from logdex.kafka.segment_files import LOCK_FILE, LOG_SUFFIX, parse_offset_file
+from logdex.kafka.staged_output import staged_output
 
 Progress = Callable[[int, int], None]
 """Called now and then with (records so far, bytes of logs so far); each byte is read and written: twice counted."""
@@ -58,30 +57,14 @@ def recover(
     output = env.real_path(output)
     check_output(source, output, in_place=in_place, env=env)
     env.require_free(output, source.size_bytes + source.size_bytes // 64 + _RESERVE_BYTES)
-    with _staging(source, output, in_place=in_place, sync=sync, env=env) as staging:
+    partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
+    with staged_output(output, home=source.home, in_place=in_place, partition=partition, sync=sync, env=env) as staging:
         job = _Salvage(source, staging.directory, config or LogConfig(), sync, progress, env)
         job.run()
         names, stale = _publication(source, output, job, env)
         job.report.kept = staging.publish(names, stale=stale)
     job.report.seconds = time.perf_counter() - started
     return job.report
-
-
-@contextmanager
-def _staging(source: SalvageSource, output: str, *, in_place: bool, sync: bool, env: Env) -> Iterator[Staging]:
-    """The staging folder. In place the logs are locked against a broker meanwhile, and it lies within a partition's
-    directory: a broker that starts takes every folder of a log directory for a partition."""
-    lock = home = None
-    if in_place and env.exists(f"{source.home}/{LOCK_FILE}"):
-        lock = DirectoryLock(source.home, env=env, exclusive=True)
-    if in_place and source.is_log_dir and source.partitions:
-        home = source.partitions[0].directory
-    try:
-        with Staging(env, output, sync=sync, home=home) as staging:
-            yield staging
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _publication(source: SalvageSource, output: str, job: _Salvage, env: Env) -> tuple[list[str], list[str]]:

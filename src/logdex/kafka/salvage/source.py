@@ -16,11 +16,13 @@ from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_home import LONE_CLEAN_MARK, is_log_directory
+from logdex.kafka.log_home import LONE_CLEAN_MARK, home_of
+from logdex.kafka.partition_files import partition_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.salvage.scan import SourceLog
 from logdex.kafka.scan import BatchScanner
 from logdex.kafka.segment_files import parse_offset_file, parse_partition_dir
+from logdex.kafka.staged_output import require_own_directory
 
 _DERIVED = {
     files.INDEX_SUFFIX,
@@ -82,10 +84,8 @@ def find_source(found: KafkaPath, env: Env) -> SalvageSource:
             f"{found.path}: everything is recovered from the log", hint="give the .log, or the directory that it is in"
         )
     is_whole = found.kind is KafkaPathKind.PARTITION
-    root = env.real_path(found.path if is_whole else posixpath.dirname(found.path) or ".")
-    parent = posixpath.dirname(root)
-    home = parent if is_log_directory(parent, env=env) else root
-    source = SalvageSource(root, home, is_log_dir=False, is_whole=is_whole)
+    root = env.real_path(partition_directory(found))
+    source = SalvageSource(root, home_of(root, env=env)[0], is_log_dir=False, is_whole=is_whole)
     named = parse_partition_dir(posixpath.basename(root))
     name = None if named is None or named.mark else TopicPartition(named.topic, named.partition)
     partition = SourcePartition("", root, name)
@@ -145,8 +145,7 @@ def check_output(source: SalvageSource, output: str, *, in_place: bool, env: Env
     """Refuses an output in what is read or around it, and one that holds something already, unless `in_place`."""
     target = env.real_path(output)
     if in_place:
-        if target != source.root:
-            raise UsageError("--in-place writes into the log's own directory", hint="leave out --output")
+        require_own_directory(target, source.root)
         return
     for outer, inner in ((source.home, target), (target, source.root)):
         if posixpath.commonpath([outer, inner]) == outer:
