@@ -1,9 +1,11 @@
-"""Messages as Arrow record batches, fields named as in JSON; text is valid UTF-8 (see `to_text`), bodies as stored."""
+"""Messages as an Arrow record batch, fields named as in JSON; text is valid UTF-8 (see `to_text`), bodies as stored.
+
+The schema of scans, and the slow way to it; the bulk way is in `message_columns`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +13,6 @@ import pyarrow as pa
 from logdex.rocketmq.message import StoredMessage
 from logdex.rocketmq.message_id import MessageId
 from logdex.rocketmq.message_json import to_text
-
-BATCH_MESSAGES = 4_096
 
 SCHEMA = pa.schema(
     [
@@ -41,16 +41,12 @@ SCHEMA = pa.schema(
 """One field for each of `message_to_json`; `body` is binary, `properties` a map."""
 
 
-def to_record_batches(items: Iterator[tuple[int, StoredMessage]]) -> pa.RecordBatchReader:
-    """(physical offset, message) pairs as a reader of batches; reads on as batches are asked for."""
-    return pa.RecordBatchReader.from_batches(SCHEMA, _batches(items))
-
-
-def _batches(items: Iterator[tuple[int, StoredMessage]]) -> Iterator[pa.RecordBatch]:
-    while rows := list(islice(items, BATCH_MESSAGES)):
-        columns = zip(*(_row(message, offset) for offset, message in rows), strict=True)
-        arrays = [_array(list(column), field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+def messages_to_batch(items: Iterable[tuple[int, StoredMessage]]) -> pa.RecordBatch:
+    """(physical offset, message) pairs as a batch: the slow way, and the twin of `message_columns` in tests."""
+    rows = [_row(message, offset) for offset, message in items]
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    arrays = [_array(list(column), field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

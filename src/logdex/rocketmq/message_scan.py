@@ -1,4 +1,4 @@
-"""The messages of a log in its order, filtered on the scan's columns; only what passes is decoded."""
+"""The messages of a log in its order, filtered on the scan's columns; only what passes is decoded, or made Arrow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from logdex.rocketmq.message import StoredMessage, decode_message
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logdex.rocketmq.scan import LogEnd, Window
+    from logdex.rocketmq.scan import LogEnd, Scanner, Window
     from logdex.rocketmq.topic_table import TopicTable
 
 
@@ -56,21 +56,27 @@ class LogScan:
                 yield offset, decode_message(data, offset - first, path=path, check_crc=False)[0]
 
     def to_arrow(self) -> pa.RecordBatchReader:
-        """The messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars read as it is. Made from decoded
-        messages: convenient, not fast."""
-        from logdex.rocketmq.message_arrow import to_record_batches
+        """The messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars read as it is; made from the scan's
+        columns, in memory that does not depend on the log."""
+        from logdex.rocketmq.message_columns import to_record_batches
 
-        return to_record_batches(self.items())
+        scanner = self._scanner()
+        return to_record_batches(self._windows(scanner), scanner.table)
 
     def windows(self) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
         """The scan's windows that hold wanted messages, with their rows."""
+        return self._windows(self._scanner())
+
+    def _scanner(self) -> Scanner:
         from logdex.rocketmq.scan import Scanner  # loads the kernels: only where they are needed
 
+        return Scanner(self._config, env=self._env)
+
+    def _windows(self, scanner: Scanner) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
         self.end = None
         left = self.wanted.limit
         if left is not None and left <= 0:
             return
-        scanner = Scanner(self._config, env=self._env)
         for window in scanner.scan(self._log, self.wanted.start_offset):
             rows = self._rows(window, scanner.table)[:left]
             if len(rows):
