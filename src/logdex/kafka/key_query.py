@@ -13,7 +13,8 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex.errors import CorruptError, LogdexError
+from logdex.errors import CorruptError, LogdexError, MissingFileError
+from logdex.io.env import Env
 from logdex.kafka.key_index import Int64s, KeyIndex
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.partition_scan import OFFSET_MAX, records_of
@@ -33,6 +34,14 @@ class _UselessIndexError(Exception):
     def __init__(self, error: LogdexError) -> None:
         super().__init__(error)
         self.error = error
+
+
+def require_key_index_dir(path: str | None, env: Env) -> None:
+    """`MissingFileError` where a directory of key indexes is named that is none."""
+    if path is not None and not env.is_dir(path):
+        raise MissingFileError(
+            "no such directory of key indexes", path=path, hint="name the one that logdex rebuild --key-index wrote"
+        )
 
 
 def query_key(

@@ -41,7 +41,8 @@ class Log(ReadableLog):
     Thread-safety: any method may be called from any thread. Appends go one after the other; with ``flush="sync"``
     threads that append at the same time share their fsyncs. Readers neither wait for appends nor for fsyncs, only for
     the moment in which files are cut or removed. One writer: a running broker and another `Log` are refused
-    (`LogInUseError`). Others may read the directory at any time (`logdex.open`, `logdex.kafka.LogTail`).
+    (`LogInUseError`), and so is a forked child of this process. Others may read the directory at any time
+    (`logdex.open`, `logdex.kafka.LogTail`).
 
     After a write or an fsync that failed nothing more is acknowledged (`LogFailedError`): close it and open it again.
     """
@@ -243,6 +244,8 @@ class Log(ReadableLog):
         """Trims, syncs and marks the directory clean, and gives it up; again: nothing. A failed log is given up as it
         is, and recovered when it is opened again."""
         core = self._core
+        if not core.home.is_own:
+            return  # a forked child: the log is its parent's, and so are the locks it may have been forked with
         core.closing = True
         with core.cleaner_lock, core.lock:
             if core.closed:

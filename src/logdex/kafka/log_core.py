@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from logdex.io.env import Env
-from logdex.kafka.errors import LogClosedError, LogFailedError
+from logdex.kafka.errors import LogClosedError, LogFailedError, LogInUseError
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_gate import ReaderGate
@@ -77,8 +77,14 @@ class LogCore:
             raise LogClosedError("the log was closed", path=self.path)
 
     def require_usable(self) -> None:
-        """`LogClosedError` after `close`, `LogFailedError` after a failed write."""
+        """`LogClosedError` after `close`, `LogFailedError` after a failed write, `LogInUseError` in a forked child."""
         self.require_open()
+        if not self.home.is_own:
+            raise LogInUseError(
+                "the process that opened it writes it, a forked child does not",
+                path=self.path,
+                hint="append there, or open the log after the fork",
+            )
         if self.failed is not None:
             raise LogFailedError(
                 f"a write failed ({self.failed}); nothing more is written",

@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack
 from logdex.errors import LogdexError, MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.kafka.key_query import require_key_index_dir
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
@@ -112,6 +113,7 @@ class LogDirSnapshot:
         """All records of a topic with exactly this key, or the newest `max`, each with its partition: newest first by
         time, within a partition by offset. The rest as `PartitionSnapshot.query`; `key_index_dir` has a folder
         ``topic-N`` for each partition."""
+        require_key_index_dir(key_index_dir, self._env)
 
         def answers(each: PartitionSnapshot) -> Iterator[tuple[PartitionSnapshot, Record]]:
             folder = None if key_index_dir is None else f"{key_index_dir}/{each.name}"

@@ -69,7 +69,7 @@ class LogHome:
     def __init__(self, path: str, *, env: Env) -> None:
         self.path = env.real_path(path)
         name = parse_partition_dir(posixpath.basename(self.path))
-        if name is None or name.mark == "delete":
+        if name is None or name.mark in ("delete", "stray"):  # a stray one has its successor's name in the checkpoints
             raise UsageError(
                 f"{path}: not the name of a partition", hint="name the directory TOPIC-PARTITION, such as events-0"
             )
@@ -89,6 +89,11 @@ class LogHome:
             self._lock.release()
             raise
         self._good = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process holds the lock; False in a child that was forked since."""
+        return self._lock.is_own
 
     # -- the clean mark ------------------------------------------------------------------------------------------------
     def _take_mark(self) -> bool:

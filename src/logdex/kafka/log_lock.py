@@ -1,13 +1,15 @@
 """One writer: the lock of a log directory, which a running broker holds too, and who has what open in this process.
 
 Java's FileLock is a POSIX record lock. Such a lock belongs to the process, and closing any descriptor of the file gives
-it up; so a process opens each lock file once, counts its holders here, and keeps its own logs apart by a table.
+it up; so a process opens each lock file once, counts its holders here, and keeps its own logs apart by a table. A
+forked child inherits table and descriptors, but not the lock: what it inherited it may not write.
 
 Source: Kafka's LogManager.lockLogDirs, FileLock.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass, field
 
@@ -25,6 +27,7 @@ class _Held:
     claims: set[str] = field(default_factory=set)
     notes: dict[str, bytes | bool | None] = field(default_factory=dict)
     guard: threading.RLock = field(default_factory=threading.RLock)
+    process: int = field(default_factory=os.getpid)
 
 
 _table_guard = threading.Lock()
@@ -42,7 +45,7 @@ class DirectoryLock:
         self.directory = env.real_path(directory)
         with _table_guard:
             held = _table.get(self.directory)
-            if held is None or not held.file.is_open:
+            if held is None or not held.file.is_open or held.process != os.getpid():
                 held = _table[self.directory] = _Held(self._take(env))
             elif exclusive:
                 raise LogInUseError("open in this process already", path=directory, hint="close that log first")
@@ -67,6 +70,11 @@ class DirectoryLock:
     def notes(self) -> dict[str, bytes | bool | None]:
         """What those who share the lock leave for each other; under `guard`."""
         return self._held.notes
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process took it; False in a child that was forked since."""
+        return self._held.process == os.getpid()
 
     @property
     def is_last(self) -> bool:
@@ -103,6 +111,6 @@ def lock_is_held(directory: str, *, env: Env) -> bool | None:
     it. None where the system does not say."""
     with _table_guard:  # this process's lock would go with the descriptor that asking opens
         held = _table.get(env.real_path(directory))
-        if held is not None and held.file.is_open:
+        if held is not None and held.file.is_open and held.process == os.getpid():
             return True
         return env.java_lock_is_held(f"{directory}/{LOCK_FILE}")

@@ -18,6 +18,7 @@ from logdex.kafka.index_file import IndexFile
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
+from logdex.kafka.log_home import is_log_directory
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata, uuid_to_text
 from logdex.kafka.partition_files import has_clean_mark
@@ -117,17 +118,25 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
             look.clean = look.partitions[0].clean
         return look
     log_dir = KafkaLogDir(found.path, env=env)
-    look.clean = log_dir.clean_shutdown() is not None
     look.in_use = log_dir.is_locked()
     look.other_names = log_dir.other_names()
     for each in log_dir.partition_dirs(marked=True):
         _add_partition(each, config, look, env)
+    look.clean = _is_clean(log_dir, look, env)
     for read in (_add_meta, _add_groups, _add_cluster):
         try:
             read(log_dir, look)
         except LogdexError as error:
             look.problems.append(str(error))
     return look
+
+
+def _is_clean(log_dir: KafkaLogDir, look: KafkaOverview, env: Env) -> bool | None:
+    """Of a directory that no broker has used, what its partitions say; None where they do not agree."""
+    if is_log_directory(log_dir.path, env=env):
+        return log_dir.clean_shutdown() is not None
+    said = {one.clean for one in look.partitions}
+    return said.pop() if len(said) == 1 else None
 
 
 def _add_partition(each: PartitionDir, config: LogConfig, look: KafkaOverview, env: Env) -> None:

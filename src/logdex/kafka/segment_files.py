@@ -34,7 +34,7 @@ LOST_AND_FOUND = "lost+found"
 
 _OFFSET_FILE = re.compile(rf"(\d{{{OFFSET_DIGITS}}})(\.[a-z.]+)")
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d{1,10})")
-_MARKED_DIR = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-(?P<mark>delete|future|stray)")
+_MARKED_DIR = re.compile(r"(?P<name>.+)\.(?P<id>[^.\s]+)-(?P<mark>delete|future|stray)")
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
@@ -66,7 +66,9 @@ class PartitionName:
 
 
 def parse_partition_dir(name: str) -> PartitionName | None:
-    """What a directory's name says: ``orders-0``, ``orders-0.<32 hex>-delete``; None for no partition."""
+    """What a directory's name says: ``orders-0``, ``orders-0.<id>-delete``; None for no partition.
+
+    The broker makes ids of 32 hex digits and takes any."""
     marked = _MARKED_DIR.fullmatch(name)
     found = _PARTITION_DIR.fullmatch(marked.group("name") if marked else name)
     if found is None or int(found.group("partition")) > (1 << 31) - 1:

@@ -16,7 +16,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka import log_read
 from logdex.kafka.file_records import LogOffsetPosition, TimestampAndOffset
-from logdex.kafka.key_query import query_key
+from logdex.kafka.key_query import query_key, require_key_index_dir
 from logdex.kafka.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_read import EARLIEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED, LogView
@@ -278,6 +278,7 @@ class PartitionSnapshot:
         A bad batch that may have the key raises `CorruptError`; with `problems` it goes there, as does a key index that
         could not be used.
         """
+        require_key_index_dir(key_index_dir, self.env)
         found = self.iter_query(key, begin_ms, end_ms, key_index_dir=key_index_dir, problems=problems)
         return [*islice(found, max)]
 

@@ -12,6 +12,7 @@ from logdex.kafka.checkpoints import TopicPartition, write_offset_checkpoint
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.recognise import KafkaPathKind, recognise, require_kafka
+from logdex.kafka.segment_files import PartitionName, parse_partition_dir
 
 MARK = ".0123456789abcdef0123456789abcdef"
 SEGMENT = f"{0:020d}.log"
@@ -59,6 +60,20 @@ def test_files_of_the_directory(root: Path) -> None:
     (root / "cleaner-offset-checkpoint").write_text("0\n1\na zero 0\n")
     with pytest.raises(CorruptError):
         found.cleaner_offsets()
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("a-0.AbC_-9-stray", ("a", 0, "stray")),  # the broker takes any id
+        ("a.b-c-12.x-delete", ("a.b-c", 12, "delete")),
+        ("a-0.-stray", None),
+        ("a.x-stray", None),
+        ("a-0.x-stray-3", ("a-0.x-stray", 3, None)),
+    ],
+)
+def test_marked_names(name: str, wanted: tuple[str, int, str | None] | None) -> None:
+    assert parse_partition_dir(name) == (None if wanted is None else PartitionName(*wanted))
 
 
 def test_a_held_lock_is_seen_and_not_taken(root: Path) -> None:

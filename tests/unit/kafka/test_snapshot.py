@@ -328,3 +328,11 @@ def test_a_store_of_the_other_format(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     with pytest.raises(UsageError, match="a setting of Kafka's"):
         logdex.open(tmp_path / "store", index_interval_bytes=7)
+
+
+def test_a_directory_of_key_indexes_that_is_none_is_told(path: Path, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    with opened(path) as partition, pytest.raises(MissingFileError, match="no such directory of key indexes"):
+        partition.query("k", key_index_dir=nowhere)
+    with LogDirSnapshot(str(path.parent)) as logs, pytest.raises(MissingFileError, match="no such directory"):
+        logs.query("events", "k", key_index_dir=nowhere)

@@ -19,7 +19,7 @@ from logdex.kafka.batch_reading import segment_paths
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_home import LONE_CLEAN_MARK
+from logdex.kafka.log_home import LONE_CLEAN_MARK, is_log_directory
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
 from logdex.kafka.verify.checks import Collector
@@ -108,15 +108,14 @@ def _verify_log_dir(
     path: str, config: LogConfig, out: Collector, env: Env, totals: Totals, progress: Progress | None
 ) -> None:
     log_dir = KafkaLogDir(path, env=env)
-    is_clean = env.exists(f"{path}/{files.CLEAN_SHUTDOWN}")
-    if not is_clean:
+    if is_log_directory(path, env=env) and not env.exists(f"{path}/{files.CLEAN_SHUTDOWN}"):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
     ends: dict[TopicPartition, LogEnd] = {}
     for partition in log_dir.partition_dirs(marked=True):
         if partition.mark is not None:
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
-        is_closed = is_clean and partition.topic != cluster_metadata.TOPIC
+        is_closed = is_closed_cleanly(partition.path, env)
         check = PartitionCheck(partition.path, config, out, env, totals, is_clean=is_closed, progress=progress)
         check.run()
         ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)

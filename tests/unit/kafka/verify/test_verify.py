@@ -10,6 +10,11 @@ import pytest
 
 from logdex.errors import NotAStoreError, StorageError, UsageError
 from logdex.io.env import Env, MappedBytes
+from logdex.kafka.log import Log
+from logdex.kafka.log_config import LogConfig
+from logdex.kafka.overview import overview
+from logdex.kafka.recognise import require_kafka
+from logdex.kafka.record import Record
 from logdex.kafka.verify import verify
 from tests.cli.helpers import tree_hash
 from tests.unit.kafka.verify.harms import INDEX, LOG, SECOND_BATCH, TIME, put
@@ -110,3 +115,14 @@ def test_brokers_before_3_9_1_wrote_an_entry_an_append(root: Path) -> None:
     assert newer == [("offset-index-offset", 16), ("time-index-offset", 0)]
     older = verify(str(root), replace(CONFIG, kafka_version="3.7.0"))
     assert [finding.check for finding in older.findings] == []
+
+
+def test_partitions_of_programs_beside_each_other(tmp_path: Path) -> None:
+    for name in ("a-0", "b-0"):
+        with Log.open(str(tmp_path / name)) as log:
+            log.append(Record(value=b"x"))
+    assert [info.kind for info in verify(str(tmp_path)).infos] == ["no-meta-properties"]
+    found = require_kafka(str(tmp_path))
+    assert overview(found, LogConfig()).clean is True
+    (tmp_path / "a-0" / ".logdex-clean").unlink()
+    assert overview(found, LogConfig()).clean is None
