@@ -160,6 +160,36 @@ def test_a_log_that_starts_anew_elsewhere_never_begins_at_nought(tmp_path: Path,
 
 
 @pytest.mark.usefixtures("_quick")
+def test_a_removal_that_is_broken_off_leaves_no_segment_without_its_indexes(tmp_path: Path) -> None:
+    ended, at = False, 0
+    while not ended:
+        at += 1
+        root = tmp_path / str(at) / "root"
+        root.mkdir(parents=True)
+        with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
+            for turn in range(20):
+                log.append(record(f"{turn}"))
+            log.roll()
+        env = FaultEnv(str(root))
+        log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)
+        env.fault = Fault(at, kinds=frozenset({"sync_dir"}))
+        try:
+            log.delete_records(20)
+            ended = True
+        except Killed:
+            pass
+        env.release()
+        for seed in range(at * 40, at * 40 + 40):
+            left = root.parent / str(seed)
+            env.survivor(str(left), seed)
+            with Log.open(str(left / NAME), CONFIG, clock_ms=clock) as log:
+                assert log.log_start_offset == log.segments[0].base_offset or not ended
+                for segment in log.segments:
+                    check_indexes(segment, CONFIG, exact=True)
+    assert at > 3
+
+
+@pytest.mark.usefixtures("_quick")
 def test_the_recovery_point_on_disk_is_the_logs_end_after_a_close(tmp_path: Path) -> None:
     """Also where a recovery found the log to end elsewhere and nothing was appended since."""
     with Log.open(str(tmp_path / NAME), CONFIG, clock_ms=clock) as log:

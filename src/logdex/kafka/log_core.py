@@ -300,14 +300,14 @@ class LogCore:
 
     def remove_segments(self, doomed: Iterable[LogSegment]) -> None:
         """Takes segments out of the log, in the given order, and removes their files and snapshots: first by renaming
-        them, one after the other, so that a crash never leaves a gap that was not there."""
+        them, one after the other, so that a crash never leaves a gap that was not there, nor a log without an index
+        that it had."""
         doomed = list(doomed)
         with self.gate.excluding(), self.closing_at_last(doomed):
             for segment in doomed:
                 self.segments.remove(segment)
                 self.producers.remove_where(lambda offset, base=segment.base_offset: offset == base)  # type: ignore[misc]
-                segment.change_file_suffixes("", DELETED_SUFFIX)
-                self.env.sync_dir(self.path)
+                segment.change_file_suffixes("", DELETED_SUFFIX, log_first=True)
             for segment in doomed:
                 segment.delete_files()
 

@@ -38,7 +38,7 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 def set_aside(segment: LogSegment, *, env: Env) -> None:
     """Renames a segment's files to ``.deleted``; the names are on disk when this returns."""
-    segment.change_file_suffixes("", DELETED_SUFFIX)
+    segment.change_file_suffixes("", DELETED_SUFFIX, log_first=True)
     env.sync_dir(segment.directory)
 
 
