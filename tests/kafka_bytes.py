@@ -6,8 +6,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from logdex.kafka.scan_plain import crc32c_plain
 from logdex.layout import RECORD_BATCH
+from logdex.primitives.crc32c import crc32c_by_table
 
 Header = tuple[bytes, bytes | None]
 
@@ -52,7 +52,7 @@ def batch(
     last = count - 1 if last_delta is None else last_delta
     head = [base_offset, 49 + len(payload), leader_epoch, 2, 0, attributes, last, base_ms, max_ms, *producer, count]
     raw = RECORD_BATCH.pack(*head) + payload
-    head[4] = crc32c_plain(raw[21:])
+    head[4] = crc32c_by_table(raw[21:])
     return RECORD_BATCH.pack(*head) + payload
 
 

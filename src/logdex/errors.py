@@ -99,6 +99,11 @@ class CorruptError(StoreError):
         self.expected = expected
         self.found = found
 
+    @property
+    def description(self) -> str:
+        """What is wrong, without the place: `message` behind its path and byte."""
+        return self.message.removeprefix(f"{self.path}: byte {self.position}: ")
+
 
 class TruncatedError(CorruptError):
     """The bytes end before the value does."""

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
-from logdex.kafka.scan_plain import crc32c_plain, find_next_plain, scan_plain
+from logdex.kafka.scan_plain import find_next_plain, scan_plain
 from logdex.kernels import batch_scan as kernel
 from logdex.kernels.crc32c import crc32c, crc32c_function_address, crc32c_table, crc_sources
+from logdex.primitives.crc32c import crc32c_by_table
 from tests.kafka_bytes import batch, legacy, record, sized, varint
 
 _KINDS = {
@@ -138,8 +139,8 @@ def test_the_error_says_field_expected_and_found(tmp_path: Path) -> None:
     assert end.kind is EndKind.CORRUPT
     assert end.error.path == str(path)
     assert end.error.position == len(good)
-    assert f"expected {crc32c_plain(good[21:]):#010x} as stored" in end.reason
-    assert f"found {crc32c_plain(bytes(flipped[21:])):#010x}" in end.reason
+    assert f"expected {crc32c_by_table(good[21:]):#010x} as stored" in end.reason
+    assert f"found {crc32c_by_table(bytes(flipped[21:])):#010x}" in end.reason
     assert find_next_batch(path.read_bytes(), end.position) == 2 * len(good)
 
 
@@ -165,8 +166,8 @@ def test_bytes_made_to_look_like_large_batches_everywhere_cost_little() -> None:
 def test_crc32c_by_address_and_by_table_agree(data: bytes, skip: int) -> None:
     array = np.frombuffer(bytes(skip) + data + b"\0", np.uint8)
     at, table = array.ctypes.data + skip, crc32c_table().ctypes.data
-    assert crc32c(0, table, at, len(data)) == crc32c_plain(data)
-    assert crc32c(crc32c_function_address(), table, at, len(data)) == crc32c_plain(data)
+    assert crc32c(0, table, at, len(data)) == crc32c_by_table(data)
+    assert crc32c(crc32c_function_address(), table, at, len(data)) == crc32c_by_table(data)
 
 
 def test_the_vectorised_function_is_there() -> None:

@@ -47,6 +47,14 @@ def log_config(store: StoreOptions) -> LogConfig:
     return LogConfig(**store.kafka_settings())
 
 
+def directory_of(found: KafkaPath) -> str:
+    """The directory that a path's files lie in: its own, or that of the partition whose file it is."""
+    from logdex.kafka.partition_files import partition_directory
+    from logdex.kafka.recognise import KafkaPathKind
+
+    return found.path if found.kind is KafkaPathKind.LOG_DIR else partition_directory(found)
+
+
 def open_snapshot(found: KafkaPath, store: StoreOptions) -> KafkaSnapshot:
     """What is at a Kafka path, opened read-only; a context manager."""
     from logdex.kafka.log_dir_snapshot import open_kafka

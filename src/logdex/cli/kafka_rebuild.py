@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note, table
+from logdex.cli.output import emit, emit_json, hint, human_count, human_size, kept_rows, note, table
 from logdex.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from logdex.kafka.rebuild.report import KafkaRebuildReport
     from logdex.kafka.recognise import KafkaPath
-
-KEPT_SHOWN = 3
 
 
 def rebuild_kafka(
@@ -58,14 +56,6 @@ def rebuild_kafka(
     return report
 
 
-def in_place_target(found: KafkaPath) -> str:
-    """The directory that a path's derived files lie in."""
-    from logdex.kafka.partition_files import partition_directory
-    from logdex.kafka.recognise import KafkaPathKind
-
-    return found.path if found.kind is KafkaPathKind.LOG_DIR else partition_directory(found)
-
-
 def _print(report: KafkaRebuildReport, target: str) -> None:
     speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
     emit(
@@ -83,9 +73,7 @@ def _print(report: KafkaRebuildReport, target: str) -> None:
     if report.key_index_entries:
         rows.append((".keyindex", _entries(report.key_index_entries)))
     rows.append(("files", f"{human_count(report.files, 'file')} in {target}"))
-    rows += [("kept", f"{name} is now {where}") for name, where in list(report.kept.items())[:KEPT_SHOWN]]
-    if len(report.kept) > KEPT_SHOWN:
-        rows.append(("", f"and {human_count(len(report.kept) - KEPT_SHOWN, 'other')} likewise; --json names all"))
+    rows += kept_rows(report.kept)
     table(rows)
 
 

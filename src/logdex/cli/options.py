@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from logdex.cli.times import parse_time
+from logdex.errors import UsageError
 
 PathArgument = Annotated[
     str,
@@ -98,6 +99,17 @@ class StoreOptions:
     def _given(self) -> dict[str, Any]:
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "path"}
         return {name: value for name, value in given.items() if value is not None}
+
+
+def output_target(command: str, path: str, output: str | None, *, in_place: bool) -> str:
+    """Where `command` writes: `output`, or `path` itself; `UsageError` unless just one of them is said."""
+    if in_place and output is not None:
+        raise UsageError("--output and --in-place exclude each other", hint="say one of them")
+    if in_place:
+        return path
+    if output is None:
+        raise UsageError("where to?", hint=f"logdex {command} {path} --output DIR, or --in-place")
+    return output
 
 
 def store_command(function: Callable[..., None]) -> Callable[..., None]:

@@ -11,11 +11,14 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+KEPT_SHOWN = 3
 
 
 def shown(value: bytes | str) -> str:
@@ -72,6 +75,13 @@ def table(rows: Iterable[tuple[str, ...]], *, right: Iterable[int] = (), indent:
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         emit((indent + "  ".join(parts)).rstrip())
+
+
+def kept_rows(kept: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Rows of a `table` that say where what was replaced is now: the first few, and how many there are."""
+    rows = [("kept", f"{name} is now {where}") for name, where in islice(kept.items(), KEPT_SHOWN)]
+    more = len(kept) - KEPT_SHOWN
+    return [*rows, ("", f"and {human_count(more, 'other')} likewise; --json names all")] if more > 0 else rows
 
 
 def human_size(size_bytes: int) -> str:

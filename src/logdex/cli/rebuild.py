@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.kafka_paths import kafka_path
-from logdex.cli.kafka_rebuild import in_place_target, rebuild_kafka
-from logdex.cli.options import JsonOption, StoreOptions, store_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, note, table
+from logdex.cli.kafka_paths import directory_of, kafka_path
+from logdex.cli.kafka_rebuild import rebuild_kafka
+from logdex.cli.options import JsonOption, StoreOptions, output_target, store_command
+from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
 from logdex.cli.progress import progress_bar
-from logdex.errors import UsageError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.commit_log import CommitLog
@@ -62,12 +61,12 @@ def rebuild(
 ) -> None:
     """Derive ConsumeQueues and IndexFiles from the CommitLog alone; Kafka's indexes, snapshots and leader epochs from
     the .log files alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
-    target = _target(store.path, output, in_place)
+    target = output_target("rebuild", store.path, output, in_place=in_place)
     found = kafka_path(store, kafka={"--key-index": key_index})
     if found is not None:
         kafka_report = rebuild_kafka(
             found,
-            in_place_target(found) if in_place else target,
+            directory_of(found) if in_place else target,
             index_interval_bytes=store.index_interval_bytes,
             key_index=key_index,
             in_place=in_place,
@@ -92,16 +91,6 @@ def rebuild(
         note(loss)
     if report.lossy:
         raise typer.Exit(DONE_BUT_LOSSY)
-
-
-def _target(path: str, output: str | None, in_place: bool) -> str:
-    if in_place and output is not None:
-        raise UsageError("--output and --in-place exclude each other", hint="say one of them")
-    if in_place:
-        return path
-    if output is None:
-        raise UsageError("where to?", hint=f"logdex rebuild {path} --output DIR, or --in-place")
-    return output
 
 
 def _run(
@@ -151,5 +140,5 @@ def _print_report(report: RebuildReport, target: str) -> None:
         rows.append(
             ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
         )
-    rows += [("kept", f"{name} is now {where}") for name, where in report.kept.items()]
+    rows += kept_rows(report.kept)
     table(rows)

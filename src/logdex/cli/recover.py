@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.kafka_paths import kafka_path, log_config
-from logdex.cli.options import JsonOption, StoreOptions, store_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, note, table
+from logdex.cli.kafka_paths import directory_of, kafka_path, log_config
+from logdex.cli.options import JsonOption, StoreOptions, output_target, store_command
+from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
 from logdex.cli.progress import progress_bar
 from logdex.errors import UsageError
 
@@ -41,8 +40,9 @@ def recover(
     as_json: JsonOption = False,
 ) -> None:
     """Salvage a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done but lossy."""
-    target = _target(store.path, output, in_place)
-    if kafka_path(store) is None:
+    target = output_target("recover", store.path, output, in_place=in_place)
+    found = kafka_path(store)
+    if found is None:
         raise UsageError(
             f"{store.path} is a RocketMQ store: recover does not take those yet",
             hint=f"logdex verify {store.path} says what is damaged; logdex rebuild derives queues and indexes anew",
@@ -51,6 +51,7 @@ def recover(
     from logdex.kafka.verify import log_size_bytes
 
     if in_place:
+        target = directory_of(found)
         note(f"writes the log in {store.path} anew; what is there is kept under dated names")
     with progress_bar("recover", log_size_bytes(store.path)) as progress:
         report = recover_log(
@@ -66,16 +67,6 @@ def recover(
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _target(path: str, output: str | None, in_place: bool) -> str:
-    if in_place and output is not None:
-        raise UsageError("--output and --in-place exclude each other", hint="say one of them")
-    if in_place:
-        return posixpath.dirname(path) or "." if path.endswith(".log") else path
-    if output is None:
-        raise UsageError("where to?", hint=f"logdex recover {path} --output DIR, or --in-place")
-    return output
-
-
 def _print(report: SalvageReport, target: str) -> None:
     emit(
         f"Recovered {human_count(report.messages, 'message')} in {human_count(report.batches, 'batch', 'batches')} "
@@ -86,7 +77,7 @@ def _print(report: SalvageReport, target: str) -> None:
         ("files", f"{human_count(report.files, 'file')} in {target}"),
         ("lost", human_size(report.skipped_bytes) if report.lossy else "nothing"),
     ]
-    rows += [("kept", f"{name} is now {where}") for name, where in report.kept.items()]
+    rows += kept_rows(report.kept)
     table(rows)
     for skipped in report.skipped:
         emit(str(skipped))

@@ -27,14 +27,10 @@ def read_batches(
     """The batches of files one after the other, checksums checked. Where a file's good batches end before it does, and
     not in zeros, `problems` gets the error, and the next file follows."""
     for path in paths:
-        windows = BatchScanner(env=env).scan_file(path)
-        while True:
-            try:
-                window = next(windows)
-            except StopIteration as stop:
-                if stop.value.error is not None and stop.value.kind is not EndKind.ZEROS:
-                    problems.append(stop.value.error)
-                break
+        scanner = BatchScanner(env=env)
+        for window in scanner.scan_file(path):
             data: Any = window.data  # an array is a buffer; its type does not say so
             for position in window.columns.position.tolist():
                 yield decode_batch(memoryview(data), position, path=path, check_crc=False)[0]
+        if scanner.end.error is not None and scanner.end.kind is not EndKind.ZEROS:
+            problems.append(scanner.end.error)

@@ -45,6 +45,11 @@ class ScanEnd:
     reason: str
     error: CorruptError | None = None
 
+    @property
+    def description(self) -> str:
+        """Why, without the place."""
+        return self.reason if self.error is None else self.error.description
+
 
 @dataclass(slots=True)
 class BatchWindow:
@@ -58,7 +63,12 @@ class BatchWindow:
 
 
 class BatchScanner:
-    """Scans files or bytes with one set of columns. One thread, one scan at a time."""
+    """Scans files or bytes with one set of columns. One thread, one scan at a time.
+
+    `end` says, when all windows of a scan have been taken, where and why it ended; so does the generator's own value.
+    """
+
+    end: ScanEnd
 
     def __init__(self, check_crc: bool = True, window_batches: int = WINDOW_BATCHES, env: Env = DEFAULT_ENV) -> None:
         self.batches = 0
@@ -95,7 +105,8 @@ class BatchScanner:
             if count:
                 self.batches += count
                 yield BatchWindow(cut_columns(self._columns, count), count, array, path)
-        return scan_end(array, position, reason, path)
+        self.end = scan_end(array, position, reason, path)
+        return self.end
 
 
 def find_next_batch(data: ByteArray | bytes, position: int) -> int:

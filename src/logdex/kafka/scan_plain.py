@@ -8,13 +8,12 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
-from functools import cache
 
 from logdex import layout
+from logdex.kafka.record_format import wrapped_long
 from logdex.kernels import batch_scan as kernel
-
-_POLYNOMIAL = 0x82F63B78
-_INT64 = 1 << 64
+from logdex.primitives.crc32c import crc32c_by_table
+from logdex.primitives.varint import read_varlong
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +37,6 @@ class PlainBatch:
     count: int
     control_type: int
     coordinator_epoch: int
-
-
-@cache
-def _table() -> tuple[int, ...]:
-    values = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
-        values.append(value)
-    return tuple(values)
-
-
-def crc32c_plain(data: bytes) -> int:
-    """CRC-32C, a byte at a time.
-
-    >>> hex(crc32c_plain(b"123456789"))
-    '0xe3069283'
-    """
-    table, crc = _table(), 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
 
 
 def scan_plain(data: bytes, start: int = 0, *, check_crc: bool = True) -> tuple[list[PlainBatch], int, int]:
@@ -94,15 +71,10 @@ def _problem(data: bytes, at: int, check_crc: bool) -> int | None:
         return None
     whole = data[at : at + 12 + size]
     if magic == 2:
-        good = struct.unpack_from(">I", whole, 17)[0] == crc32c_plain(whole[21:])
+        good = struct.unpack_from(">I", whole, 17)[0] == crc32c_by_table(whole[21:])
     else:
         good = struct.unpack_from(">I", whole, 12)[0] == zlib.crc32(whole[16:])
     return None if good else kernel.BAD_CRC
-
-
-def _wrapped(value: int) -> int:
-    """`value` as a Java long would hold it."""
-    return (value + (1 << 63)) % _INT64 - (1 << 63)
 
 
 def _batch(raw: bytes, at: int) -> PlainBatch:
@@ -112,7 +84,7 @@ def _batch(raw: bytes, at: int) -> PlainBatch:
     return PlainBatch(
         at,
         offset,
-        _wrapped(offset + last),
+        wrapped_long(offset + last),
         base_ms,
         max_ms,
         producer,
@@ -143,36 +115,24 @@ def _control(raw: bytes, attributes: int, base_ms: int, max_ms: int, count: int)
     if not attributes & layout.BATCH_CONTROL or attributes & layout.BATCH_CODEC_MASK or count <= 0:
         return -1, -1, -1
     try:
-        _, at = _varint(raw, layout.RECORD_BATCH.size_bytes)
-        delta, at = _varint(raw, at + 1)
-        _, at = _varint(raw, at)
-        key_size, at = _varint(raw, at)
-    except IndexError:
+        _, at = read_varlong(raw, layout.RECORD_BATCH.size_bytes, len(raw))
+        delta, at = read_varlong(raw, at + 1, len(raw))
+        _, at = read_varlong(raw, at, len(raw))
+        key_size, at = read_varlong(raw, at, len(raw))
+    except ValueError:
         return -1, -1, -1
     if not 4 <= key_size <= len(raw) - at:
         return -1, -1, -1
     kind = struct.unpack_from(">h", raw, at + 2)[0]
-    control_ms = max_ms if attributes & layout.BATCH_LOG_APPEND_TIME else _wrapped(base_ms + delta)
+    control_ms = max_ms if attributes & layout.BATCH_LOG_APPEND_TIME else wrapped_long(base_ms + delta)
     epoch = -1
     try:
-        value_size, at = _varint(raw, at + key_size)
+        value_size, at = read_varlong(raw, at + key_size, len(raw))
         if kind in (layout.CONTROL_ABORT, layout.CONTROL_COMMIT) and 6 <= value_size <= len(raw) - at:
             epoch = struct.unpack_from(">i", raw, at + 2)[0]
-    except IndexError:
+    except ValueError:
         pass  # no value: no epoch
     return kind, epoch, control_ms
-
-
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """(value, position behind it) of a zigzag number of at most ten bytes; IndexError where there is none."""
-    value = 0
-    for i in range(10):
-        byte = raw[at + i]
-        value |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            value %= _INT64
-            return value >> 1 ^ -(value & 1), at + i + 1
-    raise IndexError("a varint of more than ten bytes")
 
 
 def find_next_plain(data: bytes, position: int) -> int:

@@ -60,13 +60,7 @@ def derive_segment(
     time_parts: list[bytes] = []
     scanner = BatchScanner(window_batches=window_batches, env=env)
     next_offset, size_in_all = base_offset, env.size_bytes(log_path)
-    scan = scanner.scan_file(log_path, stop=stop)
-    while True:
-        try:
-            window = next(scan)
-        except StopIteration as stopped:
-            end: ScanEnd = stopped.value
-            break
+    for window in scanner.scan_file(log_path, stop=stop):
         offset_entries, time_entries = fold.add(window.columns)
         offset_parts.append(encode_offset_entries(offset_entries, base_offset))
         time_parts.append(encode_time_entries(time_entries, base_offset))
@@ -79,11 +73,11 @@ def derive_segment(
         offset_index=b"".join(offset_parts),
         time_index=b"".join(time_parts),
         batches=scanner.batches,
-        size_bytes=end.position,
-        truncated_bytes=size_in_all - end.position,
+        size_bytes=scanner.end.position,
+        truncated_bytes=size_in_all - scanner.end.position,
         next_offset=next_offset,
         max_timestamp=max_timestamp,
-        end=end,
+        end=scanner.end,
     )
 
 

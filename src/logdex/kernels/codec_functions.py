@@ -10,7 +10,6 @@ address is 0 where one is missing. A batch that these do not take, for whatever 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import weakref
 from functools import cache
 from typing import Any
@@ -20,6 +19,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from logdex.kernels.libraries import address_of, shared_library
 from logdex.kernels.memory import copy_bytes, load_le64, load_u8
 
 _TEXT = b"logdex logdex logdex"
@@ -33,26 +33,17 @@ LZ4_BLOCK_SIZE_BYTES = 1 << 16
 _LZ4_RAW = 1 << 31
 
 
-def _library(module: str) -> ctypes.CDLL | None:
-    """The shared library of an extension module, which need not be importable itself."""
-    try:
-        found = importlib.util.find_spec(module)
-        return ctypes.CDLL(found.origin) if found is not None and found.origin else None
-    except (ImportError, OSError, ValueError):
-        return None
-
-
 @cache
 def lz4_function_address() -> int:
     """Address of `int LZ4_decompress_safe(const char *source, char *target, int size, int room)`; 0 without it."""
-    library = _library("lz4.block._block")
+    library = shared_library("lz4.block._block")
     try:
         if library is None:
             return 0
         target = ctypes.create_string_buffer(64)
         size = library.LZ4_decompress_safe(_LZ4_OF_TEXT, target, len(_LZ4_OF_TEXT), 64)
         right = size == len(_TEXT) and target.raw[:size] == _TEXT
-        return int(ctypes.cast(library.LZ4_decompress_safe, ctypes.c_void_p).value or 0) if right else 0
+        return address_of(library.LZ4_decompress_safe) if right else 0
     except AttributeError:
         return 0
 
@@ -60,7 +51,7 @@ def lz4_function_address() -> int:
 @cache
 def _zstd_library() -> ctypes.CDLL | None:
     """zstandard's library, if its `ZSTD_decompressDCtx` reads a known frame."""
-    library = _library("zstandard._cffi")
+    library = shared_library("zstandard._cffi")
     try:
         if library is None:
             return None
@@ -93,7 +84,7 @@ class Decompressors:
         if library is not None:
             self.zstd_context = int(library.ZSTD_createDCtx() or 0)
         if library is not None and self.zstd_context:
-            self.zstd_function = int(ctypes.cast(library.ZSTD_decompressDCtx, ctypes.c_void_p).value or 0)
+            self.zstd_function = address_of(library.ZSTD_decompressDCtx)
             weakref.finalize(self, library.ZSTD_freeDCtx, self.zstd_context)
 
 

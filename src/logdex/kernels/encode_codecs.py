@@ -9,7 +9,6 @@ by batch. Source: ``docs/formats/kafka-record-batch.md`` for the LZ4 frame; Kafk
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import weakref
 from functools import cache
 from typing import Any
@@ -20,6 +19,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from logdex.kernels.libraries import address_of, shared_library
 from logdex.kernels.memory import copy_bytes, store_u8
 
 CODEC_NONE, CODEC_LZ4, CODEC_ZSTD = 0, 3, 4
@@ -35,23 +35,10 @@ _ZSTD_LEVEL = 3
 _TRIAL = b"logdex logdex logdex logdex logdex logdex logdex"
 
 
-def _library(module: str) -> ctypes.CDLL | None:
-    """The shared library of an extension module, which need not be importable itself."""
-    try:
-        found = importlib.util.find_spec(module)
-        return ctypes.CDLL(found.origin) if found is not None and found.origin else None
-    except (ImportError, OSError, ValueError):
-        return None
-
-
-def _address(function: Any) -> int:
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
-
-
 @cache
 def _lz4_library() -> ctypes.CDLL | None:
     """lz4's, with `LZ4_compress_fast_extState` and `LZ4_sizeofState`, if it gives back what it is given."""
-    library = _library("lz4.block._block")
+    library = shared_library("lz4.block._block")
     try:
         if library is None:
             return None
@@ -68,7 +55,7 @@ def _lz4_library() -> ctypes.CDLL | None:
 @cache
 def _zstd_library() -> ctypes.CDLL | None:
     """zstandard's, with `ZSTD_compressCCtx` and its like, if what it makes is read by the package."""
-    library = _library("zstandard._cffi")
+    library = shared_library("zstandard._cffi")
     if library is None:
         return None
     try:
@@ -98,11 +85,11 @@ class Compressor:
         self.context = 0
         if codec == CODEC_LZ4 and (library := _lz4_library()) is not None:
             self._state = np.zeros(library.LZ4_sizeofState() // 8 + 1, np.uint64)
-            self.function, self.context = _address(library.LZ4_compress_fast_extState), self._state.ctypes.data
+            self.function, self.context = address_of(library.LZ4_compress_fast_extState), self._state.ctypes.data
         elif codec == CODEC_ZSTD and (library := _zstd_library()) is not None:
             self.context = int(library.ZSTD_createCCtx() or 0)
             if self.context:
-                self.function = _address(library.ZSTD_compressCCtx)
+                self.function = address_of(library.ZSTD_compressCCtx)
                 weakref.finalize(self, library.ZSTD_freeCCtx, self.context)
 
 

@@ -59,7 +59,6 @@ _AT_COUNT = _HEAD.offset_of("count")
 _OVERHEAD = layout.LOG_OVERHEAD_SIZE_BYTES
 _MAGIC = layout.MAGIC_V2
 _SEQUENCES = 1 << 31
-_NULL = np.uint64(1)  # zigzag of -1
 _SEVEN, _LOW, _MORE = np.uint64(7), np.uint64(0x7F), np.uint64(0x80)
 
 

@@ -73,17 +73,13 @@ class PartitionScan:
         self._close_skipped(-1)
 
     def _run(self, source: SourceLog, data: ByteArray, position: int, next_base: int | None) -> ScanEnd:
-        scan = BatchScanner(env=self._env).scan_bytes(data, position, path=source.path)
-        while True:
-            try:
-                window = next(scan)
-            except StopIteration as stopped:
-                end: ScanEnd = stopped.value
-                self._take(source, self._rising.flush(next_base if end.kind is EndKind.END else None))
-                return end
+        scanner = BatchScanner(env=self._env)
+        for window in scanner.scan_bytes(data, position, path=source.path):
             if self._on_read is not None:
                 self._on_read(int(np.abs(window.columns.count).sum()), int(window.columns.size.sum()))
             self._take(source, self._rising.add(window.columns))
+        self._take(source, self._rising.flush(next_base if scanner.end.kind is EndKind.END else None))
+        return scanner.end
 
     def _take(self, source: SourceLog, judged: Judged | None) -> None:
         if judged is None:
@@ -125,7 +121,7 @@ class PartitionScan:
         following = -1 if end.kind is EndKind.ZEROS else find_next_batch(data, end.position)
         stop = following if following >= 0 else data.size
         is_zero = not data[end.position : stop].any()
-        why = "zeros" if is_zero else _reason(end)
+        why = "zeros" if is_zero else end.description
         # zeros behind the last batch were never written; zeros before another one stand where something was
         is_loss = not is_zero or following >= 0
         first = self._next_offset if self._next_offset >= 0 else source.base_offset
@@ -157,9 +153,3 @@ def batches_of(piece: Piece, env: Env) -> Iterator[Piece]:
             )
             for position, size, first, last, count in values:
                 yield Piece(piece.source, position, position + size, first, last, 1, abs(count))
-
-
-def _reason(end: ScanEnd) -> str:
-    if end.error is None:
-        return end.reason
-    return end.error.message.removeprefix(f"{end.error.path}: byte {end.error.position}: ")

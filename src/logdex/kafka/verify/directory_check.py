@@ -104,7 +104,7 @@ def _readable(check: str, path: str, read: Callable[[], object], out: Collector)
 
 def find_error(check: str, error: CorruptError, out: Collector, mend: str) -> None:
     """A finding of a located error."""
-    message = error.message.removeprefix(f"{error.path}: byte {error.position}: ")
+    message = error.description
     expected = "" if error.expected is None else error.expected
     found = "" if error.found is None else error.found
     out.find(check, error.path, error.position, message, expected=expected, found=found, mend=mend)

@@ -108,7 +108,7 @@ class ProducerCheck:
             return read_producer_snapshot(data, path=path)
         except CorruptError as error:
             position, found = error.position, error.found
-            message = error.message.removeprefix(f"{path}: byte {error.position}: ")
+            message = error.description
             self._out.find(
                 "producer-snapshot", path, position, message, expected=error.expected, found=found, mend=REMOVE
             )

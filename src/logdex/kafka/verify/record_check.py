@@ -43,14 +43,7 @@ def check_records(window: BatchWindow, out: Collector) -> int:
     if counts.sum() == len(offsets):
         _check_offsets(window, offsets, counts, out)
     for place, error in bad.items():
-        _tell(
-            window,
-            place,
-            error.message.removeprefix(f"{window.path}: byte {error.position}: "),
-            error.expected,
-            error.found,
-            out,
-        )
+        _tell(window, place, error.description, error.expected, error.found, out)
     return len(offsets)
 
 
@@ -101,14 +94,7 @@ def _check_batch(window: BatchWindow, place: int, out: Collector) -> int:
         batch, _ = decode_batch(raw, path=window.path, check_crc=False)
         offsets = [record.offset for record in batch.records()]
     except CorruptError as error:
-        _tell(
-            window,
-            place,
-            error.message.removeprefix(f"{window.path}: byte {error.position}: "),
-            error.expected,
-            error.found,
-            out,
-        )
+        _tell(window, place, error.description, error.expected, error.found, out)
         return 0
     last = int(window.columns.last_offset[place])
     if any(b <= a for a, b in pairwise(offsets)) or (offsets and offsets[-1] > last):

@@ -76,14 +76,9 @@ class SegmentPass:
             self.size_bytes = data.size
             position = 0
             while True:
-                scan = scanner.scan_bytes(data, position, path=self.path)
-                while True:
-                    try:
-                        window = next(scan)
-                    except StopIteration as stopped:
-                        end: ScanEnd = stopped.value
-                        break
+                for window in scanner.scan_bytes(data, position, path=self.path):
                     yield from self._take(window)
+                end = scanner.end
                 behind = self.segment.next_base if end.kind is EndKind.END else None
                 yield from self._give(self._rising.flush(behind), data)
                 position = self._damage(data, end)
@@ -199,8 +194,5 @@ class SegmentPass:
 
 
 def _reason(end: ScanEnd) -> str:
-    """Why a scan ended, without the place, which a finding states itself."""
-    if end.error is None:
-        return end.reason
-    text = end.error.message.removeprefix(f"{end.error.path}: byte {end.error.position}: ")
-    return text.partition(" [")[0]
+    """Why a scan ended, without place, field and values, which a finding states itself."""
+    return end.description.partition(" [")[0]

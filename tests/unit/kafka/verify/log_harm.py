@@ -9,9 +9,9 @@ from logdex.findings import VerifyReport
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.metadata_files import MetaProperties
 from logdex.kafka.salvage import recover
-from logdex.kafka.scan_plain import crc32c_plain
 from logdex.kafka.verify import verify
 from logdex.layout import RECORD_BATCH
+from logdex.primitives.crc32c import crc32c_by_table
 from tests.kafka_bytes import batch, record
 
 CONFIG = LogConfig(index_interval_bytes=100)
@@ -110,5 +110,5 @@ def set_field(path: Path, position: int, field: str, value: int) -> None:
 def make_crc_right(raw: bytearray, position: int) -> None:
     """Stores the checksum that the batch at `position` has."""
     size = 12 + struct.unpack_from(">i", raw, position + 8)[0]
-    crc = crc32c_plain(bytes(raw[position + 21 : position + size]))
+    crc = crc32c_by_table(bytes(raw[position + 21 : position + size]))
     struct.pack_into(">I", raw, position + 17, crc)

@@ -1,0 +1,21 @@
+"""Native functions of installed packages, found for kernels that call them by their addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from typing import Any
+
+
+def shared_library(module: str) -> ctypes.CDLL | None:
+    """The shared library of an extension module, which need not be importable itself; None where there is none."""
+    try:
+        found = importlib.util.find_spec(module)
+        return ctypes.CDLL(found.origin) if found is not None and found.origin else None
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def address_of(function: Any) -> int:
+    """The address of a library's function."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
