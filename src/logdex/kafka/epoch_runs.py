@@ -18,11 +18,12 @@ from logdex.layout import MAGIC_V2
 @dataclass(slots=True)
 class EpochRun:
     """`batches` batches in a row of one epoch; the first is at `position` of the .log at `path`. Offsets are base
-    offsets of the first and the last batch."""
+    offsets of the first and the last batch, `last_offset` is the last one's end."""
 
     epoch: int
     start_offset: int
     last_start_offset: int
+    last_offset: int
     batches: int
     path: str
     position: int
@@ -44,13 +45,14 @@ class EpochRuns:
         counts = np.diff(np.append(starts, len(places)))
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             place, epoch = int(places[start]), int(epochs[start])
-            last = int(columns.base_offset[places[start + count - 1]])
+            last_place = places[start + count - 1]
+            last, end = int(columns.base_offset[last_place]), int(columns.last_offset[last_place])
             if self.runs and self.runs[-1].epoch == epoch:
                 self.runs[-1].batches += count
-                self.runs[-1].last_start_offset = last
+                self.runs[-1].last_start_offset, self.runs[-1].last_offset = last, end
             else:
                 at = int(columns.base_offset[place])
-                self.runs.append(EpochRun(epoch, at, last, count, path, int(columns.position[place])))
+                self.runs.append(EpochRun(epoch, at, last, end, count, path, int(columns.position[place])))
 
     def sort_out(self) -> tuple[list[EpochRun], list[EpochRun]]:
         """(the runs to believe, single batches whose epoch is harmed)."""

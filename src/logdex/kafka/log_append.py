@@ -27,6 +27,7 @@ from logdex.kernels.batch_columns import BatchColumns, Int64s
 from logdex.layout import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
+_OFFSET_END = 1 << 63
 _AT_EPOCH = RECORD_BATCH.offset_of("leader_epoch")
 _AT_CRC = RECORD_BATCH.offset_of("crc")
 _AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
@@ -298,6 +299,8 @@ def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
             raise InvalidRecordError(f"offset {first} is below the log end offset {core.next_offset}", path=core.path)
         return columns
     counts = columns.last_offset - columns.base_offset + 1
+    if core.next_offset + int(counts.sum()) > _OFFSET_END:
+        raise InvalidRecordError(f"the log ends at {core.next_offset}: no offsets are left", path=core.path)
     base_offset = core.next_offset + np.cumsum(counts) - counts
     epoch = core.leader_epoch if encoded.leader_epoch is None else encoded.leader_epoch
     patch_batches(np.frombuffer(encoded.data, np.uint8), columns.position, base_offset, epoch)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, TruncatedError, UsageError
 from logdex.kafka.errors import OffsetOutOfRangeError
 from logdex.kafka.file_records import TimestampAndOffset
 from logdex.kafka.log_segment import LogSegment, SegmentRead
@@ -66,13 +66,38 @@ def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch
             break
         read = segment.read(offset, left, min_one_message=not found)
         if read is None:
+            if segment is not view.segments[-1]:
+                _check_end(segment)
             continue  # nothing at or behind the offset in this one
+        after = read.position
         for batch in _batches_of(read, segment, view.end_offset):
             found.append(batch)
             left -= batch.size_bytes
+            after += batch.size_bytes
+        if after < segment.size_bytes == read.position + len(read.data) and segment is not view.segments[-1]:
+            _check_end(segment, after)
         if read.position + len(read.data) < segment.size_bytes:
             break  # max_bytes ended it, not the segment
     return found
+
+
+def _check_end(segment: LogSegment, position: int | None = None) -> None:
+    """`TruncatedError` where a segment with another one behind it does not end with its last batch: records that there
+    were are missing. Looks from the batch at `position` on, else from the last that the index names."""
+    if position is None:
+        last = segment.locate(segment.offset_index.last_offset)
+        position = 0 if last is None else last.position
+    for header in segment.log.headers(position):
+        position = header.position + header.size_bytes
+    if position < segment.size_bytes:
+        raise TruncatedError(
+            "the segment ends within a batch, and another one follows",
+            path=segment.log.path,
+            position=position,
+            expected="a whole batch",
+            found=f"{segment.size_bytes - position} bytes",
+            hint="logdex recover saves what is whole",
+        )
 
 
 def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:

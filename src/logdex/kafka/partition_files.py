@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, LogdexError, NotAStoreError, StorageError
+from logdex.errors import LogdexError, NotAStoreError, StorageError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
@@ -97,7 +97,7 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
         try:
             entries = read_offset_checkpoint(posixpath.join(home, file), env=env)
             found.append(entries.get(TopicPartition(name.topic, name.partition)))
-        except CorruptError as error:
+        except LogdexError as error:  # also what is no file
             problems.append(error)
             found.append(None)
     return Checkpoints(*found)

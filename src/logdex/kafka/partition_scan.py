@@ -179,7 +179,7 @@ class _PartitionPass:
         wanted = scan.wanted
         self._wanted = wanted
         start = -OFFSET_MAX if wanted.offset is None else wanted.offset
-        end = OFFSET_MAX if wanted.end_offset is None else wanted.end_offset
+        end = OFFSET_MAX + 1 if wanted.end_offset is None else wanted.end_offset
         if wanted.isolation is not None:
             start = max(start, partition.log_start_offset)
         self._committed = wanted.isolation == READ_COMMITTED
@@ -225,7 +225,7 @@ class _PartitionPass:
     def _segments(self) -> list[LogSegment]:
         """Those that can hold what is wanted. By time, batch headers are asked, whatever an index says."""
         segments = self._partition.segments
-        following = [*(segment.base_offset for segment in segments), OFFSET_MAX][1:]
+        following = [*(segment.base_offset for segment in segments), OFFSET_MAX + 1][1:]
         found = [
             segment
             for segment, upto in zip(segments, following, strict=True)

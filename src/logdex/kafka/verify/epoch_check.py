@@ -22,8 +22,14 @@ class _Line(NamedTuple):
     position: int
 
 
-def check_epochs(path: str, runs: EpochRuns, out: Collector, env: Env, *, is_unclean: bool) -> None:
-    """Findings for the checkpoint at `path`, and for batches that alone bear another epoch than their neighbours."""
+def check_epochs(
+    path: str, runs: EpochRuns, out: Collector, env: Env, *, log_start_offset: int, is_unclean: bool
+) -> None:
+    """Findings for the checkpoint at `path`, and for batches that alone bear another epoch than their neighbours.
+
+    Of what lies below the log's start it need not tell. With `is_unclean` the start may have moved since it was noted:
+    then the checkpoint's first line is it.
+    """
     believed, harmed = runs.sort_out()
     for run in harmed:
         out.find(
@@ -54,8 +60,19 @@ def check_epochs(path: str, runs: EpochRuns, out: Collector, env: Env, *, is_unc
             mend=REMOVE,
         )
         return
+    begin = log_start_offset
+    if is_unclean and lines:
+        begin = max(begin, lines[0].start_offset)
+        untold = [run for run in believed if log_start_offset <= run.last_offset < begin]
+        if untold:
+            message = (
+                f"nothing is told of {len(untold)} epochs before offset {begin}: their records were deleted, or lines"
+            )
+            out.info("leader-epochs-later", path, message + " are lost")
     for run in believed:
-        _check_run(path, run, lines, out, env, is_unclean=is_unclean)
+        if run.last_offset >= begin:
+            first, last = max(run.start_offset, begin), max(run.last_start_offset, begin)
+            _check_run(path, run, (first, last), lines, out, env, is_unclean=is_unclean)
 
 
 def _read(path: str, env: Env) -> list[_Line]:
@@ -71,18 +88,17 @@ def _read(path: str, env: Env) -> list[_Line]:
     return found
 
 
-def _check_run(path: str, run: EpochRun, lines: list[_Line], out: Collector, env: Env, *, is_unclean: bool) -> None:
-    """The lines that cover the run's first and last batch must be of its epoch."""
+def _check_run(
+    path: str, run: EpochRun, span: tuple[int, int], lines: list[_Line], out: Collector, env: Env, *, is_unclean: bool
+) -> None:
+    """The lines that cover `span`, where the run's first and last batch begin, must be of its epoch."""
+    first, last = span
     own = next((line for line in lines if line.epoch == run.epoch), None)
-    if own is not None and own.start_offset <= run.last_start_offset:
+    if own is not None and own.start_offset <= first:
         behind = next((line for line in lines if line.epoch > run.epoch), None)
-        is_first = own is lines[0]  # the log was cut at its start: nothing is said of what lies before
-        if (is_first or own.start_offset <= run.start_offset) and (
-            behind is None or run.last_start_offset < behind.start_offset
-        ):
+        if behind is None or last < behind.start_offset:
             return
-        if is_first or own.start_offset <= run.start_offset:
-            own = behind
+        own = behind
     if is_unclean and (not lines or run.epoch > lines[-1].epoch):
         out.info("leader-epochs-behind", path, f"epoch {run.epoch} is not in it yet: a recovery adds it")
         return
@@ -91,8 +107,8 @@ def _check_run(path: str, run: EpochRun, lines: list[_Line], out: Collector, env
         "leader-epoch",
         path,
         line.position if line is not None else env.size_bytes(path),
-        f"batches from offset {run.start_offset} to {run.last_start_offset} are of epoch {run.epoch}",
-        expected=f"epoch {run.epoch} from {run.start_offset} on",
+        f"batches from offset {first} to {last} are of epoch {run.epoch}",
+        expected=f"epoch {run.epoch} from {first} on",
         found="nothing" if line is None else f"{line.epoch} {line.start_offset}",
         mend=REMOVE,
     )
