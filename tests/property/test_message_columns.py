@@ -138,9 +138,10 @@ def test_only_odd_properties_are_parsed_in_python(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(message_columns, "parse_properties", parse_noted)
     usual = [b"WAIT\x01true\x02TAGS\x01\xe6\x97\xa5\x02" + b"n%d\x01v\x02" % number for number in range(50)]
-    directory = written(str(tmp_path), with_properties(*usual, b"a\x01\x80", *usual))
-    assert scan_of(directory).to_arrow().read_all().num_rows == 101
-    assert parsed == [b"a\x01\x80"]
+    too_many = b"".join(b"n%d\x01v\x02" % number for number in range(kernel.NAMES_MAX + 1))
+    directory = written(str(tmp_path), with_properties(*usual, b"a\x01\x80", *usual, too_many))
+    assert scan_of(directory).to_arrow().read_all().num_rows == 102
+    assert parsed == [b"a\x01\x80", too_many]
 
 
 def test_every_two_bytes_are_utf8_or_not_as_python_says() -> None:
@@ -185,6 +186,11 @@ def test_texts_of_hosts(tmp_path: Path) -> None:
     assert table["born_host"].to_pylist() == ["10.0.255.1:65535", "[::1]:10911", "0.0.0.0:-1"]
     assert table["msg_id"].to_pylist()[0] == "0A00FF010000FFFF" + "0" * 16
     assert [len(text) for text in table["msg_id"].to_pylist()] == [32, 56, 32]
+
+
+def test_a_crc_that_nothing_checks_is_no_negative_number(tmp_path: Path) -> None:
+    message = dataclasses.replace(make_message(body=b""), body_crc=0xFFFFFFFE)
+    assert scan_of(written(str(tmp_path), [message])).to_arrow().read_all()["body_crc"].to_pylist() == [0xFFFFFFFE]
 
 
 def test_columns_outlive_the_scan_and_memory_is_that_of_a_batch(tmp_path: Path) -> None:
