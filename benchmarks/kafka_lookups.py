@@ -16,7 +16,7 @@ from benchmarks.measure import Rates, remove
 from benchmarks.stores import read_in_file
 from logdex.kafka.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
-from logdex.kafka.key_index_build import build_key_index, derive_key_index
+from logdex.kafka.key_index.build import build_key_index, derive_key_index
 from logdex.kafka.log import Log
 from logdex.kafka.log_segment import LogSegment
 from logdex.kernels.xxh64 import hash_records

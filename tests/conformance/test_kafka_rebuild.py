@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from logdex.io.tasks import LocalRunner
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from tests import golden_kafka

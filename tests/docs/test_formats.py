@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from logdex import layout
+from logdex.kafka.internal_topics.message_reader import MessageReader
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.message_reader import MessageReader
 from logdex.primitives.host import Host
 from logdex.primitives.java_hash import index_key_hash, java_hash
 from logdex.rocketmq.message import StoredMessage, decode_message

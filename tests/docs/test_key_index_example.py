@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from logdex.kafka.key_index import decode_header
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from logdex.primitives.xxh64 import xxh64
 from tests import golden_kafka
 from tests.docs.test_formats import block, hex_dump, marks, table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import logdex
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log import Log
 from logdex.kafka.snapshot import PartitionSnapshot
 from tests.interop.kafka_cases import KINDS, Case, make_log_dir, write_case

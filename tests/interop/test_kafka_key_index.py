@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from tests import golden_kafka
 from tests.golden import SHARED
 

@@ -16,8 +16,8 @@ from logdex.errors import CorruptError, StoreError
 from logdex.io.env import ByteArray
 from logdex.kafka.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
-from logdex.kafka.key_index_build import derive_key_index
-from logdex.kafka.key_index_plain import derive_plain
+from logdex.kafka.key_index.build import derive_key_index
+from logdex.kafka.key_index.plain import derive_plain
 from logdex.kernels.xxh64 import hash_column, hash_records
 from logdex.layout import KEY_INDEX_HEADER
 from logdex.primitives.crc32c import crc32c

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # what type checkers see; the same names as below
     from logdex.kafka.file_records import FileRecords as FileRecords
     from logdex.kafka.index_fold import derive_offset_index as derive_offset_index
     from logdex.kafka.index_fold import derive_time_index as derive_time_index
-    from logdex.kafka.key_index import KeyIndex as KeyIndex
+    from logdex.kafka.key_index.reader import KeyIndex as KeyIndex
     from logdex.kafka.leader_epochs import derive_leader_epochs as derive_leader_epochs
     from logdex.kafka.log import Log as Log
     from logdex.kafka.log_append import AppendInfo as AppendInfo
@@ -38,7 +38,7 @@ _HOMES = {
     "Compression": "record",
     "FileRecords": "file_records",
     "KafkaLogDir": "log_dir",
-    "KeyIndex": "key_index",
+    "KeyIndex": "key_index.reader",
     "LoadReport": "log_report",
     "Log": "log",
     "LogConfig": "log_config",

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from logdex.errors import NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka import cluster_metadata, consumer_offsets, segment_files
+from logdex.kafka import segment_files
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
-from logdex.kafka.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from logdex.kafka.consumer_offsets import ConsumerOffsets, read_consumer_offsets
+from logdex.kafka.internal_topics import cluster_metadata, consumer_offsets
+from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from logdex.kafka.internal_topics.consumer_offsets import ConsumerOffsets, read_consumer_offsets
 from logdex.kafka.log_lock import lock_is_held
 from logdex.kafka.metadata_files import CleanShutdown, MetaProperties, PartitionMetadata
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka

@@ -14,7 +14,7 @@ from typing import Any, Self, Unpack
 from logdex.errors import LogdexError, MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.kafka.key_query import require_key_index_dir
+from logdex.kafka.key_index.query import require_key_index_dir
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions

@@ -13,8 +13,8 @@ from typing import Any
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.checkpoints import TopicPartition
-from logdex.kafka.cluster_metadata import ClusterMetadata
 from logdex.kafka.index_file import IndexFile
+from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir, PartitionDir

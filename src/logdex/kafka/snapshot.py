@@ -16,7 +16,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka import log_read
 from logdex.kafka.file_records import LogOffsetPosition, TimestampAndOffset
-from logdex.kafka.key_query import query_key, require_key_index_dir
+from logdex.kafka.key_index.query import query_key, require_key_index_dir
 from logdex.kafka.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_read import EARLIEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED, LogView

@@ -1,4 +1,4 @@
-"""Key indexes: sorting entries, writing a file's body, looking keys up. Twin: `logdex.kafka.key_index_plain`.
+"""Key indexes: sorting entries, writing a file's body, looking keys up. Twin: `logdex.kafka.key_index.plain`.
 
 Entries are sorted by the highest `fan_out_bits + 32` bits of their hash, stably: of equal ones the oldest first. The
 sort is a partition by the highest bits into parts that fit the cache, then a radix sort of each by the rest; whatever

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.kafka.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from logdex.kafka.metadata_files import uuid_to_text
 from logdex.layout import BATCH_CONTROL
 from tests.kafka_bytes import batch, record

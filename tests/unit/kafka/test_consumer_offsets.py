@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from logdex.kafka.checkpoints import TopicPartition
-from logdex.kafka.consumer_offsets import CommittedOffset, ConsumerOffsets, GroupMetadata, read_consumer_offsets
+from logdex.kafka.internal_topics.consumer_offsets import (
+    CommittedOffset,
+    ConsumerOffsets,
+    GroupMetadata,
+    read_consumer_offsets,
+)
 from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
 from tests.kafka_bytes import batch, record
 

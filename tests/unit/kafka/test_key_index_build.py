@@ -11,7 +11,7 @@ import pytest
 from logdex.errors import CorruptError, NotAStoreError, StorageError, UsageError
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.key_index import KeyIndex
-from logdex.kafka.key_index_build import build_key_index, fan_out_bits, filter_blocks
+from logdex.kafka.key_index.build import build_key_index, fan_out_bits, filter_blocks
 from logdex.kafka.record import Compression, Record
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.segment_files import parse_offset_file

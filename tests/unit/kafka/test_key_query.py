@@ -12,8 +12,8 @@ import pytest
 from logdex.errors import CorruptError, LogdexError
 from logdex.kafka import segment_lookups
 from logdex.kafka.batch_writer import encode_batch
-from logdex.kafka.key_index_build import build_key_index
-from logdex.kafka.key_query import query_key
+from logdex.kafka.key_index.build import build_key_index
+from logdex.kafka.key_index.query import query_key
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Compression, Record
 from tests import golden_kafka
@@ -96,7 +96,7 @@ def test_indexes_are_used_where_they_are(partition: Partition, monkeypatch: pyte
         scanned.append(Path(path).stat().st_size - start)
         return []
 
-    monkeypatch.setattr("logdex.kafka.key_query.read_record_batches", read)
+    monkeypatch.setattr("logdex.kafka.key_index.query.read_record_batches", read)
     partition.check()
     assert set(scanned) == {0}
 

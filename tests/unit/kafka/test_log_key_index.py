@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log import Log
 from logdex.kafka.log_report import LoadStep
 from logdex.kafka.record import Record

@@ -12,7 +12,7 @@ from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.io.env import ByteArray, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.tasks import Count
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.rebuild.stage import StagedRows, StageWriter
 from logdex.kafka.scan import WINDOW_BATCHES, EndKind

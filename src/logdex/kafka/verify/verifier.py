@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection
 from logdex.errors import UsageError
 from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka import cluster_metadata
 from logdex.kafka import segment_files as files
-from logdex.kafka.batch_reading import segment_paths
 from logdex.kafka.checkpoints import TopicPartition
+from logdex.kafka.internal_topics import cluster_metadata
+from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.log_home import LONE_CLEAN_MARK, is_log_directory

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from logdex.kafka.key_index_build import build_key_index
+from logdex.kafka.key_index.build import build_key_index
 from logdex.primitives.crc32c import crc32c_by_table
 from tests.unit.kafka.verify.log_harm import FIRST, PARTITION, SECOND, THIRD, data, flip, position_of, set_field
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
-from logdex.kafka.key_index import Int64s, KeyIndex
+from logdex.kafka.key_index.reader import Int64s, KeyIndex
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.partition_scan import OFFSET_MAX, records_of
 from logdex.kafka.record import Record

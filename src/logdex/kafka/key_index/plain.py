@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from logdex.kafka.key_index_build import fan_out_bits, filter_blocks
+from logdex.kafka.key_index.build import fan_out_bits, filter_blocks
 from logdex.layout import (
     KEY_INDEX_BLOCK_SIZE_BYTES,
     KEY_INDEX_ENTRY,

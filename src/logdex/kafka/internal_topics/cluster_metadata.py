@@ -13,8 +13,8 @@ from typing import Any
 
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka.batch_reading import read_batches, segment_paths
-from logdex.kafka.message_reader import MessageReader
+from logdex.kafka.internal_topics.batch_reading import read_batches, segment_paths
+from logdex.kafka.internal_topics.message_reader import MessageReader
 from logdex.kafka.metadata_files import uuid_to_text
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch

@@ -1,6 +1,6 @@
 """Making key indexes: from hashes and offsets, and from a .log.
 
-`derive_key_index` alone defines a file's bytes; `logdex.kafka.key_index_plain` is its twin. They follow from the log:
+`derive_key_index` alone defines a file's bytes; `logdex.kafka.key_index.plain` is its twin. They follow from the log:
 building again gives the same. Source: ``docs/formats/kafka-key-index.md``.
 """
 

@@ -1,7 +1,7 @@
 """`BASE.keyindex`: which records of a segment may have a key, newest first. Kafka has no such file and ignores it.
 
 Answers are candidates: keys with the same hash bits share them, so the record has the last word
-(`logdex.kafka.key_query`). Nothing is answered from damage: a block's checksum is tested before the block is first
+(`logdex.kafka.key_index.query`). Nothing is answered from damage: a block's checksum is tested before the block is first
 used. Source: ``docs/formats/kafka-key-index.md``; why it is built so: ``docs/design/0006-key-index.md``.
 """
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.kafka.encode_input import spans_of
-from logdex.kafka.key_index_build import FAN_OUT_BITS_MAX, log_edges_crc
+from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, log_edges_crc
 from logdex.kernels import key_index as kernel
 from logdex.kernels.crc32c import crc_sources
 from logdex.kernels.xxh64 import hash_column

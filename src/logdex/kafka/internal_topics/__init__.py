@@ -1,0 +1,1 @@
+"""What Kafka's own topics say: the offsets of consumer groups, the log of the quorum."""

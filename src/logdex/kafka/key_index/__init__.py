@@ -1,0 +1,6 @@
+"""The key index, Logdex's own: which records of a segment may have a key. Its file, making it, asking it."""
+
+from logdex.kafka.key_index.build import build_key_index, derive_key_index
+from logdex.kafka.key_index.reader import KeyIndex, decode_header
+
+__all__ = ["KeyIndex", "build_key_index", "decode_header", "derive_key_index"]
