@@ -6,6 +6,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.checkpoints import TopicPartition, write_offset_checkpoint
@@ -24,7 +25,7 @@ from logdex.kafka.segment_files import (
 
 START_MS = 1_700_000_000_000
 INTERVAL_BYTES = 60
-SETTINGS = {"index_interval_bytes": INTERVAL_BYTES, "segment_index_bytes": 120, "retention_ms": -1}
+SETTINGS: dict[str, Any] = {"index_interval_bytes": INTERVAL_BYTES, "segment_index_bytes": 120, "retention_ms": -1}
 _TOPIC_ID = uuid.UUID(int=0x1234_5678_9ABC_DEF0_1234_5678_9ABC_DEF1)
 KEY = "hot"
 
@@ -134,7 +135,7 @@ def odd(root: Path) -> Path:
     root.mkdir(parents=True)
     MetaProperties(0, None, 1, None).write(str(root / META_PROPERTIES))
     path = root / "events-0"
-    options = {"producer_id": 5, "producer_epoch": 2, "is_transactional": True, "leader_epoch": 1}
+    options: dict[str, Any] = {"producer_id": 5, "producer_epoch": 2, "is_transactional": True, "leader_epoch": 1}
     gaps = [Record(b"hot", b"a", START_MS, offset=100), Record(b"k", b"b" * 20, START_MS + 5, offset=104)]
     wrapped = [Record(b"hot", b"w", START_MS + 50, offset=150 + k) for k in range(2)]
     sent = [

@@ -1,0 +1,127 @@
+"""Indexes that lead astray or are cut while they are opened, and segments that end early: told, never followed."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import logdex
+from logdex.errors import CorruptError, TruncatedError
+from logdex.io.env import Env, MappedBytes, ReadFile
+from logdex.kafka.log import Log
+from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.offset_index import OffsetIndex
+from logdex.kafka.record import Record
+from logdex.kafka.scan import BatchScanner, find_behind
+from tests.kafka_bytes import batch, record
+
+SETTINGS: dict[str, Any] = {"index_interval_bytes": 0, "segment_index_bytes": 120}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Two segments, at 0 and 5, of five batches of one record each."""
+    path = tmp_path / "events-0"
+    with Log.open(str(path), **SETTINGS) as log:
+        for offset in range(10):
+            if offset == 5:
+                log.roll()
+            log.append(Record(value=b"%d" % offset, timestamp_ms=1000 + offset))
+    return path
+
+
+def point(path: Path, base: int, slot: int, position: int) -> None:
+    """Makes an entry of an .index say another position."""
+    file = path / f"{base:020d}.index"
+    data = bytearray(file.read_bytes())
+    struct.pack_into(">i", data, 8 * slot + 4, position)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("position", [4 * 71, 1 << 20])
+def test_an_entry_that_passes_over_batches_is_told(path: Path, position: int) -> None:
+    with LogSegment.open(str(path), 0) as segment:
+        size = segment.size_bytes // 5
+        assert segment.locate(2) == segment.translate_offset(2)
+    point(path, 0, 1, 4 * size if position < 1000 else position)  # that of offset 2
+    with LogSegment.open(str(path), 0) as segment, pytest.raises(CorruptError, match="leads astray") as told:
+        segment.locate(2)
+    assert told.value.path.endswith(".index")
+    with logdex.open(str(path)) as snapshot:
+        assert [found.value for found in snapshot.scan(offset=2, limit=2)] == [b"2", b"3"]
+    with Log.open(str(path), **SETTINGS) as log, pytest.raises(CorruptError, match="leads astray"):
+        log.read(2)
+
+
+def test_a_last_entry_behind_the_logs_end_is_mended_on_opening(path: Path) -> None:
+    point(path, 5, 3, 1 << 20)
+    with Log.open(str(path), **SETTINGS) as log:
+        assert log.load_report.recovered == [5]
+        assert log.append(Record(value=b"10")).first_offset == 10
+        assert [found.value for found in log.read(9)] == [b"9", b"10"]
+
+
+def test_a_torn_end_takes_its_index_entries_along(path: Path) -> None:
+    last = path / f"{5:020d}.log"
+    last.write_bytes(last.read_bytes()[:-3])
+    mark = path / ".logdex-clean"
+    mark.write_text(f"{last.name} {last.stat().st_size}\n")
+    with Log.open(str(path), **SETTINGS) as log:
+        assert log.load_report.was_clean
+        assert log.append(Record(value=b"again")).first_offset == 9
+        assert [found.value for found in log.read(9)] == [b"again"]
+    with LogSegment.open(str(path), 5) as segment:
+        assert [segment.offset_index.entry(slot).offset for slot in range(segment.offset_index.entries)] == [6, 7, 8]
+
+
+def test_a_segment_that_ends_within_a_batch_is_not_passed_over(path: Path) -> None:
+    first = path / f"{0:020d}.log"
+    first.write_bytes(first.read_bytes()[:-3])
+    with Log.open(str(path), **SETTINGS) as log:
+        with pytest.raises(TruncatedError, match="another one follows"):
+            log.read(0)
+        with pytest.raises(TruncatedError, match="another one follows"):
+            log.read(4)
+        assert [found.value for found in log.read(5, max_records=1)] == [b"5"]
+
+
+class _CutWhenMapped(Env):
+    """Cuts an index down once it has been mapped, as a broker does that rolls or ends."""
+
+    def open_read(self, path: str) -> ReadFile:
+        file = super().open_read(path)
+        whole = file.map
+
+        def map_and_cut() -> MappedBytes:
+            mapped = whole()
+            os.truncate(path, 8)
+            return mapped
+
+        file.map = map_and_cut  # type: ignore[method-assign]
+        return file
+
+
+def test_an_index_that_is_cut_while_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.index"
+    path.write_bytes(struct.pack(">ii", 5, 70))
+    os.truncate(path, 10 << 20)
+    with OffsetIndex(str(path), 0, env=_CutWhenMapped()) as index:  # to touch what was cut off would be a SIGBUS
+        assert (index.entries, index.lookup(9)) == (1, (5, 70))
+
+
+def test_batches_within_a_bad_batch_are_not_the_logs() -> None:
+    inner = batch(record(0, 0, b"k", b"inner"), 1, base_offset=77)
+    bad = bytearray(batch(record(0, 0, b"k", inner), 1, base_offset=1))
+    bad[30] ^= 1
+    behind = batch(record(0, 0, b"k", b"behind"), 1, base_offset=2)
+    for data, expected in ((bytes(bad) + behind, len(bad)), (bytes(bad), -1)):
+        array = np.frombuffer(data, np.uint8)
+        scan = BatchScanner().scan_bytes(array)
+        with pytest.raises(StopIteration) as stop:
+            next(scan)
+        assert find_behind(array, stop.value.value) == expected
