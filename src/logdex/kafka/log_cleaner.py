@@ -116,10 +116,11 @@ class _Cleaning:
         core, report = self._core, self.report
         with core.lock:
             segments = [each for each in core.segments.values(0, clean_end) if each is not core.segments.active]
+            behind = core.segments.as_tuple[len(segments)].base_offset  # beyond `clean_end`, where that is within one
             clean = [each for each in core.segments if each.base_offset < self._dirty]
             horizon_ms = _modified_ms(core, clean[-1]) - core.config.delete_retention_ms if clean else 0
         filters = BatchFilter(offset_map, self._now_ms, core.config.delete_retention_ms, self._end, {})
-        for group, last_offset in group_segments(segments, core.config.segment_bytes, self._index_bytes, self._end):
+        for group, last_offset in group_segments(segments, core.config.segment_bytes, self._index_bytes, behind):
             self._clean_group(group, last_offset, filters, horizon_ms)
         report.rounds += 1
         report.records_read += filters.counts.records_read

@@ -35,8 +35,8 @@ OnRead = Callable[[int, int], None]
 
 
 class PartitionCheck:
-    """Checks the partition in `directory`; `only`: just the segment at that base offset. `is_clean`: whether it was
-    closed cleanly, None where nobody knows. One thread."""
+    """Checks the partition in `directory`; `only`: just the segment at that base offset. `log_start_offset` is the
+    checkpoint's, 0 without; `is_clean`: whether it was closed cleanly, None where nobody knows. One thread."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class PartitionCheck:
         env: Env,
         totals: Totals,
         *,
+        log_start_offset: int,
         is_clean: bool | None,
         only: int | None = None,
         progress: OnRead | None = None,
@@ -55,11 +56,12 @@ class PartitionCheck:
         self._out = out
         self._env = env
         self._totals = totals
+        self._log_start_offset = log_start_offset
         self._is_clean = is_clean
         self._only = only
         self._progress = progress
         self._runs = EpochRuns()
-        self._sequences = SequenceCheck(out)
+        self._sequences = SequenceCheck(log_start_offset, out)
         self.next_offset = 0
         self.end_is_certain = True
         """Whether the log's last bytes are whole."""
@@ -70,7 +72,7 @@ class PartitionCheck:
         logs = found[files.LOG_SUFFIX]
         bases = sorted(logs)
         snapshots = {} if self._only is not None else found[files.SNAPSHOT_SUFFIX]
-        producers = ProducerCheck(snapshots, self._out, self._env)
+        producers = ProducerCheck(snapshots, self._log_start_offset, self._out, self._env)
         for base, following in zip(bases, [*bases, None][1:], strict=True):
             if self._only is None or self._only == base:
                 self._check_segment(Segment(logs[base], base, following, self._config.segment_bytes), producers)
@@ -79,7 +81,14 @@ class PartitionCheck:
             return
         producers.finish(self.next_offset, self._directory, end_is_lost=not self.end_is_certain)
         path = f"{self._directory}/{files.LEADER_EPOCH_CHECKPOINT}"
-        check_epochs(path, self._runs, self._out, self._env, is_unclean=self._is_clean is not True)
+        check_epochs(
+            path,
+            self._runs,
+            self._out,
+            self._env,
+            log_start_offset=self._log_start_offset,
+            is_unclean=self._is_clean is not True,
+        )
         check_partition_metadata(self._directory, self._out, self._env)
         if self._sequences.explained:
             message = f"{self._sequences.explained} gaps in producers' sequence numbers, where offsets are missing too"

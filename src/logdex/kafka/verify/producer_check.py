@@ -1,8 +1,8 @@
 """What the log says of its producers against `.snapshot` and `.txnindex` files.
 
-Where the log does not begin at offset 0, or something was compacted or lost, it may not say all: then what a file says
-otherwise is information. Brokers forget a producer that was silent for a day, by wall clock: one that is missing from
-a snapshot is information too.
+What a load after a crash derives begins at the log's start, as here. Where that is not offset 0, or something was
+compacted or lost, the log may not say all: then what a file says otherwise is information. Brokers forget a producer
+that was silent for a day, by wall clock: one that is missing from a snapshot is information too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _STATE_FIELDS = {
 class ProducerCheck:
     """The producers of one partition, given all its windows. `snapshots`: path by offset. One thread."""
 
-    def __init__(self, snapshots: dict[int, str], out: Collector, env: Env) -> None:
+    def __init__(self, snapshots: dict[int, str], log_start_offset: int, out: Collector, env: Env) -> None:
+        self._log_start_offset = log_start_offset
         self._out = out
         self._env = env
         self._states = ProducerStates()
@@ -56,7 +57,7 @@ class ProducerCheck:
     # -- folding -------------------------------------------------------------------------------------------------------
     def begin_segment(self, base_offset: int) -> None:
         """Says where the next segment begins."""
-        if self._next_offset < 0 and base_offset > 0:
+        if self._next_offset < 0 and max(base_offset, self._log_start_offset) > 0:
             self.lose()
         self._aborted = []
         self._compare_until(base_offset)
@@ -65,7 +66,7 @@ class ProducerCheck:
         """Takes a window of good batches of the .log at `path`."""
         if self._is_certain:
             self._look_for_compaction(columns)
-        done, count = 0, len(columns.position)
+        done, count = int((columns.last_offset < self._log_start_offset).sum()), len(columns.position)
         last = int(columns.last_offset[-1])
         for offset in [offset for offset in self._snapshots if offset <= last]:
             before = int(np.searchsorted(columns.last_offset, offset))

@@ -1,7 +1,8 @@
 """Producers' sequence numbers and epochs, batch after batch: what the broker checked when they were appended.
 
 A gap is a finding where no offset is missing between a producer's two batches: then nothing was taken out of the log,
-and what is missing never came. Where offsets are missing (compaction, salvage, damage) they explain it.
+and what is missing never came. Where offsets are missing (compaction, salvage, damage) they explain it, and
+so does a batch below the log's start: a broker that loads the log does not know its producer any more.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class _Last(NamedTuple):
 class SequenceCheck:
     """The sequence numbers of one partition, given all its windows. One thread."""
 
-    def __init__(self, out: Collector) -> None:
+    def __init__(self, log_start_offset: int, out: Collector) -> None:
+        self._log_start_offset = log_start_offset
         self._out = out
         self._last: dict[int, _Last] = {}
         self._gaps = 0
@@ -99,11 +101,13 @@ class SequenceCheck:
                     gaps[at] = known_gaps[at] if last[at] >= 0 else gaps[at]
 
     def _count_gaps(self, columns: BatchColumns) -> Int64s:
-        """How many gaps in offsets came before each batch, those within the batches themselves included."""
+        """How many gaps in offsets came before each batch, those within the batches themselves included; what is below
+        the log's start is a gap."""
         before = np.append(self._next_offset, columns.last_offset[:-1] + 1)
         if self._next_offset < 0:
             before[0] = columns.base_offset[0]
-        missing = (columns.base_offset != before).astype(np.int64)
+        is_forgotten = (before >= 0) & (before <= self._log_start_offset) & (self._log_start_offset > 0)
+        missing = ((columns.base_offset != before) | is_forgotten).astype(np.int64)
         holed = (columns.count != columns.last_offset - columns.base_offset + 1) & (columns.count >= 0)
         gaps = self._gaps + np.cumsum(missing + holed)
         self._gaps = int(gaps[-1])

@@ -10,17 +10,18 @@ import posixpath
 import time
 from collections.abc import Callable, Collection
 
-from logdex.errors import UsageError
+from logdex.errors import CorruptError, StorageError, UsageError
 from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import segment_files as files
-from logdex.kafka.checkpoints import TopicPartition
+from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
 from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_home import LONE_CLEAN_MARK, is_log_directory
+from logdex.kafka.log_home import LONE_CLEAN_MARK, home_of, is_log_directory
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
+from logdex.kafka.segment_files import parse_partition_dir
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.directory_check import check_meta_properties
@@ -58,7 +59,17 @@ def verify(
             directory, only = posixpath.dirname(path) or ".", found.offset
             _require_log(directory, found.offset, path, env)
         is_clean = is_closed_cleanly(directory, env)
-        PartitionCheck(directory, settings, out, env, totals, is_clean=is_clean, only=only, progress=progress).run()
+        name, start = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0
+        if name is not None and name.mark is None:
+            starts = _log_starts(home_of(env.real_path(directory), env=env)[0], env)
+            start = starts.get(TopicPartition(name.topic, name.partition), 0)
+        PartitionCheck(
+            *(directory, settings, out, env, totals),
+            log_start_offset=start,
+            is_clean=is_clean,
+            only=only,
+            progress=progress,
+        ).run()
     return VerifyReport(
         findings=out.findings(),
         infos=out.sorted_infos(),
@@ -104,11 +115,21 @@ def _require_log(directory: str, offset: int, path: str, env: Env) -> None:
         raise UsageError(f"{path}: there is no {log} to hold it against", hint="give the partition's directory")
 
 
+def _log_starts(home: str, env: Env) -> dict[TopicPartition, int]:
+    """Where the checkpoint in `home` says that logs begin; nothing where it cannot be read, as for the broker."""
+    try:
+        return read_offset_checkpoint(posixpath.join(home, files.LOG_START_CHECKPOINT), env=env)
+    except (CorruptError, StorageError):
+        return {}
+
+
 def _verify_log_dir(
     path: str, config: LogConfig, out: Collector, env: Env, totals: Totals, progress: Progress | None
 ) -> None:
     log_dir = KafkaLogDir(path, env=env)
-    if is_log_directory(path, env=env) and not env.exists(f"{path}/{files.CLEAN_SHUTDOWN}"):
+    is_home = is_log_directory(path, env=env)
+    starts = _log_starts(path, env)
+    if is_home and not env.exists(f"{path}/{files.CLEAN_SHUTDOWN}"):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
     ends: dict[TopicPartition, LogEnd] = {}
     for partition in log_dir.partition_dirs(marked=True):
@@ -116,7 +137,13 @@ def _verify_log_dir(
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
         is_closed = is_closed_cleanly(partition.path, env)
-        check = PartitionCheck(partition.path, config, out, env, totals, is_clean=is_closed, progress=progress)
+        own = starts if is_home else _log_starts(partition.path, env)
+        check = PartitionCheck(
+            *(partition.path, config, out, env, totals),
+            log_start_offset=own.get(partition.topic_partition, 0),
+            is_clean=is_closed,
+            progress=progress,
+        )
         check.run()
         ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
     for name in log_dir.other_names():
