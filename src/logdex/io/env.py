@@ -26,7 +26,6 @@ from logdex.io.writeback import begin_writeback
 
 ByteArray = npt.NDArray[np.uint8]
 
-
 _NOT_THERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG, errno_codes.ELOOP)
 """Refusals that mean that nothing has this name; others, such as EACCES and EIO, mean that nobody knows."""
 

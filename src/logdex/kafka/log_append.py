@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, UsageError
 from logdex.io.env import ByteArray
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
@@ -27,7 +28,8 @@ from logdex.kernels.batch_columns import BatchColumns, Int64s
 from logdex.layout import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
-_OFFSET_END = 1 << 63
+_OFFSET_END = (1 << 63) - 1
+"""The log end offset is at most this: the last record's offset is below."""
 _AT_EPOCH = RECORD_BATCH.offset_of("leader_epoch")
 _AT_CRC = RECORD_BATCH.offset_of("crc")
 _AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
@@ -163,7 +165,7 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     sends: whole, checksums right, sizes allowed, offsets rising. Raises `InvalidRecordError`, `RecordTooLargeError`."""
     encoded = _encoded(raw, core, is_client=assign_offsets, leader_epoch=leader_epoch, check_crc=True)
     columns = encoded.columns
-    if (np.diff(columns.last_offset) <= 0).any() and not assign_offsets:
+    if (columns.last_offset[1:] <= columns.last_offset[:-1]).any() and not assign_offsets:
         raise InvalidRecordError("offsets do not rise", path=core.path)
     if not assign_offsets:
         return encoded
@@ -297,6 +299,7 @@ def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
         first = int(columns.base_offset[0])
         if first < core.next_offset:
             raise InvalidRecordError(f"offset {first} is below the log end offset {core.next_offset}", path=core.path)
+        _check_spans(core, columns)
         return columns
     counts = columns.last_offset - columns.base_offset + 1
     if core.next_offset + int(counts.sum()) > _OFFSET_END:
@@ -324,6 +327,18 @@ def patch_batches(data: ByteArray, position: Int64s, base_offset: Int64s, leader
     )
 
 
+def _check_spans(core: LogCore, columns: BatchColumns) -> None:
+    """Refuses batches that no segment can hold, not even a new one: the last offset wraps or is too far off."""
+    base, last = columns.base_offset, columns.last_offset
+    bad = np.flatnonzero((last < base) | (last >= _OFFSET_END) | (last - base > limits.RELATIVE_OFFSET_MAX))
+    if len(bad):
+        raise InvalidRecordError(
+            f"a batch from offset {base[bad[0]]} on ends at {last[bad[0]]}: at most {limits.RELATIVE_OFFSET_MAX} "
+            f"offsets follow the first one, and they end at {_OFFSET_END - 1}",
+            path=core.path,
+        )
+
+
 def _check_sizes(core: LogCore, columns: BatchColumns) -> None:
     largest = int(columns.size.max())
     bound = min(core.config.max_message_bytes, core.config.segment_bytes)
@@ -347,7 +362,9 @@ def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns) -
         segment = core.segments.active
         begin = int(columns.position[start])
         room = max(core.config.segment_bytes - segment.size_bytes, 0)
-        stop = min(int(np.searchsorted(ends, begin + room, "right")), start + most)
+        farthest = min(segment.base_offset + limits.RELATIVE_OFFSET_MAX, _OFFSET_END)
+        near = int(np.searchsorted(columns.last_offset, farthest, "right"))  # the rest is for the next segment
+        stop = min(int(np.searchsorted(ends, begin + room, "right")), near, start + most)
         stop = max(stop, start + 1)
         part = columns
         if stop - start < count:

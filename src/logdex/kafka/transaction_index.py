@@ -40,8 +40,15 @@ class TxnIndexSearchResult(NamedTuple):
 
 
 def derive_transaction_index(aborted: Iterable[AbortedTxn]) -> bytes:
-    """The file's bytes; empty (so: no file) when nothing was aborted."""
-    return b"".join(TRANSACTION_INDEX_ENTRY.pack(VERSION, *transaction) for transaction in aborted)
+    """The file's bytes; empty (so: no file) when nothing was aborted. `UsageError` for what is no 64-bit number."""
+    return b"".join(TRANSACTION_INDEX_ENTRY.pack(VERSION, *_checked(transaction)) for transaction in aborted)
+
+
+def _checked(transaction: AbortedTxn) -> AbortedTxn:
+    for name, value in zip(AbortedTxn._fields, transaction, strict=True):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise UsageError(f"{name} is {value}", hint=f"say at most {(1 << 63) - 1}")
+    return transaction
 
 
 class TransactionIndex:
@@ -128,7 +135,8 @@ class TransactionIndex:
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def append(self, *aborted: AbortedTxn) -> None:
-        """Adds entries; `UsageError` unless their last offsets rise. The first one creates the file."""
+        """Adds entries or, with `UsageError`, none: last offsets must rise, and all be 64-bit numbers. The first one
+        creates the file."""
         if not aborted:
             return
         kept = self._data[: len(self._data) // _SIZE_BYTES * _SIZE_BYTES]

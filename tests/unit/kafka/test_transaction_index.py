@@ -129,3 +129,19 @@ def test_sanity(
     with pytest.raises(CorruptError) as caught:
         TransactionIndex(path, start_offset).sanity_check()
     assert (caught.value.position, caught.value.field) == (byte, field)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "named"),
+    [
+        (AbortedTxn(1 << 63, 5, 60, 13), f"producer_id is {1 << 63}"),
+        (AbortedTxn(1, 5, 1 << 63, 13), "last_offset"),
+        (AbortedTxn(1, -(1 << 63) - 1, 60, 13), "first_offset"),
+    ],
+)
+def test_numbers_that_no_entry_holds_are_refused(filled: TransactionIndex, transaction: AbortedTxn, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        filled.append(AbortedTxn(4, 32, 55, 40), transaction)
+    assert filled.all_aborted_txns() == FOUR
+    filled.append(AbortedTxn((1 << 63) - 1, 32, 60, 40))
+    assert len(filled.all_aborted_txns()) == 5

@@ -29,6 +29,7 @@ _KNOWN = {
     LONE_CLEAN_MARK,  # of a partition without a log directory: its checkpoints are with it
     files.RECOVERY_POINT_CHECKPOINT,
     files.LOG_START_CHECKPOINT,
+    files.CLEANER_CHECKPOINT,
 }
 _BROKER_SUFFIXES = OFFSET_SUFFIXES[:-1]
 _FOREIGN = {

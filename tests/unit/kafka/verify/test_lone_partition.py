@@ -1,0 +1,29 @@
+"""Verifying a partition that lies by itself: what `Log` keeps in it is not foreign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logdex.kafka.log import Log
+from logdex.kafka.record import Record
+from logdex.kafka.segment_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
+from logdex.kafka.verify import verify
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_everything_that_a_compacted_log_keeps_is_known(tmp_path: Path, is_open: bool) -> None:
+    path = tmp_path / "events-0"
+    with Log.open(str(path), cleanup_policy="compact,delete", retention_ms=-1) as log:
+        for round_ in range(3):
+            log.append([Record(b"k%d" % place, b"%d" % round_) for place in range(5)])
+            log.roll()
+        log.compact()
+        log.delete_records(11)
+        found = verify(str(path)) if is_open else None
+    if found is None:
+        found = verify(str(path))
+    assert {CLEANER_CHECKPOINT, LOG_START_CHECKPOINT} <= {each.name for each in path.iterdir()}
+    assert found.findings == []
+    assert [info for info in found.infos if info.kind == "foreign-file"] == []
