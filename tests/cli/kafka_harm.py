@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import logdex
 from logdex.errors import LogdexError
 from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_dir_snapshot import open_kafka
 from logdex.kafka.partition_scan import records_of
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import decode_batch
@@ -179,9 +179,9 @@ def tell(command: str, harm: str, result: Run) -> str:
 
 
 def read_arrow(store: KafkaStore) -> list[str] | LogdexError:
-    """What `logdex.open` gives of the store as Arrow batches, as lines; or its error."""
+    """What `open_kafka` gives of the store as Arrow batches, as lines; or its error."""
     try:
-        with logdex.open(str(store.root)) as snapshot:
+        with open_kafka(str(store.root)) as snapshot:
             table = snapshot.scan(control=True).to_arrow().read_all()
     except LogdexError as error:
         return error

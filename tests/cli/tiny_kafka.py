@@ -115,7 +115,7 @@ def usual(root: Path) -> Path:
     names = [TopicPartition("events", 0), TopicPartition("old", 0), TopicPartition("__consumer_offsets", 0)]
     for name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
         write_offset_checkpoint(str(root / name), dict.fromkeys(names, 5))
-    write_offset_checkpoint(str(root / LOG_START_CHECKPOINT), {names[0]: 1})
+    write_offset_checkpoint(str(root / LOG_START_CHECKPOINT), {names[1]: 1})
     CleanShutdown(7).write(str(root / CLEAN_SHUTDOWN))
     (root / ".lock").unlink(missing_ok=True)
     return root

@@ -12,9 +12,10 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import logdex
 from logdex.errors import LogdexError
 from logdex.kafka.log import Log
+from logdex.kafka.log_dir_snapshot import open_kafka
+from logdex.kafka.record import Record
 from tests.cli.harm import command_line, fingerprint
 
 SECONDS_MAX = 60
@@ -80,7 +81,7 @@ def every_way(root: Path, topic: str = "events") -> dict[str, Told]:
     with bounded(seconds=10 * SECONDS_MAX):
         found = {name: command(*words) for name, words in ways.items()}
         try:
-            with logdex.open(str(root)) as snapshot:
+            with open_kafka(str(root)) as snapshot:
                 snapshot.scan(control=True).to_arrow().read_all().validate(full=True)
         except LogdexError:
             pass  # told
@@ -97,7 +98,7 @@ def open_copy(root: Path, topic: str) -> None:
     shutil.copytree(root / f"{topic}-0", copy / f"{topic}-0", symlinks=True, ignore=_odd_files)
     try:
         with Log.open(str(copy / f"{topic}-0")) as log:
-            log.append(logdex.kafka.Record(value=b"new"))
+            log.append(Record(value=b"new"))
             list(log.records())
     except LogdexError:
         pass  # told

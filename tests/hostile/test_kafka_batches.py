@@ -141,7 +141,7 @@ def zeros(codec: Compression, size_bytes: int) -> bytes:
         framed = compress(codec, piece)
         return framed[:16] + framed[16:] * pieces
     descriptor = b"\x60\x70"
-    block = lz4.block.compress(piece, store_size=False)
+    block: bytes = lz4.block.compress(piece, store_size=False)
     head = b"\x04\x22\x4d\x18" + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF])
     return head + (struct.pack("<I", len(block)) + block) * pieces + bytes(4)
 

@@ -68,7 +68,7 @@ def _to_itself(path: Path) -> None:
 
 MAKE: dict[str, Callable[[Path], None]] = {
     "a folder": Path.mkdir,
-    "a FIFO": os.mkfifo,  # type: ignore[dict-item]
+    "a FIFO": os.mkfifo,
     "a loop": _loop,
     "a dangling link": _dangling,
     "a link to the folder": _to_itself,

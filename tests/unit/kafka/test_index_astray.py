@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import logdex
 from logdex.errors import CorruptError, TruncatedError
 from logdex.io.env import Env, MappedBytes, ReadFile
 from logdex.kafka.log import Log
+from logdex.kafka.log_dir_snapshot import open_kafka
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.offset_index import OffsetIndex
 from logdex.kafka.record import Record
@@ -52,7 +52,7 @@ def test_an_entry_that_passes_over_batches_is_told(path: Path, position: int) ->
     with LogSegment.open(str(path), 0) as segment, pytest.raises(CorruptError, match="leads astray") as told:
         segment.locate(2)
     assert told.value.path.endswith(".index")
-    with logdex.open(str(path)) as snapshot:
+    with open_kafka(str(path)) as snapshot:
         assert [found.value for found in snapshot.scan(offset=2, limit=2)] == [b"2", b"3"]
     with Log.open(str(path), **SETTINGS) as log, pytest.raises(CorruptError, match="leads astray"):
         log.read(2)
