@@ -148,9 +148,11 @@ def _start_at(core: LogCore, offset: int) -> None:
     core.home.truncate_cleaner_point(offset)
     core.producers.start_at(offset)
     core.env.sync_dir(core.path)
-    core.set_log_start(offset)  # before the segments go: without any, the log begins where this says
+    # Before the segments go: without any, the log begins where this says. Not back: what was deleted stays deleted.
+    core.set_log_start(max(offset, core.log_start_offset))
     core.remove_segments(reversed(core.segments.as_tuple))
     core.epochs.clear()  # after the segments: it would not be derived again for those that a crash had left
     core.save_epochs()
+    core.set_log_start(offset)
     core.segments.add(core.open_segment(offset))
     core.end_went_back_to(offset)
