@@ -75,6 +75,10 @@ class BatchSettings(TypedDict, total=False):
     max_timestamp_ms: int | None
 
 
+BATCH_OPTIONS = tuple(BatchSettings.__annotations__)
+"""The names of `BatchSettings`."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     """`BatchSettings`, checked."""
@@ -102,6 +106,8 @@ class _Settings:
         }
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
+            if value is not None and not isinstance(value, int):
+                raise UsageError(f"{name} is {value!r}, it must be a whole number")
             if value is not None and not least <= value <= most:
                 raise UsageError(f"{name} is {value}, it must be {least} to {most}")
         check_producer(self.producer_id, self.producer_epoch, self.base_sequence, self.is_transactional, False)
@@ -128,7 +134,7 @@ def encode_columns(
     `key` and `value`). Takes memory for the table's bytes once more: `iter_encoded` is for large tables, and faster
     there. Raises `UsageError` for columns of another type and records that no batch can hold.
     """
-    encoder = _Encoder(table, base_offset, _Settings(**settings))
+    encoder = _Encoder(table, base_offset, _settings(settings))
     return encoder.next_piece(encoder.size_bytes_max, may_grow=True)
 
 
@@ -143,9 +149,16 @@ def iter_encoded(
 
     Memory is bounded by the piece and a slice of the table. A piece is the caller's: nothing writes to it later.
     """
-    encoder = _Encoder(table, base_offset, _Settings(**settings))
+    encoder = _Encoder(table, base_offset, _settings(settings))
     while encoder.row < encoder.rows:
         yield encoder.next_piece(piece_bytes, may_grow=False)
+
+
+def _settings(given: BatchSettings) -> _Settings:
+    unknown = ", ".join(sorted(given.keys() - set(BATCH_OPTIONS)))
+    if unknown:
+        raise UsageError(f"unknown option {unknown}", hint=f"options are {', '.join(BATCH_OPTIONS)}")
+    return _Settings(**given)
 
 
 class _Encoder:

@@ -28,6 +28,21 @@ class RecordSlice:
     table: pa.Table
 
 
+def fill_times(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa.RecordBatch:
+    """The table with `now_ms` where its column `timestamp_ms` has -1 or null; as it is without one such column."""
+    if table.schema.names.count("timestamp_ms") != 1:
+        return table
+    place = table.schema.get_field_index("timestamp_ms")
+    times = table.column(place)
+    if pa.types.is_null(times.type):
+        times = times.cast(pa.int64())
+    if times.type != pa.int64() or not (times.null_count or pc.min(times).as_py() == NO_TIMESTAMP):
+        return table
+    now = pa.scalar(now_ms, pa.int64())
+    times = pc.fill_null(pc.if_else(pc.equal(times, NO_TIMESTAMP), now, times), now)
+    return table.set_column(place, "timestamp_ms", times)
+
+
 def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
     """The columns that are encoded, as a table. Raises `UsageError` for a missing column or one of another type."""
     if isinstance(table, pa.RecordBatch):

@@ -18,6 +18,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import log_append, log_retention
 from logdex.kafka.cleaner_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log_append import AppendInfo
+from logdex.kafka.log_append_columns import append_columns
 from logdex.kafka.log_cleaner import CompactionReport, compact
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_core import LogCore
@@ -27,7 +28,6 @@ from logdex.kafka.log_reading import ReadableLog
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.log_swap import open_cleaned_segment, replace_segments
 from logdex.kafka.log_transactions import Transaction
-from logdex.kafka.producer_batches import increment_sequence
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
 
 
@@ -121,15 +121,10 @@ class Log(ReadableLog):
 
         if producer_id != NO_PRODUCER_ID and sequence is None:
             with core.lock:  # the next sequence is this batch's
-                written = log_append.write_encoded(core, encode(self._next_sequence(producer_id, producer_epoch)))
+                encoded = encode(log_append.next_sequence(core, producer_id, producer_epoch))
+                written = log_append.write_encoded(core, encoded)
             return log_append.acknowledge(core, *written)
         return log_append.append_encoded(core, encode(NO_SEQUENCE if sequence is None else sequence))
-
-    def _next_sequence(self, producer_id: int, producer_epoch: int) -> int:
-        state = self._core.producers.states.get(producer_id)
-        if state is None or state.producer_epoch != producer_epoch:
-            return 0
-        return increment_sequence(state.last_sequence, 1)
 
     def append_batches(self, raw: bytes, *, assign_offsets: bool = True, leader_epoch: int | None = None) -> AppendInfo:
         """Appends batches as they are, from a producer or another log; only what no checksum covers is set.
@@ -146,12 +141,13 @@ class Log(ReadableLog):
     ) -> AppendInfo | None:
         """Appends all rows of an Arrow table, many batches at once; None for a table without rows.
 
-        Columns ``key``, ``value`` (binary), ``timestamp_ms`` (int64) and, if there, ``headers``, as for
-        `logdex.kafka.encode_columns`, which also says what `options` there are (``batch_records``, ``batch_bytes``,
-        producer fields). Rows go in order, piece by piece; other threads may append between pieces. Where it raises,
-        the pieces before stay: `log_end_offset` says how far it came.
+        Columns ``key``, ``value`` (binary), ``timestamp_ms`` (int64; -1 and null: now) and, if there, ``headers``, as
+        for `logdex.kafka.encode_columns`, which also says what `options` there are (``batch_records``, ``batch_bytes``,
+        producer fields). With a ``producer_id`` and no ``base_sequence`` the next sequences are taken, as by `append`.
+        Rows go in order, piece by piece; other threads may append between pieces, unless the next sequences are taken.
+        Where it raises, the pieces before stay: `log_end_offset` says how far it came.
         """
-        return log_append.append_columns(self._core, table, log_append.parse_compression(compression), options)
+        return append_columns(self._core, table, compression, options)
 
     def append_end_marker(
         self,

@@ -9,18 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, UsageError
 from logdex.io.env import ByteArray
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
-from logdex.kafka.encode_columns import iter_encoded
 from logdex.kafka.errors import InvalidRecordError, RecordTooLargeError
 from logdex.kafka.log_core import LogCore
+from logdex.kafka.producer_batches import increment_sequence
 from logdex.kafka.record import NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, EndKind
@@ -126,40 +124,6 @@ def encode_marker(
     return _encoded(data, core)
 
 
-def append_columns(
-    core: LogCore, table: pa.Table | pa.RecordBatch, compression: Compression, options: dict[str, Any]
-) -> AppendInfo | None:
-    """See `Log.append_columns`."""
-    if "compact" in core.config.cleanup_policy and table.column("key").null_count:
-        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
-    now_ms = NO_TIMESTAMP
-    if core.config.message_timestamp_type == "LogAppendTime":
-        now_ms = core.now_ms()
-    infos: list[AppendInfo] = []
-    ticket = 0
-    for piece in iter_encoded(table, base_offset=0, compression=compression, **options):
-        data = piece.data if piece.data.flags.writeable else piece.data.copy()
-        encoded = EncodedAppend(memoryview(data), piece.columns)  # type: ignore[arg-type]  # arrays are buffers
-        if now_ms != NO_TIMESTAMP:
-            encoded = _stamped(encoded, now_ms)
-        info, ticket = write_encoded(core, encoded)
-        infos.append(info)
-    if not infos:
-        return None
-    return acknowledge(
-        core,
-        AppendInfo(
-            infos[0].first_offset,
-            infos[-1].last_offset,
-            max(info.max_timestamp_ms for info in infos),
-            now_ms,
-            sum(info.size_bytes for info in infos),
-            sum(info.batches for info in infos),
-        ),
-        ticket,
-    )
-
-
 def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epoch: int | None) -> EncodedAppend:
     """Raw batches from elsewhere, checked as a broker checks what a client (or, without `assign_offsets`, a leader)
     sends: whole, checksums right, sizes allowed, offsets rising. Raises `InvalidRecordError`, `RecordTooLargeError`."""
@@ -178,7 +142,7 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     if "compact" in core.config.cleanup_policy:
         _require_keys(core, raw, columns)
     if core.config.message_timestamp_type == "LogAppendTime":
-        return _stamped(encoded, core.now_ms())
+        return with_append_time(encoded, core.now_ms())
     return encoded
 
 
@@ -218,7 +182,7 @@ def _require_keys(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
             raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
 
 
-def _stamped(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
+def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
     """The same batches with the time of the append as their records' timestamps."""
     data, columns = encoded.data, encoded.columns
     view = memoryview(data)
@@ -243,6 +207,14 @@ def columns_of_batch(raw: bytes) -> BatchColumns:
     size = LOG_OVERHEAD_SIZE_BYTES + length
     narrow = np.array([size, epoch, magic, attributes, producer_epoch, sequence, count, -1, -1], np.int32)
     return BatchColumns._make([*wide.reshape(-1, 1), *narrow.reshape(-1, 1)])
+
+
+def next_sequence(core: LogCore, producer_id: int, producer_epoch: int) -> int:
+    """The sequence of a producer's next record; 0 for a producer or an epoch that is new here. With the lock held."""
+    state = core.producers.states.get(producer_id)
+    if state is None or state.producer_epoch != producer_epoch:
+        return 0
+    return increment_sequence(state.last_sequence, 1)
 
 
 # -- under the lock ----------------------------------------------------------------------------------------------------
