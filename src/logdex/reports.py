@@ -1,9 +1,13 @@
-"""What a rebuild says of itself at its end, whatever the format."""
+"""What work on a whole store says of itself, whatever the format: how far it is; a rebuild, at its end."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+Progress = Callable[[int, int], None]
+"""Called now and then with (messages or records so far, bytes of logs so far)."""
 
 
 @dataclass(slots=True)

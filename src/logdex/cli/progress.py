@@ -6,15 +6,14 @@ Nothing where stderr is no terminal.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from logdex.reports import Progress
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-Progress = Callable[[int, int], None]
-"""Called with (messages so far, bytes so far)."""
 
 
 def _ignore(messages: int, done_bytes: int) -> None:

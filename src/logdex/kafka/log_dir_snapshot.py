@@ -20,7 +20,8 @@ from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
-from logdex.kafka.snapshot import Key, PartitionSnapshot, Progress, make_config
+from logdex.kafka.snapshot import Key, PartitionSnapshot, make_config
+from logdex.reports import Progress
 
 
 class LogDirSnapshot:

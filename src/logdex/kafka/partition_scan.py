@@ -23,9 +23,8 @@ from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.snapshot_state import find_aborted, walk_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.reports import Progress
 
 OFFSET_MAX = (1 << 63) - 1
 SCAN_SCHEMA = pa.schema(
@@ -103,7 +102,7 @@ class KafkaScan:
 
     partitions: list[PartitionSnapshot]
     wanted: RecordFilter
-    progress: Callable[[int, int], None] | None = None
+    progress: Progress | None = None
     problems: list[CorruptError] = field(default_factory=list)
     ends: list[SegmentEnd] = field(default_factory=list)
     gaps: int = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Self, Unpack
 
@@ -35,10 +35,10 @@ from logdex.kafka.record import Record
 from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT
 from logdex.kafka.snapshot_state import find_end, load_producers
+from logdex.reports import Progress
 
 READ_BYTES = 1 << 20
 Key = str | bytes
-Progress = Callable[[int, int], None]
 
 
 class PartitionSnapshot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import posixpath
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +18,7 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.io.staging import Staging
+from logdex.reports import Progress
 from logdex.rocketmq.broker_lock import broker_lock
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver, ConsumeQueueSet, QueueReport
@@ -25,9 +26,6 @@ from logdex.rocketmq.derive_index import IndexFilesDeriver, IndexTarget, IndexWi
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.scan import LogEnd, Scanner, Window
 from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
-
-Progress = Callable[[int, int], None]
-"""Called now and then with (messages so far, bytes so far)."""
 
 
 @dataclass(slots=True)

@@ -21,10 +21,11 @@ from logdex.kafka.rebuild import rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings
 from logdex.recognise import find_kafka
+from logdex.reports import Progress
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.geometry import resolve_config
-from logdex.rocketmq.rebuild import Progress, RebuildReport, check_output, output_of, output_size_bytes
+from logdex.rocketmq.rebuild import RebuildReport, check_output, output_of, output_size_bytes
 from logdex.rocketmq.rebuild_outputs import (
     QUEUE_TASKS_PER_CORE,
     IndexDone,

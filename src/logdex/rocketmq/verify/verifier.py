@@ -7,11 +7,12 @@ messages; memory depends on the window and on maxHashSlotNum (4 bytes a slot), n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import numpy as np
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.reports import Progress
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.store_files import StorePaths
@@ -22,9 +23,6 @@ from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
 from logdex.rocketmq.verify.report import FINDINGS_MAX, Collector, VerifyReport
 from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
-
-Progress = Callable[[int, int], None]
-"""Called now and then with (messages so far, bytes of CommitLog so far)."""
 
 
 def verify(
