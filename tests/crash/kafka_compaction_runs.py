@@ -108,10 +108,10 @@ class CompactionRun:
 
     def marker(self) -> None:
         producer, commit = self.chance.randint(1, 3), self.chance.random() < 0.5
-        self.log.append_end_marker(producer, 0, commit=commit, timestamp_ms=NOW_MS)
         txn = self.model.open_txns.pop(producer, None)
         if txn is not None:
-            self.model.fates[txn] = commit
+            self.model.fates[txn] = commit  # or it is open, if a crash takes the marker
+        self.log.append_end_marker(producer, 0, commit=commit, timestamp_ms=NOW_MS)
         self._appended()
 
     def roll(self) -> None:

@@ -177,3 +177,20 @@ def test_close_ends_it(tmp_path: Path) -> None:
     with opened(tmp_path) as again:
         assert again.load_report.was_clean
         assert len({record.key for record in again.records()}) == 40
+
+
+def test_a_start_within_a_segment_that_cannot_be_cleaned_yet(tmp_path: Path) -> None:
+    """The segment is written anew up to its end: what was aborted behind the log's start stays aborted."""
+    record = Record(b"key", b"value", NOW_MS)
+    with opened(tmp_path, segment_bytes=10_000) as log:
+        log.append([record, record])
+        log.append([record], producer_id=2, producer_epoch=0, transactional=True)
+        log.append([record, record], producer_id=1, producer_epoch=0, transactional=True)
+        log.append_end_marker(1, 0, commit=False, timestamp_ms=NOW_MS)
+        log.roll()
+        log.append([record])
+        log.delete_records(1)
+        assert (log.last_stable_offset, log.log_start_offset) == (2, 1)
+        log.compact()
+        log.append_end_marker(2, 0, commit=True, timestamp_ms=NOW_MS)
+        assert [each.offset for each in log.records(isolation="read_committed")] == [1, 2, 6]
