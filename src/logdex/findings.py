@@ -15,6 +15,11 @@ from logdex.errors import UsageError
 FINDINGS_MAX = 1000
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """``1 gap is there``, ``2,000 gaps are there``."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong. `check` names the check; `position` is the byte in the file at `path`; `mend` the

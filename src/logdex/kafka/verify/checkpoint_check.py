@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logdex.errors import CorruptError
+from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition, checked_number, malformed, read_checkpoint_lines
@@ -62,4 +63,5 @@ def _check(path: str, what: str, ends: dict[TopicPartition, LogEnd], out: Collec
             )
     if unknown:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        out.info("checkpoint-unknown-partition", path, f"{len(unknown)} partitions are not here: {shown}")
+        told = counted(len(unknown), "partition is", "partitions are")
+        out.info("checkpoint-unknown-partition", path, f"{told} not here: {shown}")

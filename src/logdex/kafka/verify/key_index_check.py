@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logdex.errors import CorruptError, UnsupportedLayoutError
+from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.verify.checks import Collector
@@ -36,4 +37,5 @@ def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Coll
         out.find("key-index", path, 0, "built from another log", expected=expected, found=found, mend=_MEND)
     elif covered < scanned.end_position:
         behind = scanned.end_position - covered
-        out.info("key-index-behind", path, f"{behind} bytes at the log's end are not in it yet")
+        told = counted(behind, "byte at the log's end is", "bytes at the log's end are")
+        out.info("key-index-behind", path, f"{told} not in it yet")

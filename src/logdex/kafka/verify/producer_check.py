@@ -11,6 +11,7 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError
+from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka.errors import ProducerStateError
 from logdex.kafka.producer_snapshot import read_producer_snapshot
@@ -129,11 +130,13 @@ class ProducerCheck:
             if self._is_certain:
                 self._tell_entry(path, place, state, known, field)
         if differs and not self._is_certain:
-            message = f"{differs} producers are known otherwise than what is left of the log tells"
+            message = counted(differs, "producer is known", "producers are known")
+            message += " otherwise than what is left of the log tells"
             self._out.info("producer-snapshot-differs", path, message)
         missing = len(self._states) - sum(self._states.get(state.producer_id) is not None for state in stored)
         if missing:
-            message = f"{missing} producers of the log are not in it: silent for producer.id.expiration.ms, perhaps"
+            message = counted(missing, "producer of the log is", "producers of the log are")
+            message += " not in it: silent for producer.id.expiration.ms, perhaps"
             self._out.info("producer-snapshot-expired", path, message)
 
     def _tell_entry(self, path: str, place: int, state: ProducerState, known: ProducerState | None, field: str) -> None:
@@ -197,9 +200,11 @@ class ProducerCheck:
                 "txn-index-entry", path, place * slot, message, expected=expected, found=entry, mend=self._out.rebuild
             )
         if len(entries) < len(derived):
-            message = (
-                f"{len(derived) - len(entries)} aborted transactions have no entry: their records read as committed"
+            missing = len(derived) - len(entries)
+            message = counted(
+                missing, "aborted transaction has no entry: its", "aborted transactions have no entry: their"
             )
+            message += " records read as committed"
             self._out.find(
                 "txn-index-missing",
                 path,
@@ -228,10 +233,11 @@ class ProducerCheck:
             )
         opened = self._states.ongoing_transactions
         if opened:
+            told = counted(len(opened), "transaction is open", "transactions are open")
             shown = ", ".join(
                 f"producer {producer} from offset {first}" for first, producer in list(opened.items())[:8]
             )
-            self._out.info("txn-open", directory, f"{len(opened)} transactions are open at the end: {shown}")
+            self._out.info("txn-open", directory, f"{told} at the end: {shown}")
 
 
 def _first_difference(state: ProducerState, known: ProducerState | None) -> str | None:

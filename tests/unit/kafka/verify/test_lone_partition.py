@@ -27,3 +27,14 @@ def test_everything_that_a_compacted_log_keeps_is_known(tmp_path: Path, is_open:
     assert {CLEANER_CHECKPOINT, LOG_START_CHECKPOINT} <= {each.name for each in path.iterdir()}
     assert found.findings == []
     assert [info for info in found.infos if info.kind == "foreign-file"] == []
+
+
+@pytest.mark.parametrize(
+    ("producers", "told"), [((4,), "1 transaction is open at the end"), ((4, 5), "2 transactions are open at the end")]
+)
+def test_open_transactions_are_counted(tmp_path: Path, producers: tuple[int, ...], told: str) -> None:
+    path = str(tmp_path / "events-0")
+    with Log.open(path) as log:
+        for producer in producers:
+            log.append(Record(b"k"), producer_id=producer, producer_epoch=0, transactional=True)
+    assert [info.message.partition(":")[0] for info in verify(path).infos if info.kind == "txn-open"] == [told]
