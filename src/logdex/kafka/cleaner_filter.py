@@ -228,7 +228,7 @@ def _require_all(window: BatchWindow, rows: Int64s, is_data: Bools) -> None:
 def _last_batches(rules: BatchFilter, columns: BatchColumns, is_control: Bools) -> Bools:
     """Batches that stay even when they are empty: each producer's last, so that its sequences and its epoch stay known,
     and the last one of all that is cleaned."""
-    stays = columns.last_offset + 1 == rules.upper_offset
+    stays: Bools = columns.last_offset + 1 == rules.upper_offset
     for place in np.flatnonzero(columns.producer_id != NO_PRODUCER_ID).tolist():
         last = rules.producers.get(int(columns.producer_id[place]))
         if last is None:

@@ -1,8 +1,8 @@
 """`BASE.keyindex`: which records of a segment may have a key, newest first. Kafka has no such file and ignores it.
 
 Answers are candidates: keys with the same hash bits share them, so the record has the last word
-(`logdex.kafka.key_index.query`). Nothing is answered from damage: a block's checksum is tested before the block is first
-used. Source: ``docs/formats/kafka-key-index.md``; why it is built so: ``docs/design/0006-key-index.md``.
+(`logdex.kafka.key_index.query`). Nothing is answered from damage: a block's checksum is tested before the block is
+first used. Source: ``docs/formats/kafka-key-index.md``; why it is built so: ``docs/design/0006-key-index.md``.
 """
 
 from __future__ import annotations
