@@ -5,12 +5,25 @@ Source: Kafka's LogConfig, TopicConfig. No file of a partition states them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from logdex import limits
 from logdex.errors import UsageError
 
 DAY_MS = 24 * 60 * 60 * 1000
+_KNOWN_VERSIONS = (0, 8), (5,)  # from, to below
+_VERSION = re.compile(r"v?(\d{1,4}(?:\.\d{1,4}){0,3})(?:-[\w.-]+)?", re.ASCII)
+
+
+def parse_kafka_version(text: str) -> tuple[int, ...]:
+    """The numbers of a broker's version, ``3.9.2``, ``0.10.2.1``, ``4.0`` or ``3.9.2-rc1``; `UsageError` for text that
+    is none, and for a version that Logdex does not know the files of."""
+    found = _VERSION.fullmatch(text) if isinstance(text, str) else None
+    numbers = tuple(map(int, found[1].split("."))) if found else ()
+    if not numbers or not _KNOWN_VERSIONS[0] <= numbers < _KNOWN_VERSIONS[1]:
+        raise UsageError(f"kafka version {text!r} is not known", hint="say 0.8 to 4.x, such as 3.9.2")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class LogConfig:
     flush: str = "async"
     """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` puts them there."""
     kafka_version: str = "4.4.0"
+    """The broker that wrote the log, 0.8 to 4.x: before 3.9.1 its indexes have an entry for each append at most."""
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for settings that no log can have."""
@@ -46,6 +60,7 @@ class LogConfig:
             value: object = getattr(self, name)
             if not isinstance(value, int) or not low <= value <= high:
                 raise UsageError(f"{name} is {value!r}", hint=f"say {low} to {high}")
+        parse_kafka_version(self.kafka_version)
         policy: object = self.cleanup_policy
         if isinstance(policy, str):
             object.__setattr__(self, "cleanup_policy", tuple(filter(None, map(str.strip, policy.split(",")))))

@@ -10,7 +10,7 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.kafka.log import Log
-from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_config import LogConfig, parse_kafka_version
 from logdex.kafka.record import Record
 
 
@@ -47,3 +47,30 @@ def test_text_and_numbers_are_no_keys_and_values(tmp_path: Path, record: Record)
         with pytest.raises(UsageError, match=r"bytes or None, not (str|int)"):
             log.append(record)
         assert log.append(Record(b"k")).first_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("0.8", (0, 8)),
+        ("0.8.2.2", (0, 8, 2, 2)),
+        ("0.11.0", (0, 11, 0)),
+        ("2", (2,)),
+        ("3.9.2", (3, 9, 2)),
+        ("v3.9.2", (3, 9, 2)),
+        ("3.9.2-rc1", (3, 9, 2)),
+        ("4.4.0-SNAPSHOT", (4, 4, 0)),
+        ("4.99", (4, 99)),
+    ],
+)
+def test_versions_of_brokers(text: str, numbers: tuple[int, ...]) -> None:
+    assert parse_kafka_version(text) == numbers
+    assert LogConfig(kafka_version=text).kafka_version == text
+
+
+@pytest.mark.parametrize(
+    "text", ["9.9", "5.0.0", "0.7.2", "", "four", "3.x", "3..9", "-1", "3.9 ", "\u0663.9", 3.9, None]
+)
+def test_unknown_versions_are_refused(text: Any) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"kafka version {text!r} is not known (say 0.8 to 4.x")):
+        LogConfig(kafka_version=text)
