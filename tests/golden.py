@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,17 @@ SHARED = ROOT.parent / "shared"
 FOLDERS = (ROOT / "tests" / "conformance" / "stores", SHARED / "golden" / "rocketmq")
 
 
-def _discover() -> dict[str, Path]:
+def discover(folders: Iterable[Path]) -> dict[str, Path]:
+    """Manifest path by case name; of two with one name, that of the earlier folder."""
     found: dict[str, Path] = {}
-    for folder in FOLDERS:
+    for folder in folders:
         for manifest_path in sorted(folder.glob("*.json")):
             if manifest_path.with_suffix(".tar.zst").exists():
                 found.setdefault(manifest_path.stem, manifest_path)
     return found
 
 
-CASES = _discover()
+CASES = discover(FOLDERS)
 """Manifest path by case name; the repository's own copy comes before the shared one."""
 
 NAMES = sorted(CASES)

@@ -16,21 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.golden import ROOT, SHARED, extract
+from tests.golden import ROOT, SHARED, discover, extract
 
 FOLDERS = (ROOT / "tests" / "conformance" / "kafka" / "stores", SHARED / "golden" / "kafka")
 
 
-def _discover() -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for folder in FOLDERS:
-        for manifest_path in sorted(folder.glob("*.json")):
-            if manifest_path.with_suffix(".tar.zst").exists():
-                found.setdefault(manifest_path.stem, manifest_path)
-    return found
-
-
-CASES = _discover()
+CASES = discover(FOLDERS)
 """Manifest path by case name."""
 
 NAMES = sorted(CASES)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,13 +15,21 @@ from logdex.kafka.rebuild import rebuild
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import encode_batch
 from logdex.testing import Fault, FaultEnv, Killed
-from tests.crash.trees import Tree, fingerprint, tree
+from tests.crash.trees import (
+    REFUSALS,
+    Fresh,
+    Outputs,
+    check_outlives_power_cuts,
+    count_harmed_without_sync,
+    fingerprint,
+    operations,
+    place,
+    put_tree,
+    tree,
+)
 
-REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
 INTERVAL = 200
 PARTITIONS = ("events-0", "orders-1")
-
-Fresh = Callable[[], Path]
 
 
 def write_logs(root: Path, batches: int) -> Path:
@@ -51,27 +55,6 @@ def write_logs(root: Path, batches: int) -> Path:
     return root
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """What a rebuild of `logs` writes, and what one of shorter logs wrote before, by partition."""
-
-    logs: Path
-    right: dict[str, Tree]
-    old: dict[str, Tree]
-
-    def check(self, output: Path, *, had_old: bool) -> None:
-        """Each partition is nothing, the old whole or the new whole; the old is there under its own or a dated name."""
-        for name in PARTITIONS:
-            whole = [self.right[name], *([self.old[name]] if had_old else [])]
-            found = [tree(path) for path in output.glob(f"{name}*")]
-            assert all(each in whole for each in found), name
-            assert not had_old or self.old[name] in found, name
-
-    def check_done(self, output: Path) -> None:
-        assert {name: tree(output / name) for name in PARTITIONS} == self.right
-        assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
-
-
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     folder = tmp_path_factory.mktemp("outputs")
@@ -83,46 +66,8 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     return Outputs(folder / "logs", trees[1], trees[0])
 
 
-@pytest.fixture
-def fresh(tmp_path: Path) -> Fresh:
-    """Gives an empty directory, removed when the next one is asked for."""
-    numbers = count()
-
-    def make() -> Path:
-        number = next(numbers)
-        shutil.rmtree(tmp_path / str(number - 1), ignore_errors=True)
-        (tmp_path / str(number)).mkdir()
-        return tmp_path / str(number)
-
-    return make
-
-
-def put(files: dict[str, Tree], output: Path) -> None:
-    for partition, contents in files.items():
-        (output / partition).mkdir(parents=True, exist_ok=True)
-        for path, data in contents.items():
-            assert data is not None
-            (output / partition / path).write_bytes(data)
-
-
-def place(outputs: Outputs, folder: Path, *, had_old: bool) -> Path:
-    output = folder / "new" / "out"
-    if had_old:
-        put(outputs.old, output)
-    return output
-
-
 def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
-    rebuild(str(outputs.logs), str(output), index_interval_bytes=INTERVAL, env=env, sync=sync)
-
-
-def operations(outputs: Outputs, folder: Path, *, had_old: bool) -> list[tuple[str, str]]:
-    """The operations of a run that nothing befalls."""
-    env, output = FaultEnv(str(folder)), place(outputs, folder, had_old=had_old)
-    run(outputs, output, env)
-    outputs.check_done(output)
-    assert env.open_paths == []
-    return env.log
+    rebuild(str(outputs.source), str(output), index_interval_bytes=INTERVAL, env=env, sync=sync)
 
 
 def chosen(log: list[tuple[str, str]]) -> list[int]:
@@ -140,8 +85,8 @@ def test_the_logs_tell_something(outputs: Outputs) -> None:
 
 @pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
 def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
-    logs = fingerprint(outputs.logs)
-    log = operations(outputs, fresh(), had_old=had_old)
+    logs = fingerprint(outputs.source)
+    log = operations(run, outputs, fresh(), had_old=had_old)
     total = len(log)
     for at in chosen(log):
         folder = fresh()
@@ -159,12 +104,12 @@ def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool
             run(outputs, output, Env(), sync=False)
             outputs.check(output, had_old=had_old)
             outputs.check_done(output)
-    assert fingerprint(outputs.logs) == logs
+    assert fingerprint(outputs.source) == logs
 
 
 def test_refused_at_every_operation(outputs: Outputs, fresh: Fresh) -> None:
-    logs = fingerprint(outputs.logs)
-    clean = operations(outputs, fresh(), had_old=True)
+    logs = fingerprint(outputs.source)
+    clean = operations(run, outputs, fresh(), had_old=True)
     last_rename = max(number for number, (kind, _) in enumerate(clean, 1) if kind == "rename")
     for at in chosen(clean):
         code = REFUSALS[at % len(REFUSALS)]
@@ -184,13 +129,13 @@ def test_refused_at_every_operation(outputs: Outputs, fresh: Fresh) -> None:
         if at % 5 == 0 or at > last_rename:
             run(outputs, output, Env(), sync=False)
             outputs.check_done(output)
-    assert fingerprint(outputs.logs) == logs
+    assert fingerprint(outputs.source) == logs
 
 
 def start_in_place(outputs: Outputs, folder: Path) -> Path:
     root = folder / "logs"
-    shutil.copytree(outputs.logs, root)
-    put(outputs.old, root)
+    shutil.copytree(outputs.source, root)
+    put_tree(outputs.old, root)
     return root
 
 
@@ -233,27 +178,9 @@ def test_in_place_killed_at_every_operation(outputs: Outputs, fresh: Fresh) -> N
 
 
 def test_what_a_rebuild_has_reported_outlives_a_power_cut(outputs: Outputs, fresh: Fresh) -> None:
-    folder = fresh()
-    output = place(outputs, folder, had_old=True)
-    env = FaultEnv(str(folder))
-    run(outputs, output, env)
-    for seed in range(20):
-        left = folder / f"left-{seed}"
-        env.survivor(str(left), seed)
-        outputs.check(left / "new" / "out", had_old=True)
-        assert {name: tree(left / "new" / "out" / name) for name in PARTITIONS} == outputs.right
+    check_outlives_power_cuts(run, outputs, fresh(), had_old=True, seeds=20)
 
 
 def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> None:
     """That the fault model bites."""
-    folder = fresh()
-    env = FaultEnv(str(folder))
-    run(outputs, place(outputs, folder, had_old=True), env, sync=False)
-    harmed = 0
-    for seed in range(20):
-        env.survivor(str(folder / f"left-{seed}"), seed)
-        try:
-            outputs.check(folder / f"left-{seed}" / "new" / "out", had_old=True)
-        except AssertionError:
-            harmed += 1
-    assert harmed
+    assert count_harmed_without_sync(run, outputs, fresh(), seeds=20) > 0

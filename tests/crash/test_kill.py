@@ -57,7 +57,7 @@ def arguments(outputs: Outputs, output: Path) -> list[str]:
         "--max-index-num": BIG.max_index_num,
         "--rocketmq-version": "5.5.0",
     }
-    return ["rebuild", str(outputs.store), *(str(part) for flag in flags.items() for part in flag)]
+    return ["rebuild", str(outputs.source), *(str(part) for flag in flags.items() for part in flag)]
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def forked(process: subprocess.Popen[str], kill_after_s: float | None) -> tuple[
 
 def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) -> int:
     """Kills `kills` rebuilds, more where fewer than `caught_min` left a staging folder; gives how many did."""
-    store = fingerprint(outputs.store)
+    store = fingerprint(outputs.source)
     put_tree(outputs.old, output)
     chance, caught = random.Random(kills), 0
     with server(outputs, output) as process:
@@ -102,7 +102,7 @@ def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) 
         assert forked(process, None)[1] == 0
     outputs.check(output, had_old=True)
     outputs.check_done(output)
-    assert fingerprint(outputs.store) == store
+    assert fingerprint(outputs.source) == store
     return caught
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -16,13 +15,24 @@ from logdex.io.env import Env
 from logdex.io.staging import LOCK_NAME
 from logdex.rocketmq.rebuild import rebuild
 from logdex.testing import Fault, FaultEnv, Killed
-from tests.crash.trees import CONFIG, NAMES, Outputs, fingerprint, make_outputs, put_tree, tree
+from tests.crash.trees import (
+    CONFIG,
+    NAMES,
+    REFUSALS,
+    Fresh,
+    Outputs,
+    check_outlives_power_cuts,
+    count_harmed_without_sync,
+    fingerprint,
+    make_outputs,
+    operations,
+    place,
+    put_tree,
+    tree,
+)
 
-REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
 SEEDS = 1
 """Power cuts at each kill. What they take differs from kill to kill."""
-
-Fresh = Callable[[], Path]
 
 
 @pytest.fixture(scope="module")
@@ -30,45 +40,14 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     return make_outputs(tmp_path_factory.mktemp("outputs"), 30)
 
 
-@pytest.fixture
-def fresh(tmp_path: Path) -> Fresh:
-    """Gives an empty directory, removed when the next one is asked for."""
-    numbers = count()
-
-    def make() -> Path:
-        number = next(numbers)
-        shutil.rmtree(tmp_path / str(number - 1), ignore_errors=True)
-        (tmp_path / str(number)).mkdir()
-        return tmp_path / str(number)
-
-    return make
-
-
-def place(outputs: Outputs, folder: Path, *, had_old: bool) -> Path:
-    """Where a rebuild writes to: nothing there yet, nor its parent; or an old output."""
-    output = folder / "new" / "out"
-    if had_old:
-        put_tree(outputs.old, output)
-    return output
-
-
 def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
-    rebuild(str(outputs.store), str(output), CONFIG, env=env, sync=sync)
-
-
-def operations(outputs: Outputs, folder: Path, *, had_old: bool) -> list[tuple[str, str]]:
-    """The operations of a run that nothing befalls."""
-    env, output = FaultEnv(str(folder)), place(outputs, folder, had_old=had_old)
-    run(outputs, output, env)
-    outputs.check_done(output)
-    assert env.open_paths == []
-    return env.log
+    rebuild(str(outputs.source), str(output), CONFIG, env=env, sync=sync)
 
 
 @pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
 def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
-    store = fingerprint(outputs.store)
-    for at in range(1, len(operations(outputs, fresh(), had_old=had_old)) + 1):
+    store = fingerprint(outputs.source)
+    for at in range(1, len(operations(run, outputs, fresh(), had_old=had_old)) + 1):
         folder = fresh()
         output = place(outputs, folder, had_old=had_old)
         env = FaultEnv(str(folder), Fault(at))
@@ -86,13 +65,13 @@ def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool
         run(outputs, output, Env(), sync=False)
         outputs.check(output, had_old=had_old)
         outputs.check_done(output)
-    assert fingerprint(outputs.store) == store
+    assert fingerprint(outputs.source) == store
 
 
 def test_in_place_keeps_the_log_and_what_is_replaced(outputs: Outputs, fresh: Fresh) -> None:
     def start(folder: Path) -> Path:
         root = folder / "store"
-        shutil.copytree(outputs.store, root)
+        shutil.copytree(outputs.source, root)
         put_tree(outputs.old, root)
         return root
 
@@ -120,39 +99,21 @@ def test_in_place_keeps_the_log_and_what_is_replaced(outputs: Outputs, fresh: Fr
 
 @pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
 def test_what_a_rebuild_has_reported_outlives_a_power_cut(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
-    folder = fresh()
-    output = place(outputs, folder, had_old=had_old)
-    env = FaultEnv(str(folder))
-    run(outputs, output, env)
-    for seed in range(40):
-        left = folder / f"left-{seed}"
-        env.survivor(str(left), seed)
-        outputs.check(left / "new" / "out", had_old=had_old)
-        assert {name: tree(left / "new" / "out" / name) for name in NAMES} == outputs.right
+    check_outlives_power_cuts(run, outputs, fresh(), had_old=had_old, seeds=40)
 
 
 def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> None:
     """That the fault model bites: what the tests above find nowhere is found here."""
-    folder = fresh()
-    env = FaultEnv(str(folder))
-    run(outputs, place(outputs, folder, had_old=True), env, sync=False)
-    harmed = 0
-    for seed in range(40):
-        env.survivor(str(folder / f"left-{seed}"), seed)
-        try:
-            outputs.check(folder / f"left-{seed}" / "new" / "out", had_old=True)
-        except AssertionError:
-            harmed += 1
-    assert harmed > 5
+    assert count_harmed_without_sync(run, outputs, fresh(), seeds=40) > 5
 
 
 @pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
 def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: int) -> None:
     """The output is as it was, swept, with no file left open; or, where only the sweeping was refused, it is done."""
     had_old = code != errno.EIO
-    store = fingerprint(outputs.store)
+    store = fingerprint(outputs.source)
     folder = fresh()
-    clean = operations(outputs, folder, had_old=had_old)
+    clean = operations(run, outputs, folder, had_old=had_old)
     last_rename = max(number for number, (kind, _) in enumerate(clean) if kind == "rename")
     published = clean.index(("sync_dir", f"{folder}/new/out"), last_rename)
     for at in range(1, len(clean) + 1):
@@ -175,7 +136,7 @@ def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: i
         if at > published or at % 8 == 0:  # before that the output was shown to be as it was
             run(outputs, output, Env(), sync=False)
             outputs.check_done(output)
-    assert fingerprint(outputs.store) == store
+    assert fingerprint(outputs.source) == store
 
 
 @pytest.mark.parametrize("kinds", [None, frozenset({"rename", "remove", "remove_tree"})], ids=["all", "names"])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from logdex.io.env import Env
 from logdex.rocketmq.dialect import Dialect, StoreConfig
 from logdex.rocketmq.rebuild import rebuild
+from logdex.testing import FaultEnv
 from logdex.testing.store_builder import write_commit_log
 from tests.small_stores import FILE_SIZE, message
 
@@ -19,8 +24,13 @@ CONFIG = StoreConfig(
 )
 NAMES = ("consumequeue", "index")
 
+REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
+
 Tree = dict[str, bytes | None]
 """Path → contents; None for a directory."""
+
+Fresh = Callable[[], Path]
+"""Gives an empty directory, removed when the next one is asked for."""
 
 
 def tree(root: Path) -> Tree:
@@ -49,15 +59,15 @@ def write_log(root: Path, count: int = 40, config: StoreConfig = CONFIG) -> Path
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a rebuild of `store` writes, and what another one wrote before, by name."""
+    """What a rebuild of `source` writes, and what one of a shorter log wrote before, by name."""
 
-    store: Path
+    source: Path
     right: dict[str, Tree]
     old: dict[str, Tree]
 
     def check(self, output: Path, *, had_old: bool) -> None:
         """Each name is nothing, the old whole or the new whole; the old is there, under its own or a dated name."""
-        for name in NAMES:
+        for name in self.right:
             whole = [self.right[name], *([self.old[name]] if had_old else [])]
             found = [tree(path) for path in output.glob(f"{name}*")]
             assert all(each in whole for each in found), name
@@ -65,7 +75,7 @@ class Outputs:
 
     def check_done(self, output: Path) -> None:
         """The new is there, and no staging folder, no lock."""
-        assert {name: tree(output / name) for name in NAMES} == self.right
+        assert {name: tree(output / name) for name in self.right} == self.right
         assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
 
 
@@ -81,9 +91,58 @@ def make_outputs(folder: Path, count: int = 40, config: StoreConfig = CONFIG) ->
 
 def put_tree(contents: dict[str, Tree], output: Path) -> None:
     for name, files in contents.items():
-        (output / name).mkdir(parents=True)
+        (output / name).mkdir(parents=True, exist_ok=True)
         for path, data in sorted(files.items()):
             if data is None:
                 (output / name / path).mkdir()
             else:
                 (output / name / path).write_bytes(data)
+
+
+class Run(Protocol):
+    """A rebuild of the outputs' source into a directory."""
+
+    def __call__(self, outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None: ...
+
+
+def place(outputs: Outputs, folder: Path, *, had_old: bool) -> Path:
+    """Where a rebuild writes to: nothing there yet, nor its parent; or an old output."""
+    output = folder / "new" / "out"
+    if had_old:
+        put_tree(outputs.old, output)
+    return output
+
+
+def operations(run: Run, outputs: Outputs, folder: Path, *, had_old: bool) -> list[tuple[str, str]]:
+    """The operations of a run that nothing befalls."""
+    env, output = FaultEnv(str(folder)), place(outputs, folder, had_old=had_old)
+    run(outputs, output, env)
+    outputs.check_done(output)
+    assert env.open_paths == []
+    return env.log
+
+
+def check_outlives_power_cuts(run: Run, outputs: Outputs, folder: Path, *, had_old: bool, seeds: int) -> None:
+    """What a rebuild has reported is there after any power cut."""
+    output = place(outputs, folder, had_old=had_old)
+    env = FaultEnv(str(folder))  # what is there already is on disk
+    run(outputs, output, env)
+    for seed in range(seeds):
+        left = folder / f"left-{seed}"
+        env.survivor(str(left), seed)
+        outputs.check(left / "new" / "out", had_old=had_old)
+        assert {name: tree(left / "new" / "out" / name) for name in outputs.right} == outputs.right
+
+
+def count_harmed_without_sync(run: Run, outputs: Outputs, folder: Path, *, seeds: int) -> int:
+    """After how many power cuts of `seeds` the output is not what it may be, where nothing was synced."""
+    env = FaultEnv(str(folder))
+    run(outputs, place(outputs, folder, had_old=True), env, sync=False)
+    harmed = 0
+    for seed in range(seeds):
+        env.survivor(str(folder / f"left-{seed}"), seed)
+        try:
+            outputs.check(folder / f"left-{seed}" / "new" / "out", had_old=True)
+        except AssertionError:
+            harmed += 1
+    return harmed
