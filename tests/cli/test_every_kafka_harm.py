@@ -73,14 +73,16 @@ class Harm:
         """The batches that it takes away, or may change in what no checksum covers."""
         self.lost = {line for batch in hit for line in batch.lines}
         self.kept = [line for line in store.whole["cat", "events"].stdout.splitlines() if line not in self.lost]
-        self.maybe = {unguarded(line) for line in self.lost} if not guarded else set()
+        # A wrapper of old holds whole messages: behind its own harmed length, they are found, at offsets of their own.
+        self.is_old = any(batch.magic < 2 for batch in hit)
+        self.maybe = {unguarded(line) for line in self.lost} if self.is_old or not guarded else set()
 
     def check_lines(self, lines: list[str], told: str) -> None:
         """All records that were spared, in order; of those that were hit at most other offsets."""
         rest = [line for line in lines if line not in set(self.kept)]
         assert [line for line in lines if line in set(self.kept)] == self.kept, told
         assert all(unguarded(line) in self.maybe for line in rest), told
-        assert len(rest) in (0, len(self.lost)), told
+        assert len(rest) in (0, len(self.lost)) or self.is_old, told
 
     def check_true(self, lines: list[str], told: str) -> None:
         """Nothing but what was written."""

@@ -120,10 +120,10 @@ def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iter
         except CorruptError:
             next(segment.log.headers(position), None)  # which says where in the file
             raise
+        batch = replace(batch, position=position)
+        batch.check_crc()  # before its offsets are believed
         if batch.last_offset >= end_offset:
             return
-        batch = replace(batch, position=position)
-        batch.check_crc()
         yield batch
         at += size
 

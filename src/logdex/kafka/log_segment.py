@@ -98,12 +98,13 @@ class LogSegment(SegmentFiles):
         if position == 0:
             return self.log.search_for_offset(offset)
         header = next(self.log.headers(position), None)
-        if header is None:
-            is_behind = position >= self.env.size_bytes(self.log.path)  # else written since this was opened
-            found = f"byte {position}, behind the end" if is_behind else None
-        else:
-            is_astray = not self.base_offset <= header.base_offset <= entry.offset
-            found = f"byte {position}, where offset {header.base_offset} is" if is_astray else None
+        found = None
+        if header is not None or position < self.size_bytes:  # a batch, or one that the log's end has cut
+            first = int.from_bytes(self.log.read(position, 8), "big", signed=True)
+            if not self.base_offset <= first <= entry.offset:
+                found = f"byte {position}, where offset {first} would be"
+        elif position >= self.env.size_bytes(self.log.path):  # else written since this was opened
+            found = f"byte {position}, behind the end"
         if found is not None:
             raise CorruptError(
                 "the .index leads astray",

@@ -252,7 +252,7 @@ class _PartitionPass:
     def _is_done(self, batch: pa.RecordBatch) -> bool:
         limit = self._wanted.limit
         return (limit is not None and self._scan.rows >= limit) or (
-            len(batch) > 0 and batch.column("offset")[-1].as_py() >= self._end - 1
+            len(batch) > 0 and self._end - 1 <= batch.column("offset")[-1].as_py() < OFFSET_MAX
         )
 
     def _pass(self, batch: pa.RecordBatch, aborted: _Aborted | None) -> Iterator[pa.RecordBatch]:
@@ -279,7 +279,7 @@ class _PartitionPass:
     def _count_gaps(self, offsets: npt.NDArray[np.int64]) -> None:
         if not len(offsets):
             return
-        before = offsets[0] - 1 if self._last_offset is None else self._last_offset
+        before = offsets[:0] if self._last_offset is None else self._last_offset
         jumps = np.diff(offsets, prepend=before) - 1
         jumps = jumps[jumps > 0]
         self._scan.gaps += len(jumps)
