@@ -238,6 +238,7 @@ WRONG = {
     "tags": (["get", "LOGS", "--topic", "orders", "--offset", "1", "--tag", "x"], "--tag is a flag of RocketMQ's"),
     "control": (["cat", "STORE", "--control"], "--control is a flag of Kafka's, and STORE is a RocketMQ store"),
     "interval": (["cat", "STORE", "--index-interval-bytes", "9"], "--index-interval-bytes is a flag of Kafka's"),
+    "version": (["verify", "LOGS", "--kafka-version", "9.9"], "kafka version '9.9' is not known"),
     "no topic": (["cat", "LOGS", "--topic", "none"], "no topic 'none'"),
     "no partition": (["cat", "LOGS", "--topic", "orders", "--partition", "9"], "no such partition"),
     "which": (["get", "LOGS", "--offset", "0"], "which partition?"),

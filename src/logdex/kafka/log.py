@@ -6,6 +6,7 @@ and `log_loader`.
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -29,6 +30,7 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.log_swap import open_cleaned_segment, replace_segments
 from logdex.kafka.log_transactions import Transaction
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
+from logdex.kafka.segment_files import parse_partition_dir
 
 
 def _wall_clock_ms() -> int:
@@ -62,11 +64,12 @@ class Log(ReadableLog):
 
         `settings` are fields of `LogConfig` (``segment_bytes=…``, ``flush="sync"``), or a whole `config`. A directory
         that was not closed cleanly is recovered: `load_report` says what was done. Raises `LogInUseError`,
-        `CorruptError` for what a broker could not load either, `StorageError`.
+        `UsageError` for a file, `CorruptError` for what a broker could not load either, `StorageError`.
         """
         if config is not None and settings:
             raise UsageError("both a config and single settings", hint="give one of them")
         config = config if config is not None else _make_config(settings)
+        _refuse_file(path, env)
         if not create and not env.is_dir(path):
             raise MissingFileError("no such directory", path=path)
         make_dirs_durably(path, env=env)
@@ -261,6 +264,14 @@ class Log(ReadableLog):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _refuse_file(path: str, env: Env) -> None:
+    if env.exists(path) and not env.is_dir(path):
+        above = posixpath.dirname(env.real_path(path))
+        named = parse_partition_dir(posixpath.basename(above)) is not None
+        hint = f"give the partition's: {above}" if named else "give one named TOPIC-PARTITION, such as events-0"
+        raise UsageError(f"{path} is a file, not a directory", hint=hint)
 
 
 def _make_config(settings: dict[str, Any]) -> LogConfig:

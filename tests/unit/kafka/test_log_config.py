@@ -74,3 +74,19 @@ def test_versions_of_brokers(text: str, numbers: tuple[int, ...]) -> None:
 def test_unknown_versions_are_refused(text: Any) -> None:
     with pytest.raises(UsageError, match=re.escape(f"kafka version {text!r} is not known (say 0.8 to 4.x")):
         LogConfig(kafka_version=text)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_is_no_partition(tmp_path: Path, create: bool) -> None:
+    path = tmp_path / "events-0"
+    with Log.open(str(path)) as log:
+        log.append(Record(b"k"))
+    file = path / f"{0:020d}.log"
+    with pytest.raises(UsageError, match=r"\.log is a file, not a directory \(give the partition's: .*/events-0\)"):
+        Log.open(str(file), create=create)
+    other = tmp_path / "other-0"
+    other.write_bytes(b"")
+    with pytest.raises(UsageError, match=r"other-0 is a file, not a directory .*such as events-0"):
+        Log.open(str(other), create=create)
+    assert other.read_bytes() == b""
+    assert not (tmp_path / ".lock").exists()
