@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from logdex.kafka.log import Log
+from logdex.kafka.record import Record
 from tests import golden_kafka
 from tests.cli.helpers import run, run_json, tree_hash
 from tests.golden_kafka import Line
@@ -229,6 +231,22 @@ def test_info_of_one_partition(golden_log: Any) -> None:
     assert "5 (good)" in text  # aborted transactions of the last segment
     assert "leader epochs: 0 from 0 on, 2 from 134 on" in text
     assert "transaction open since offset 166" in text
+
+
+@pytest.mark.parametrize(("start", "starts"), [(5, [5, 8]), (11, [11])], ids=["first", "second"])
+def test_info_of_a_file_starts_where_its_partition_does(tmp_path: Path, start: int, starts: list[int]) -> None:
+    """The epochs are those of the partition, and say the same."""
+    path = tmp_path / "events-0"
+    with Log.open(str(path)) as log:
+        for count in (8, 6):
+            log.append([Record(b"k")] * count)
+            log.roll()
+        log.delete_records(start)
+    files = sorted(path.glob("*.log"))[:-1]
+    told = [run_json("info", file)[0] for file in files]
+    assert [one["log_start_offset"] for one in told] == starts
+    assert told[0]["leader_epochs"] == [{"epoch": 0, "start_offset": start}]
+    assert [row["offset"] for row in run_json("cat", files[-1])] == [8, 9, 10, 11, 12, 13]
 
 
 WRONG = {

@@ -21,10 +21,10 @@ from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
 from logdex.kafka.log_home import is_log_directory
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata, uuid_to_text
-from logdex.kafka.partition_files import has_clean_mark
+from logdex.kafka.partition_files import has_clean_mark, read_checkpoints
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.scan import EndKind
-from logdex.kafka.segment_files import PARTITION_METADATA
+from logdex.kafka.segment_files import PARTITION_METADATA, PartitionName
 from logdex.kafka.snapshot import PartitionSnapshot
 
 
@@ -149,7 +149,7 @@ def _add_partition(each: PartitionDir, config: LogConfig, look: KafkaOverview, e
 
 def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOverview:
     one = PartitionOverview(snapshot.topic, snapshot.partition, snapshot.path, snapshot.mark)
-    one.log_start_offset, one.log_end_offset = snapshot.log_start_offset, snapshot.log_end_offset
+    one.log_start_offset, one.log_end_offset = _log_start(snapshot, look), snapshot.log_end_offset
     one.last_stable_offset = snapshot.last_stable_offset
     one.high_watermark, one.recovery_point = snapshot.checkpoints.high_watermark, snapshot.checkpoints.recovery_point
     one.size_bytes = snapshot.size_bytes
@@ -167,6 +167,15 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
         look.problems.append(str(error))
     look.problems += map(str, snapshot.problems)
     return one
+
+
+def _log_start(snapshot: PartitionSnapshot, look: KafkaOverview) -> int:
+    """Of one .log, which is read as a whole, where its partition begins, if that is within it."""
+    if look.kind is not KafkaPathKind.LOG:
+        return snapshot.log_start_offset
+    name = PartitionName(snapshot.topic, snapshot.partition, snapshot.mark)
+    start = read_checkpoints(snapshot.directory, name, snapshot.problems, snapshot.env).log_start_offset or 0
+    return max(min(start, snapshot.log_end_offset), snapshot.log_start_offset)
 
 
 def _topic_id(snapshot: PartitionSnapshot) -> str | None:
