@@ -12,8 +12,6 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.io.env import Env
 from logdex.kafka.atomic_file import write_atomically
@@ -37,6 +35,7 @@ from logdex.kafka.segment_files import (
     offset_file_name,
     parse_offset_file,
 )
+from logdex.kafka.segment_recovery import first_fall
 from logdex.kafka.transaction_index import AbortedTxn
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -254,7 +253,7 @@ class LogLoader:
         No checksum covers a batch's offset: where a power cut has torn a write just behind that field, the batch is
         whole but for its place. The broker would take it in.
         """
-        position = first_fall(segment, env=self._env)
+        position = first_fall(segment.log.path, segment.base_offset, env=self._env)
         if position is None:
             return False
         lost = segment.log.truncate_to(position)
@@ -321,19 +320,6 @@ class LogLoader:
             save_epochs(self._epochs, self._path, env=self._env)
         elif not self._env.exists(self._epochs_path):
             write_atomically(self._epochs_path, b"", env=self._env)
-
-
-def first_fall(segment: LogSegment, *, env: Env) -> int | None:
-    """The position of the first batch of a segment whose offsets are not above those of all before it."""
-    last = segment.base_offset - 1
-    for window in BatchScanner(check_crc=False, env=env).scan_file(segment.log.path):
-        columns = window.columns
-        before = np.concatenate(([last], columns.last_offset[:-1]))
-        falls = np.flatnonzero((columns.base_offset <= before) | (columns.last_offset <= before))
-        if len(falls):
-            return int(columns.position[falls[0]])
-        last = int(columns.last_offset[-1])
-    return None
 
 
 def save_epochs(epochs: LeaderEpochs, path: str, *, env: Env) -> None:

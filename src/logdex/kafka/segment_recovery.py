@@ -11,6 +11,8 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.index_fold import IndexFold, encode_offset_entries, encode_time_entries
 from logdex.kafka.log_config import LogConfig
@@ -106,3 +108,16 @@ def recover(
         with env.open_write(log_path) as file:
             file.truncate(derived.size_bytes)
     return derived
+
+
+def first_fall(log_path: str, base_offset: int, *, env: Env) -> int | None:
+    """The position of the first batch of a segment whose offsets are not above those of all before it."""
+    last = base_offset - 1
+    for window in BatchScanner(check_crc=False, env=env).scan_file(log_path):
+        columns = window.columns
+        before = np.concatenate(([last], columns.last_offset[:-1]))
+        falls = np.flatnonzero((columns.base_offset <= before) | (columns.last_offset <= before))
+        if len(falls):
+            return int(columns.position[falls[0]])
+        last = int(columns.last_offset[-1])
+    return None

@@ -16,6 +16,7 @@ from logdex.kafka.log import Log
 from logdex.kafka.log_dir_snapshot import open_kafka
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.offset_index import OffsetIndex
+from logdex.kafka.rebuild import rebuild
 from logdex.kafka.record import Record
 from logdex.kafka.scan import BatchScanner, find_behind
 from tests.kafka_bytes import batch, record
@@ -125,3 +126,18 @@ def test_batches_within_a_bad_batch_are_not_the_logs() -> None:
         with pytest.raises(StopIteration) as stop:
             next(scan)
         assert find_behind(array, stop.value.value) == expected
+
+
+def test_offsets_that_fall_between_two_index_entries_end_a_rebuild_of_that_segment_only(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    for name, offsets in {"bad-0": (0, 1, 249, 7), "good-0": (0, 1, 2, 3)}.items():
+        (root / name).mkdir(parents=True)
+        batches = [
+            batch(record(0, 0, b"k", bytes(50)), 1, base_offset=offset, base_ms=1000 + at, max_ms=1000 + at)
+            for at, offset in enumerate(offsets)
+        ]
+        (root / name / f"{0:020d}.log").write_bytes(b"".join(batches))
+    report = rebuild(str(root), str(tmp_path / "out"), index_interval_bytes=130, sync=False)
+    assert report.lossy
+    assert report.batches == 3 + 4
+    assert (tmp_path / "out" / "good-0" / f"{0:020d}.index").stat().st_size > 0

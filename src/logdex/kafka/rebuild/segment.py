@@ -17,7 +17,7 @@ from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.rebuild.stage import StagedRows, StageWriter
 from logdex.kafka.scan import WINDOW_BATCHES, EndKind
 from logdex.kafka.segment_files import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
-from logdex.kafka.segment_recovery import DerivedSegment, derive_segment
+from logdex.kafka.segment_recovery import DerivedSegment, derive_segment, first_fall
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
@@ -146,8 +146,11 @@ class _Scan:
             if end.kind is EndKind.ZEROS:
                 self.error = f"{segment.path}: byte {end.position}: {end.reason}"
         except (OffsetOrderError, OffsetOverflowError) as error:
-            self.derived = self._run(f"{stage_path}-again", error.position)
             self.end, self.error = EndKind.CORRUPT, error.message
+            stop: int | None = error.position
+            if isinstance(error, OffsetOrderError):  # they may have fallen before, between two entries of an index
+                stop = first_fall(segment.path, segment.base_offset, env=env)
+            self.derived = self._run(f"{stage_path}-again", stop)
 
     def _run(self, stage_path: str, stop: int | None) -> DerivedSegment:
         self.messages, at = 0, 0
