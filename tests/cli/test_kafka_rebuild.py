@@ -43,12 +43,15 @@ def test_a_log_directory(golden_log: Any, tmp_path: Path) -> None:
     assert tree_hash(store) == before
 
 
-def test_text_report_says_what_was_assumed(golden_log: Any, tmp_path: Path) -> None:
+def test_text_report_says_what_was_inferred_and_assumed(golden_log: Any, tmp_path: Path) -> None:
     result = run("rebuild", golden_log("tiny-broker"), "-o", tmp_path / "out", "--key-index")
     assert result.exit_code == 0
     assert ".timeindex" in result.stdout
     assert ".keyindex" in result.stdout
-    assert result.stderr.splitlines() == ["logdex: assumed index.interval.bytes 4096"]
+    assert result.stderr.splitlines() == [
+        "logdex: inferred index.interval.bytes 256 of audit.log-0 and 2 more: 244 to 261 fit the indexes",
+        "logdex: assumed index.interval.bytes 4096 of __consumer_offsets-0 and 5 more",
+    ]
 
 
 def test_a_second_run_keeps_the_first_output(golden_log: Any, tmp_path: Path) -> None:

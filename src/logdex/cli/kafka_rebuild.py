@@ -47,6 +47,8 @@ def rebuild_kafka(
         emit_json(report.to_json())
     else:
         _print(report, target)
+    for told in report.inferred:
+        note(f"inferred {told}")
     for guess in report.assumed:
         note(f"assumed {guess}")
     for line in [*report.notes, *report.losses]:

@@ -55,7 +55,13 @@ def recover(
         note(f"writes the log in {store.path} anew; what is there is kept under dated names")
     with progress_bar("recover", log_size_bytes(store.path)) as progress:
         report = recover_log(
-            store.path, target, log_config(store), in_place=in_place, sync=not no_sync, progress=progress
+            store.path,
+            target,
+            log_config(store),
+            infer_interval=store.index_interval_bytes is None,
+            in_place=in_place,
+            sync=not no_sync,
+            progress=progress,
         )
     if as_json:
         for skipped in report.skipped:
@@ -81,5 +87,9 @@ def _print(report: SalvageReport, target: str) -> None:
     table(rows)
     for skipped in report.skipped:
         emit(str(skipped))
+    for text in report.inferred:
+        note(f"inferred {text}")
+    for text in report.assumed:
+        note(f"assumed {text}")
     for text in report.notes:
         note(text)

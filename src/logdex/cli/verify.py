@@ -78,7 +78,14 @@ def _verify_kafka(
     from logdex.kafka.verify import verify as verify_log
 
     with progress_bar("verify", log_size_bytes(store.path)) as progress:
-        return verify_log(store.path, log_config(store), max_findings=max_findings, checks=checks, progress=progress)
+        return verify_log(
+            store.path,
+            log_config(store),
+            infer_interval=store.index_interval_bytes is None,
+            max_findings=max_findings,
+            checks=checks,
+            progress=progress,
+        )
 
 
 def _print(report: VerifyReport, of_what: str) -> None:

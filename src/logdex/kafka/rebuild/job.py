@@ -13,6 +13,8 @@ from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.tasks import Count, LocalRunner, Runner
+from logdex.kafka.given_names import GivenNames
+from logdex.kafka.index_interval import describe_intervals, index_intervals
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
@@ -43,7 +45,8 @@ def rebuild(
     Per segment .index, .timeindex, .txnindex, with `key_index` .keyindex; per partition .snapshot files and
     leader-epoch-checkpoint. They go to ``OUTPUT/topic-N/``, or ``OUTPUT/`` for one partition; no log is ever written.
     Staged and published at the end; safe to run again after a kill. `in_place`: `output` is `path`'s directory, and
-    what is replaced stays under a dated name. `sync` False leaves out every fsync.
+    what is replaced stays under a dated name. `sync` False leaves out every fsync. An `index_interval_bytes` that is
+    not given is inferred from the indexes that are there, else the broker's default.
 
     Raises `NotAStoreError`, `UsageError` for an output that is refused, `LogInUseError` in place while a broker runs.
     """
@@ -53,9 +56,10 @@ def rebuild(
 
 
 def rebuild_settings(index_interval_bytes: int | None, *, key_index: bool, sync: bool) -> RebuildSettings:
-    """Settings with the broker's default for what is not said. `UsageError` for an interval that cannot be."""
-    config = LogConfig() if index_interval_bytes is None else LogConfig(index_interval_bytes=index_interval_bytes)
-    return RebuildSettings(config.index_interval_bytes, index_interval_bytes is None, key_index, sync)
+    """Settings; an interval that is not said is inferred. `UsageError` for one that cannot be."""
+    if index_interval_bytes is not None:
+        LogConfig(index_interval_bytes=index_interval_bytes)
+    return RebuildSettings(index_interval_bytes, key_index, sync)
 
 
 def rebuild_on(
@@ -73,13 +77,13 @@ def rebuild_on(
     """`rebuild` with `runner` at hand. `env` is the caller's, `worker_env` that of the tasks; `task_size_bytes`
     overrides how segments are put together into tasks, which changes nothing in what is written."""
     started = time.perf_counter()
-    source = find_source(require_kafka(path, env=env), env)
-    output = env.real_path(output)  # workers have working directories of their own
+    found = require_kafka(path, env=env)
+    source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
-    env.require_free(output, output_size_bytes(source, settings))
+    output = env.real_path(output)  # workers have working directories of their own
     report = KafkaRebuildReport(engine, notes=list(source.notes))
-    if settings.is_interval_assumed:
-        report.assumed.append(f"index.interval.bytes {settings.index_interval_bytes}")
+    report.inferred, report.assumed = _set_intervals(source, settings, env)
+    env.require_free(output, output_size_bytes(source, settings))
     if not source.is_whole:
         report.notes.append("one segment by itself: no .snapshot, .txnindex and leader epochs")
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
@@ -96,6 +100,7 @@ def rebuild_on(
     for state in states:
         report.note_state(state)
     report.notes += plan.notes
+    report.kept, report.notes, report.losses = given.kept(report.kept), *map(given.texts, (report.notes, report.losses))
     report.tasks = runner.tasks if engine != "local" else 1
     report.seconds = time.perf_counter() - started
     return report
@@ -103,9 +108,21 @@ def rebuild_on(
 
 def output_size_bytes(source: RebuildSource, settings: RebuildSettings) -> int:
     """A guess of the disk space that a rebuild takes, on the high side; stage files included."""
-    step = max(settings.index_interval_bytes, RECORD_BATCH.size_bytes)
-    size = source.size_bytes
-    return size // step * 40 + (size // 4 if settings.key_index else 0) + len(source.segments) * (16 << 10)
+    entries = sum(
+        segment.size_bytes // max(segment.index_interval_bytes, RECORD_BATCH.size_bytes) for segment in source.segments
+    )
+    return entries * 40 + (source.size_bytes // 4 if settings.key_index else 0) + len(source.segments) * (16 << 10)
+
+
+def _set_intervals(source: RebuildSource, settings: RebuildSettings, env: Env) -> tuple[list[str], list[str]]:
+    """Gives each partition its interval; lines on what was inferred, and on what was assumed."""
+    if settings.index_interval_bytes is not None:
+        source.set_intervals(dict.fromkeys(source.partitions, settings.index_interval_bytes))
+        return [], []
+    logs = {folder: [segment.path for segment in found] for folder, found in source.partitions.items()}
+    intervals = index_intervals(logs, env)
+    source.set_intervals({folder: interval.size_bytes for folder, interval in intervals.items()})
+    return describe_intervals(intervals)
 
 
 def plan_tasks(segments: list[SourceSegment], size_bytes: int) -> list[list[SourceSegment]]:

@@ -13,7 +13,8 @@ from logdex.kafka.scan import EndKind
 @dataclass(slots=True)
 class KafkaRebuildReport(reports.RebuildReport):
     """What a rebuild of Kafka's did. `messages` are records, control records too; a compressed batch of an old format
-    (magic 0 and 1) counts as one. `notes` is worth knowing and no loss."""
+    (magic 0 and 1) counts as one. `notes` is worth knowing and no loss; `inferred` names settings that the files
+    told."""
 
     partitions: int = 0
     segments: int = 0
@@ -24,6 +25,7 @@ class KafkaRebuildReport(reports.RebuildReport):
     aborted_transactions: int = 0
     snapshots: int = 0
     notes: list[str] = field(default_factory=list)
+    inferred: list[str] = field(default_factory=list)
 
     def note_segment(self, done: SegmentDone, *, is_last: bool) -> None:
         """Takes over a segment's counts. Zeros behind the last batch of a log's last segment are no loss."""

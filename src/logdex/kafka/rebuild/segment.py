@@ -24,10 +24,10 @@ from logdex.layout import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 @dataclass(frozen=True, slots=True)
 class RebuildSettings:
-    """How to rebuild. `window_batches` changes nothing in what is written."""
+    """How to rebuild. `index_interval_bytes`: None for what the indexes that are there tell. `window_batches` changes
+    nothing in what is written."""
 
-    index_interval_bytes: int
-    is_interval_assumed: bool = False
+    index_interval_bytes: int | None
     key_index: bool = False
     sync: bool = True
     window_batches: int = WINDOW_BATCHES
@@ -169,7 +169,7 @@ class _Scan:
             derived = derive_segment(
                 self._segment.path,
                 self._segment.base_offset,
-                self._settings.index_interval_bytes,
+                self._segment.index_interval_bytes,
                 stop=stop,
                 window_batches=self._settings.window_batches,
                 on_columns=take,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import Env
 from logdex.io.staging import PREFIX as STAGING_PREFIX
+from logdex.kafka.index_interval import DEFAULT_INTERVAL_BYTES
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.log_home import home_of, is_log_directory
 from logdex.kafka.partition_files import not_alone, partition_directory
@@ -18,12 +20,14 @@ from logdex.kafka.staged_output import require_own_directory
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A .log to read. `partition`: the folder of its files below the output, "" for the output itself."""
+    """A .log to read. `partition`: the folder of its files below the output, "" for the output itself.
+    `index_interval_bytes`: that of the indexes to write."""
 
     partition: str
     path: str
     base_offset: int
     size_bytes: int
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
 
 
 @dataclass(slots=True)
@@ -49,6 +53,12 @@ class RebuildSource:
     def segments(self) -> list[SourceSegment]:
         """All segments, partition by partition."""
         return [segment for found in self.partitions.values() for segment in found]
+
+    def set_intervals(self, sizes: Mapping[str, int]) -> None:
+        """Has the indexes of each partition written with its `index.interval.bytes`."""
+        for folder, size in sizes.items():
+            found = self.partitions[folder]
+            self.partitions[folder] = [replace(segment, index_interval_bytes=size) for segment in found]
 
     @property
     def size_bytes(self) -> int:

@@ -15,6 +15,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.given_names import GivenNames
+from logdex.kafka.index_interval import IndexInterval, describe_intervals, index_intervals
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_lock import lock_is_held
 from logdex.kafka.recognise import require_kafka
@@ -36,6 +37,7 @@ def recover(
     output: str,
     config: LogConfig | None = None,
     *,
+    infer_interval: bool | None = None,
     in_place: bool = False,
     sync: bool = True,
     progress: Progress | None = None,
@@ -44,8 +46,9 @@ def recover(
     """Salvages what is at `path` into `output`, which mirrors it: a log directory, a partition, or one segment.
 
     The output must be new or empty; with `in_place` it is the directory itself, and what is replaced is kept under
-    dated names. A log directory gets its checkpoints and the clean-shutdown mark. Nothing is published before all is
-    written.
+    dated names. `infer_interval`: take the `index_interval_bytes` that the indexes tell, where they do, not that of
+    `config`; by default where there is no `config`. A log directory gets its checkpoints and the clean-shutdown mark.
+    Nothing is published before all is written.
 
     Raises `NotAStoreError`, `UsageError` for an output that is refused, `EnvironmentProblem` without enough free
     space, `StorageError`; in place `LogInUseError` while a broker has it open. Damage is never raised.
@@ -59,6 +62,8 @@ def recover(
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
     with staged_output(output, home=source.home, in_place=in_place, partition=partition, sync=sync, env=env) as staging:
         job = _Salvage(source, staging.directory, config or LogConfig(), sync, progress, env)
+        if config is None if infer_interval is None else infer_interval:
+            job.infer_intervals()
         job.run()
         names, stale = _publication(source, output, job, env)
         job.report.kept = staging.publish(names, stale=stale)
@@ -112,6 +117,17 @@ class _Salvage:
         self._env = env
         self._read = [0, 0]
         self._bounds: dict[TopicPartition, LogBounds] = {}
+        self._intervals: dict[str, IndexInterval] = {}
+
+    def infer_intervals(self) -> None:
+        """Finds the interval of each partition's indexes, by folder."""
+        logs = {partition.folder: [log.path for log in partition.logs] for partition in self._source.partitions}
+        self._intervals = index_intervals(logs, self._env)
+        self.report.inferred, self.report.assumed = describe_intervals(self._intervals)
+
+    def _interval_of(self, partition: SourcePartition) -> int:
+        given = self._config.index_interval_bytes
+        return self._intervals[partition.folder].size_bytes if self._intervals else given
 
     def run(self) -> None:
         """Does it."""
@@ -149,7 +165,7 @@ class _Salvage:
             directory,
             output,
             self._env,
-            index_interval_bytes=self._config.index_interval_bytes,
+            index_interval_bytes=self._interval_of(partition),
             with_state=self._source.is_whole,
             on_read=self._on_read,
         )

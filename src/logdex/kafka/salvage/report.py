@@ -37,7 +37,8 @@ class Skipped:
 @dataclass(slots=True)
 class SalvageReport:
     """`messages` and `batches` are those of the new log; `bytes` those of the logs that were read; `files` were
-    written. `kept`: where what an in-place run replaced is now."""
+    written. `kept`: where what an in-place run replaced is now. `inferred`: settings that the files told, `assumed`:
+    those that nothing decided."""
 
     messages: int = 0
     batches: int = 0
@@ -48,6 +49,8 @@ class SalvageReport:
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
+    inferred: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
     engine: str = "local"
     tasks: int = 1
 
@@ -65,4 +68,5 @@ class SalvageReport:
         """The report object that ends ``logdex recover --json``."""
         names = ("engine", "tasks", "messages", "batches", "bytes", "files", "partitions", "seconds", "lossy")
         report: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return report | {"skipped_bytes": self.skipped_bytes, "notes": self.notes, "kept": self.kept}
+        lists = {name: getattr(self, name) for name in ("notes", "inferred", "assumed", "kept")}
+        return report | {"skipped_bytes": self.skipped_bytes} | lists

@@ -29,6 +29,8 @@ class IndexPair:
         self._offset = OffsetIndexEntries(stem + INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
         self._time = TimeIndexEntries(stem + TIME_INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
         self._fold: IndexFold | None = IndexFold(segment.base_offset, config.index_interval_bytes, path=segment.path)
+        self.differences: list[tuple[str, str]] = []
+        """Indexes that a recovery would write otherwise: their paths, and how."""
         self._derived: tuple[list[bytes], list[bytes]] = ([], [])
 
     def add(self, columns: BatchColumns) -> None:
@@ -93,7 +95,7 @@ class IndexPair:
             count = len(derived) // index.layout.size_bytes
             interval = self._fold.interval_bytes if self._fold is not None else 0
             message = f"{index.count} true entries; a recovery with index.interval.bytes {interval} would write {count}"
-            self._out.info("index-differs", index.path, message)
+            self.differences.append((index.path, message))
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -58,6 +58,7 @@ class PartitionCheck:
         self._progress = progress
         self._runs = EpochRuns()
         self._sequences = SequenceCheck(log_start_offset, out)
+        self._differences: list[tuple[str, str]] = []
         self.next_offset = 0
         self.end_is_certain = True
         """Whether the log's last bytes are whole."""
@@ -72,6 +73,7 @@ class PartitionCheck:
         for base, following in zip(bases, [*bases, None][1:], strict=True):
             if self._only is None or self._only == base:
                 self._check_segment(Segment(logs[base], base, following, self._config.segment_bytes), producers)
+        self._tell_differences()
         self._check_snapshot_places(bases, found[files.SNAPSHOT_SUFFIX])
         if self._only is not None:
             return
@@ -122,6 +124,7 @@ class PartitionCheck:
         if gaps and self._only is None:
             self._out.info("offset-gap", segment.path, f"{gaps} gaps in offsets: compaction, or records that are lost")
         indexes.finish(scanned, self._is_clean)
+        self._differences += indexes.differences
         stem = segment.path.removesuffix(files.LOG_SUFFIX)
         if self._only is None:
             producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.path)
@@ -130,6 +133,18 @@ class PartitionCheck:
         self.end_is_certain = not scanned.has_bad_tail
         self._totals.records += scanned.records
         self._totals.bytes += scanned.size_bytes
+
+    def _tell_differences(self) -> None:
+        """Indexes that a recovery would write otherwise: the one, or one note on all of them."""
+        if len(self._differences) < 2:
+            for path, message in self._differences:
+                self._out.info("index-differs", path, message)
+            return
+        paths = [path for path, _ in self._differences]
+        interval = self._config.index_interval_bytes
+        message = f"{len(paths)} indexes are not those that a recovery with index.interval.bytes {interval} would write"
+        hint = "segments were reopened or truncated, or the interval is another: say it with --index-interval-bytes"
+        self._out.info("index-differs", self._directory, f"{message} ({paths[0].rpartition('/')[2]}, …): {hint}")
 
     def _tell_progress(self, scanned: SegmentPass) -> None:
         if self._progress is not None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
 
 from logdex.errors import CorruptError, StorageError, UsageError
 from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.index_interval import index_intervals
 from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.log_config import LogConfig
@@ -33,12 +36,15 @@ def verify(
     path: str,
     config: LogConfig | None = None,
     *,
+    infer_interval: bool | None = None,
     env: Env = DEFAULT_ENV,
     progress: Progress | None = None,
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
 ) -> VerifyReport:
     """Checks what is at `path`; `checks` (keys of `CHECKS`) limits what is reported, `max_findings` how much.
+    `infer_interval`: take the `index_interval_bytes` that the indexes tell, where they do, not that of `config`; by
+    default where there is no `config`.
 
     Raises `NotAStoreError` for what is not Kafka's, `UsageError` for an unknown check and for a file without its log,
     `StorageError` where the system refuses to list a directory. Damage is never raised.
@@ -48,7 +54,7 @@ def verify(
     found = require_kafka(path, env=env)
     out = Collector(path, max_findings, checks)
     totals = Totals()
-    settings = config or LogConfig()
+    settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
     if found.kind is KafkaPathKind.LOG_DIR:
         _verify_log_dir(path, settings, out, env, totals, progress)
     else:
@@ -61,12 +67,9 @@ def verify(
         if name is not None and name.mark is None:
             starts = _log_starts(home_of(env.real_path(directory), env=env)[0], env)
             start = starts.get(TopicPartition(name.topic, name.partition), 0)
+        own = settings.of_partitions([directory], env)[directory]
         PartitionCheck(
-            *(directory, settings, out, env, totals),
-            log_start_offset=start,
-            is_clean=is_clean,
-            only=only,
-            progress=progress,
+            *(directory, own, out, env, totals), log_start_offset=start, is_clean=is_clean, only=only, progress=progress
         ).run()
     return VerifyReport(
         findings=out.findings(),
@@ -121,8 +124,27 @@ def _log_starts(home: str, env: Env) -> dict[TopicPartition, int]:
         return {}
 
 
+class _Settings(NamedTuple):
+    """The settings given; `infers_interval`: those of a partition have the interval that its topic's indexes tell."""
+
+    config: LogConfig
+    infers_interval: bool
+
+    def of_partitions(self, directories: list[str], env: Env) -> dict[str, LogConfig]:
+        """Those of each partition, by directory."""
+        if not self.infers_interval:
+            return dict.fromkeys(directories, self.config)
+        named = {directory: posixpath.basename(directory) for directory in directories}
+        logs = {name: segment_paths(directory, env=env) for directory, name in named.items()}
+        found = index_intervals(logs, env)
+        return {
+            directory: replace(self.config, index_interval_bytes=found[name].size_bytes)
+            for directory, name in named.items()
+        }
+
+
 def _verify_log_dir(
-    path: str, config: LogConfig, out: Collector, env: Env, totals: Totals, progress: Progress | None
+    path: str, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
 ) -> None:
     log_dir = KafkaLogDir(path, env=env)
     is_home = is_log_directory(path, env=env)
@@ -130,14 +152,16 @@ def _verify_log_dir(
     if is_home and not env.exists(f"{path}/{files.CLEAN_SHUTDOWN}"):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
     ends: dict[TopicPartition, LogEnd] = {}
-    for partition in log_dir.partition_dirs(marked=True):
+    partitions = log_dir.partition_dirs(marked=True)
+    configs = settings.of_partitions([partition.path for partition in partitions if partition.mark is None], env)
+    for partition in partitions:
         if partition.mark is not None:
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
         is_closed = is_closed_cleanly(partition.path, env)
         own = starts if is_home else _log_starts(partition.path, env)
         check = PartitionCheck(
-            *(partition.path, config, out, env, totals),
+            *(partition.path, configs[partition.path], out, env, totals),
             log_start_offset=own.get(partition.topic_partition, 0),
             is_clean=is_closed,
             progress=progress,
