@@ -24,7 +24,7 @@ SMALL = [name for name in golden_kafka.NAMES if name.startswith("tiny-")]
 
 
 def lines_of(name: str, *, partition: str | None = None, control: bool = True) -> list[Line]:
-    """The record lines of a case in the order of `cat`: by topic and partition."""
+    """The record lines of a case in the order of `cat`: by topic and partition, internal topics last."""
     found = [
         line
         for line in golden_kafka.records(name)
@@ -33,9 +33,9 @@ def lines_of(name: str, *, partition: str | None = None, control: bool = True) -
         and (control or "controlType" not in line)
     ]
 
-    def place(line: Line) -> tuple[str, int]:
+    def place(line: Line) -> tuple[bool, str, int]:
         topic, _, number = line["partition"].rpartition("-")
-        return topic, int(number)
+        return topic.startswith("__"), topic, int(number)
 
     return sorted(found, key=place)
 
@@ -87,6 +87,17 @@ def test_cat_filters(name: str, golden_log: Any) -> None:
     assert offsets("--to", at) == [line["offset"] for line in lines if line["timestamp"] <= at]
     by_path = run("cat", root / middle["partition"], "--json").stdout
     assert by_path == run(*ask, "--json").stdout
+
+
+def test_internal_topics_come_last(tmp_path: Path) -> None:
+    names = ["a-0", "__my-0", "__consumer_offsets-1", "z-1", "__cluster_metadata-0", "z-0", "__transaction_state-3"]
+    for name in names:
+        with Log.open(str(tmp_path / name)) as log:
+            log.append(Record(b"k"))
+    rows = run_json("cat", tmp_path)
+    wanted = ["__my-0", "a-0", "z-0", "z-1", "__cluster_metadata-0", "__consumer_offsets-1", "__transaction_state-3"]
+    assert [f"{row['topic']}-{row['partition']}" for row in rows] == wanted
+    assert [row["topic"] for row in run_json("cat", tmp_path, "--partition", 1)] == ["z", "__consumer_offsets"]
 
 
 def test_cat_of_a_single_file(golden_log: Any) -> None:

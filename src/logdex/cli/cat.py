@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         "logdex cat logs/orders-0/00000000000000000000.log --control --json",
         notes="A CommitLog ends at the first message that is not whole or fails its CRC, as for the broker: what is "
         "before is printed, why it ends is said on stderr. Of a Kafka log bad batches are passed over and told. All "
-        "that is in its files is printed, unless --isolation-level asks for what a consumer sees.",
+        "that is in its files is printed, unless --isolation-level asks for what a consumer sees: one partition after "
+        "the other, by name, internal topics such as __consumer_offsets last.",
     )
 )
 @store_command

@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack
 from logdex.errors import LogdexError, MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.key_index.query import require_key_index_dir
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
@@ -75,10 +76,10 @@ class LogDirSnapshot:
             return self._open[name]
 
     def _some(self, topic: str | None, partition: int | None) -> list[PartitionSnapshot]:
-        """The partitions of a topic, or one of them, or all."""
+        """The partitions of a topic, or one of them, or all: by name, internal topics last."""
         wanted = [
             each.name
-            for each in self._dirs.values()
+            for each in sorted(self._dirs.values(), key=lambda each: each.topic in INTERNAL_TOPICS)
             if topic in (None, each.topic) and partition in (None, each.partition)
         ]
         if not wanted and (topic is not None or partition is not None):
@@ -96,7 +97,8 @@ class LogDirSnapshot:
         progress: Progress | None = None,
         **wanted: Unpack[ScanOptions],
     ) -> KafkaScan:
-        """The records of all partitions, or of those that are named, one partition after the other."""
+        """The records of all partitions, or of those that are named, one partition after the other, by topic and
+        number; what the brokers keep for themselves (`INTERNAL_TOPICS`) comes last."""
         return KafkaScan(self._some(topic, partition), RecordFilter(**wanted), progress)
 
     def query(
