@@ -70,10 +70,13 @@ def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
     rebuild(str(outputs.source), str(output), index_interval_bytes=INTERVAL, env=env, sync=sync)
 
 
-def chosen(log: list[tuple[str, str]]) -> list[int]:
-    """Numbers of the operations to harm: all that change names, the ones before those, and each third one."""
+EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+
+
+def chosen(log: list[tuple[str, str]], every: int) -> list[int]:
+    """Numbers of the operations to harm: all that change names, and so many of the others."""
     names = {at for at, (kind, _) in enumerate(log, 1) if kind in ("rename", "remove", "remove_tree", "lock_file")}
-    return [at for at in range(1, len(log) + 1) if at % 3 == 0 or {at, at + 1} & names]
+    return [at for at in range(1, len(log) + 1) if at % every == 0 or at in names]
 
 
 def test_the_logs_tell_something(outputs: Outputs) -> None:
@@ -83,12 +86,13 @@ def test_the_logs_tell_something(outputs: Outputs) -> None:
         assert all(outputs.right[name][f"{0:020d}.{suffix}"] for suffix in ("index", "timeindex"))
 
 
+@EVERY
 @pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
-def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
+def test_killed_at_operations(outputs: Outputs, fresh: Fresh, had_old: bool, every: int) -> None:
     logs = fingerprint(outputs.source)
     log = operations(run, outputs, fresh(), had_old=had_old)
     total = len(log)
-    for at in chosen(log):
+    for at in chosen(log, every):
         folder = fresh()
         output = place(outputs, folder, had_old=had_old)
         env = FaultEnv(str(folder), Fault(at))
@@ -107,11 +111,12 @@ def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool
     assert fingerprint(outputs.source) == logs
 
 
-def test_refused_at_every_operation(outputs: Outputs, fresh: Fresh) -> None:
+@EVERY
+def test_refused_at_operations(outputs: Outputs, fresh: Fresh, every: int) -> None:
     logs = fingerprint(outputs.source)
     clean = operations(run, outputs, fresh(), had_old=True)
     last_rename = max(number for number, (kind, _) in enumerate(clean, 1) if kind == "rename")
-    for at in chosen(clean):
+    for at in chosen(clean, every):
         code = REFUSALS[at % len(REFUSALS)]
         folder = fresh()
         output = place(outputs, folder, had_old=True)
@@ -151,7 +156,8 @@ def check_in_place(outputs: Outputs, root: Path, *, is_done: bool = False) -> No
             assert not any(path.startswith(".logdex") for path in found)
 
 
-def test_in_place_killed_at_every_operation(outputs: Outputs, fresh: Fresh) -> None:
+@EVERY
+def test_in_place_killed_at_operations(outputs: Outputs, fresh: Fresh, every: int) -> None:
     def in_place(root: Path, env: Env, *, sync: bool = True) -> None:
         rebuild(str(root), str(root), index_interval_bytes=INTERVAL, in_place=True, env=env, sync=sync)
 
@@ -159,7 +165,7 @@ def test_in_place_killed_at_every_operation(outputs: Outputs, fresh: Fresh) -> N
     env, root = FaultEnv(str(folder)), start_in_place(outputs, folder)
     in_place(root, env)
     check_in_place(outputs, root, is_done=True)
-    for at in chosen(env.log):
+    for at in chosen(env.log, every):
         folder = fresh()
         root = start_in_place(outputs, folder)
         logs = {path: path.read_bytes() for path in root.rglob("*.log")}

@@ -17,7 +17,7 @@ from logdex.kafka.verify import verify
 from tests import golden_kafka as golden
 
 STORES = [name for name in golden.NAMES if name.startswith("tiny-")]
-SEEDS = 60
+SEEDS = 36
 
 
 def every_batch(root: Path) -> Iterator[tuple[str, bytes]]:

@@ -38,7 +38,7 @@ def fuzz(root: Path, seed: int, rounds: int) -> None:
 
 
 def test_flips_and_cuts(root: Path) -> None:
-    fuzz(root, 1, 400)
+    fuzz(root, 1, 250)
 
 
 @pytest.mark.slow
