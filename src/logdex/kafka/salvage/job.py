@@ -11,6 +11,7 @@ import posixpath
 import time
 from dataclasses import replace
 
+from logdex.findings import counted
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.kafka.checkpoints import TopicPartition
@@ -202,4 +203,5 @@ class _Salvage:
         self.report.notes += [note.replace(written, name) for note in writer.notes]
         if scan.strays:
             count = sum(stray.batches for stray in scan.strays)
-            self.report.notes.append(f"{partition.directory}: {count} batches were not in the order of their offsets")
+            told = counted(count, "batch was", "batches were")
+            self.report.notes.append(f"{partition.directory}: {told} not in the order of their offsets")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from logdex.errors import CorruptError
+from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka.index_fold import IndexFold, encode_offset_entries, encode_time_entries
-from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_config import LogConfig, parse_kafka_version
 from logdex.kafka.record import NO_TIMESTAMP
 from logdex.kafka.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from logdex.kafka.verify.checks import Collector
@@ -23,7 +24,7 @@ class IndexPair:
 
     def __init__(self, segment: Segment, config: LogConfig, out: Collector, env: Env) -> None:
         stem = segment.path.removesuffix(LOG_SUFFIX)
-        is_exact = _version(config.kafka_version) >= _ENTRY_PER_BATCH
+        is_exact = parse_kafka_version(config.kafka_version) >= _ENTRY_PER_BATCH
         self._segment = segment
         self._out = out
         self._offset = OffsetIndexEntries(stem + INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
@@ -94,9 +95,6 @@ class IndexPair:
                 continue  # it is still being written: the entry of the close is not there yet
             count = len(derived) // index.layout.size_bytes
             interval = self._fold.interval_bytes if self._fold is not None else 0
-            message = f"{index.count} true entries; a recovery with index.interval.bytes {interval} would write {count}"
+            told = counted(index.count, "true entry", "true entries")
+            message = f"{told}; a recovery with index.interval.bytes {interval} would write {count}"
             self.differences.append((index.path, message))
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in text.split("."))

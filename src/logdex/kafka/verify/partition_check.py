@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logdex.errors import StorageError
+from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka import segment_files as files
 from logdex.kafka.epoch_runs import EpochRuns
@@ -89,7 +90,8 @@ class PartitionCheck:
         )
         check_partition_metadata(self._directory, self._out, self._env)
         if self._sequences.explained:
-            message = f"{self._sequences.explained} gaps in producers' sequence numbers, where offsets are missing too"
+            message = counted(self._sequences.explained, "gap", "gaps")
+            message += " in producers' sequence numbers, where offsets are missing too"
             self._out.info("producer-sequence-gaps", self._directory, message)
 
     def _check_segment(self, segment: Segment, producers: ProducerCheck) -> None:
@@ -122,7 +124,8 @@ class PartitionCheck:
             producers.lose()
             self._sequences.lose()
         if gaps and self._only is None:
-            self._out.info("offset-gap", segment.path, f"{gaps} gaps in offsets: compaction, or records that are lost")
+            told = counted(gaps, "gap", "gaps")
+            self._out.info("offset-gap", segment.path, f"{told} in offsets: compaction, or records that are lost")
         indexes.finish(scanned, self._is_clean)
         self._differences += indexes.differences
         stem = segment.path.removesuffix(files.LOG_SUFFIX)

@@ -113,8 +113,9 @@ def test_brokers_before_3_9_1_wrote_an_entry_an_append(root: Path) -> None:
     put(TIME, 8, struct.pack(">i", 2))(root)  # the second batch's first record
     newer = [(finding.check, finding.position) for finding in run(root).findings]
     assert newer == [("offset-index-offset", 16), ("time-index-offset", 0)]
-    older = verify(str(root), replace(CONFIG, kafka_version="3.7.0"))
-    assert [finding.check for finding in older.findings] == []
+    for version in ("3.7.0", "v3.9.0", "0.11.0.3"):
+        assert verify(str(root), replace(CONFIG, kafka_version=version)).findings == []
+    assert len(verify(str(root), replace(CONFIG, kafka_version="v3.9.2-rc1")).findings) == 2
 
 
 def test_partitions_of_programs_beside_each_other(tmp_path: Path) -> None:
