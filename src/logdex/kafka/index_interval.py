@@ -84,12 +84,9 @@ def infer_index_interval(stretches: Int64s) -> IndexInterval:
         return default
     too_short, too_long = high <= DEFAULT_INTERVAL_BYTES, low > DEFAULT_INTERVAL_BYTES
     if not too_short.any() and int(too_long.sum()) <= min(_REOPENED_MAX, len(stretches) // 2):
-        return _around_default(low[~too_long], high[~too_long])
+        least, end = int(low[~too_long].max()), int(high[~too_long].min())
+        return default if end >= _ENDLESS else IndexInterval(DEFAULT_INTERVAL_BYTES, True, least, end)
     return IndexInterval(_round_within(least, end), True, least, end)
-
-
-def _around_default(low: Int64s, high: Int64s) -> IndexInterval:
-    return IndexInterval(DEFAULT_INTERVAL_BYTES, True, int(low.max()), int(high.min()))
 
 
 def _round_within(low: int, end: int) -> int:

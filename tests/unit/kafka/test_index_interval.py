@@ -82,7 +82,9 @@ def test_one_long_stretch_is_no_reason_to_leave_the_default() -> None:
     positions = batches([100] * 90)
     indexed = entries(positions, 4096, reopened=(30,))
     assert indexed.tolist() == [7100]
-    assert inferred(positions, indexed).size_bytes == DEFAULT_INTERVAL_BYTES
+    assert inferred(positions, indexed) == IndexInterval(DEFAULT_INTERVAL_BYTES)
+    longer = entries(batches([100] * 300), 4096, reopened=(30,))
+    assert inferred(batches([100] * 300), longer) == IndexInterval(DEFAULT_INTERVAL_BYTES, True, 4000, 4100)
 
 
 def test_an_index_that_is_not_of_the_log_tells_nothing() -> None:
