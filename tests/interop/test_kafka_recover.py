@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from logdex.kafka.log_config import LogConfig
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.salvage import recover
 from tests import golden_kafka as golden
@@ -60,7 +61,7 @@ def told_record(line: Line) -> tuple[str, int, bytes | None, bytes | None]:
 @pytest.mark.parametrize(("number", "load", "version"), RUNS)
 def test_the_broker_loads_what_was_recovered(number: int, load: str, version: str, tmp_path: Path) -> None:
     root, output = harmed(number, tmp_path), tmp_path / "recovered"
-    recover(str(root), str(output))
+    recover(str(root), str(output), LogConfig())  # with the interval that the loading classes have
     lines = read_log(output, version, "--mode", "log", "--load", load)
     assert not [line for line in lines.get("log", []) if "failed" in line]
     assert "stop" not in lines
