@@ -190,6 +190,10 @@ def test_random_runs(tmp_path: Path, part: int) -> None:
         random_run(tmp_path / str(seed), seed)
 
 
+def test_a_run_whose_producer_lost_all_before_a_segment(tmp_path: Path) -> None:
+    random_run(tmp_path / "run", 1864)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("part", range(PARTS))

@@ -60,6 +60,8 @@ class ProducerCheck:
         """Says where the next segment begins."""
         if self._next_offset < 0 and max(base_offset, self._log_start_offset) > 0:
             self.lose()
+        if 0 <= self._next_offset < base_offset:
+            self.lose()  # what was before it is gone
         self._aborted = []
         self._compare_until(base_offset)
 
