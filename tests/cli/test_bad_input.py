@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,25 +68,42 @@ def test_flips(store: Store) -> None:
     assert peak_bytes() - growth_from < MEMORY_GROWTH_MAX
 
 
-@pytest.mark.parametrize("command", ["info", "cat", "verify", "rebuild"])
-def test_an_unreadable_file_is_one_clear_line(
-    command: str, golden_copy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = golden_copy("tiny-crash")
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`refuse(name)`: opening a file whose path ends so is refused. Modes do not keep root from reading."""
     open_file = os.open
 
-    def refuse(path: str, flags: int, *more: Any, **named: Any) -> int:
-        if str(path).endswith(f"commitlog/{0:020d}"):
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return open_file(path, flags, *more, **named)
+    def refuse_name(name: str) -> None:
+        def refusing(path: str, flags: int, *more: Any, **named: Any) -> int:
+            if str(path).endswith(name):
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return open_file(path, flags, *more, **named)
 
-    monkeypatch.setattr("logdex.io.env.os.open", refuse)  # modes do not keep root from reading
+        monkeypatch.setattr("logdex.io.env.os.open", refusing)
+
+    return refuse_name
+
+
+@pytest.mark.parametrize("command", ["info", "cat", "verify", "rebuild"])
+def test_an_unreadable_file_is_one_clear_line(
+    command: str, golden_copy: Any, tmp_path: Path, refuse: Callable[[str], None]
+) -> None:
+    store = golden_copy("tiny-crash")
+    refuse(f"commitlog/{0:020d}")
     more = ["--output", tmp_path / "out"] if command == "rebuild" else []
     result = run(command, store, *more)
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
     assert f"commitlog/{0:020d}: permission denied" in lines[0]
     assert lines[1:] == ["        check the owner and the mode of the file"]
+
+
+def test_info_names_an_unreadable_file_once_and_shows_the_rest(golden_copy: Any, refuse: Callable[[str], None]) -> None:
+    store, name = golden_copy("tiny-5.5.0"), f"commitlog/{32768:020d}"
+    refuse(name)
+    result = run("info", store)
+    assert (result.exit_code, result.stderr) == (1, f"logdex: {store}/{name}: permission denied\n")
+    assert "26 queues" in result.stdout
 
 
 def test_a_missing_middle_file(golden_copy: Any, tmp_path: Path) -> None:

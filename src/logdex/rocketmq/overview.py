@@ -162,7 +162,7 @@ class _Look:
             bool(queues),
             self._index(),
             self._checkpoint(),
-            self.problems,
+            list(dict.fromkeys(self.problems)),  # many queues may meet one file
         )
 
     def _read_queues(self, queues: list[ConsumeQueue]) -> tuple[LogTail, list[QueueOverview]]:
