@@ -100,10 +100,11 @@ def test_an_unreadable_file_is_one_clear_line(
 
 def test_info_names_an_unreadable_file_once_and_shows_the_rest(golden_copy: Any, refuse: Callable[[str], None]) -> None:
     store, name = golden_copy("tiny-5.5.0"), f"commitlog/{32768:020d}"
+    whole = run("info", store).stdout
     refuse(name)
     result = run("info", store)
     assert (result.exit_code, result.stderr) == (1, f"logdex: {store}/{name}: permission denied\n")
-    assert "26 queues" in result.stdout
+    assert len(result.stdout.splitlines()) == len(whole.splitlines())
 
 
 def test_a_missing_middle_file(golden_copy: Any, tmp_path: Path) -> None:
