@@ -227,7 +227,8 @@ class LogLoader:
 
         def take(columns: BatchColumns) -> None:
             self._epochs.add(columns)
-            aborted.extend(txn.to_aborted() for txn in producers.states.add(columns) if txn.is_aborted)
+            completed = producers.states.add_of(columns, segment.log.path)
+            aborted.extend(txn.to_aborted() for txn in completed if txn.is_aborted)
 
         fell = self._cut_where_offsets_fall(segment)
         derived = segment.recover(take)

@@ -153,4 +153,4 @@ class LogProducers:
             last = segment.locate(end_offset)
             stop = segment.size_bytes if last is None else last.position
             for window in scanner.scan_file(segment.log.path, found.position, stop):
-                self.states.add(window.columns)
+                self.states.add_of(window.columns, segment.log.path)

@@ -59,6 +59,8 @@ def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch
     view.check_offset(offset)
     if max_bytes < 0:
         raise UsageError(f"max_bytes is {max_bytes}", hint="say 0 or more")
+    if offset >= view.end_offset:
+        return []
     found: list[RecordBatch] = []
     left = max_bytes
     for segment in _segments_from(view, offset):

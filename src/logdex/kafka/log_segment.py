@@ -117,6 +117,19 @@ class LogSegment(SegmentFiles):
             )
         return self.log.search_for_offset(offset, position)
 
+    def locate_readable(self, offset: int) -> LogOffsetPosition | None:
+        """`locate` for who reads on from there: where no batch holds `offset`, `CorruptError` if the one before that
+        place is damaged, whose header may then hide that it does."""
+        found = self.locate(offset)
+        if found is not None and found.offset <= offset:
+            return found
+        passed = None
+        for header in self.log.headers(self.offset_index.lookup(offset).position, found.position if found else None):
+            passed = header
+        if passed is not None:
+            self.log.batch_at(passed.position).check_crc()
+        return found
+
     def _checked(self, position: int) -> int:
         """A position out of the index, which no writer made negative. One behind the log's end finds nothing."""
         if position < 0:
@@ -156,7 +169,7 @@ class LogSegment(SegmentFiles):
         """
         if max_size_bytes < 0:
             raise UsageError(f"max_size_bytes is {max_size_bytes}", hint="say 0 or more")
-        found = self.locate(start_offset)
+        found = self.locate_readable(start_offset)
         if found is None:
             return None
         size = max(max_size_bytes, found.size_bytes) if min_one_message else max_size_bytes

@@ -244,7 +244,7 @@ class _PartitionPass:
 
     def _first_position(self, segment: LogSegment) -> int:
         try:
-            found = segment.locate(self._start)
+            found = segment.locate_readable(self._start)
         except CorruptError:
             return 0  # the index leads nowhere, or damage lies on the way: reading tells
         return segment.size_bytes if found is None else found.position

@@ -13,11 +13,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
+from logdex.errors import CorruptError
 from logdex.kafka.errors import (
     InvalidControlRecordError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
+    ProducerStateError,
     TransactionCoordinatorFencedError,
 )
 from logdex.kafka.log_config import DAY_MS
@@ -253,6 +257,19 @@ class ProducerStates:
         if len(columns.last_offset):
             self.map_end_offset = int(columns.last_offset[-1]) + 1
         return completed
+
+    def add_of(self, columns: BatchColumns, path: str) -> list[CompletedTxn]:
+        """`add` of batches of a .log, `path`: what no broker writes is a `CorruptError`, located there."""
+        try:
+            return self.add(columns)
+        except ProducerStateError as error:
+            place = int(np.argmax(columns.base_offset == error.offset))
+            raise CorruptError(
+                error.message,
+                path=path,
+                position=int(columns.position[place]),
+                hint="logdex verify lists all damage, logdex recover saves what has a right checksum",
+            ) from error
 
     def _take(self, batch: ProducerBatch) -> CompletedTxn | None:
         known = self._producers.get(batch.producer_id)

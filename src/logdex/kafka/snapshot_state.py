@@ -24,16 +24,17 @@ from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
 class HeaderWalk:
     """Windows of a segment's batches from a byte on; `end` says, when they are through, where the last good run of
-    batches ends and why."""
+    batches ends and why. With `check_crc`, batches of a wrong checksum are passed over as other damage is."""
 
-    def __init__(self, segment: LogSegment, start: int, env: Env) -> None:
+    def __init__(self, segment: LogSegment, start: int, env: Env, *, check_crc: bool = False) -> None:
         self._segment = segment
         self._start = start
         self._env = env
+        self._check_crc = check_crc
         self.end: ScanEnd | None = None
 
     def __iter__(self) -> Iterator[BatchWindow]:
-        scanner = BatchScanner(check_crc=False, env=self._env)
+        scanner = BatchScanner(check_crc=self._check_crc, env=self._env)
         with self._segment.log.map() as mapped:
             data = mapped.array[: self._segment.size_bytes]
             position = self._start
@@ -43,13 +44,13 @@ class HeaderWalk:
                 position = find_next_batch(data, self.end.position) if damaged else -1
 
 
-def walk_from(segment: LogSegment, offset: int, env: Env) -> HeaderWalk:
+def walk_from(segment: LogSegment, offset: int, env: Env, *, check_crc: bool = False) -> HeaderWalk:
     """A walk that sees every batch with `offset` or more; through the offset index where that leads to a batch."""
     try:
-        found = segment.locate(offset)
+        found = segment.locate_readable(offset)
     except CorruptError:
-        return HeaderWalk(segment, 0, env)
-    return HeaderWalk(segment, segment.size_bytes if found is None else found.position, env)
+        return HeaderWalk(segment, 0, env, check_crc=check_crc)
+    return HeaderWalk(segment, segment.size_bytes if found is None else found.position, env, check_crc=check_crc)
 
 
 def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
@@ -99,20 +100,20 @@ def _replay(states: ProducerStates, segments: Sequence[LogSegment], end_offset: 
         if is_below or start >= end_offset:
             continue
         for window in walk_from(segment, max(start, segment.base_offset), env):
-            states.add(_only(window.columns, window.columns.base_offset >= start))
+            states.add_of(_only(window.columns, window.columns.base_offset >= start), segment.log.path)
 
 
 def find_aborted(segments: Sequence[LogSegment], offset: int, env: Env) -> list[CompletedTxn]:
     """The aborted transactions with batches at `offset` or behind it, from the log itself, to its end. `first_offset`
-    is that of the first such batch."""
+    is that of the first such batch. A batch of a wrong checksum says nothing here: whoever reads it tells of it."""
     states, aborted = ProducerStates(), []
     for place, segment in enumerate(segments):
         if place + 1 < len(segments) and segments[place + 1].base_offset <= offset:
             continue
-        for window in walk_from(segment, max(offset, segment.base_offset), env):
+        for window in walk_from(segment, max(offset, segment.base_offset), env, check_crc=True):
             columns = window.columns
             telling = columns.attributes & (BATCH_TRANSACTIONAL | BATCH_CONTROL) != 0
-            aborted += [txn for txn in states.add(_only(columns, telling)) if txn.is_aborted]
+            aborted += [txn for txn in states.add_of(_only(columns, telling), segment.log.path) if txn.is_aborted]
     return aborted
 
 

@@ -18,7 +18,10 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.offset_index import OffsetIndex
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.record import Record
+from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, find_behind
+from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.primitives.crc32c import crc32c_by_table
 from tests.kafka_bytes import batch, record
 
 SETTINGS: dict[str, Any] = {"index_interval_bytes": 0, "segment_index_bytes": 120}
@@ -89,6 +92,82 @@ def test_a_segment_that_ends_within_a_batch_is_not_passed_over(path: Path) -> No
         with pytest.raises(TruncatedError, match="another one follows"):
             log.read(4)
         assert [found.value for found in log.read(5, max_records=1)] == [b"5"]
+
+
+@pytest.mark.parametrize("delta", [-1, -(1 << 31), 1])
+def test_a_batch_whose_header_hides_offsets_is_not_passed_over(path: Path, delta: int) -> None:
+    with Log.open(str(path), **SETTINGS) as log:
+        log.append([Record(value=b"%d" % number, timestamp_ms=2000) for number in (10, 11, 12)])
+        log.append(Record(value=b"13", timestamp_ms=2000))
+    with LogSegment.open(str(path), 5) as segment:
+        place = segment.locate(12)
+        assert place is not None
+    file = path / f"{5:020d}.log"
+    data = bytearray(file.read_bytes())
+    struct.pack_into(">i", data, place.position + 23, delta)  # lastOffsetDelta, which the checksum covers
+    file.write_bytes(data)
+    with Log.open(str(path), **SETTINGS) as log:
+        assert log.load_report.was_clean
+        for offset in (9, 11, 12):
+            with pytest.raises(CorruptError, match="another checksum") as told:
+                list(log.records(offset))
+            assert (told.value.path, told.value.position) == (str(file), place.position)
+        assert [found.value for found in log.read(13)] == [b"13"]
+    with open_kafka(str(path)) as snapshot:
+        scan = snapshot.scan(offset=11)
+        assert [found.value for found in scan] == [b"13"]
+        assert [(told.path, told.position) for told in scan.problems] == [(str(file), place.position)]
+
+
+def put_control_type(path: Path, position: int, control_type: int, *, with_crc: bool) -> None:
+    """Makes the marker batch at `position` of a .log say another type."""
+    data = bytearray(path.read_bytes())
+    marker = decode_batch(data, position)[0]
+    at = bytes(marker.raw).index(struct.pack(">hh", 0, marker.control_type), 61)
+    struct.pack_into(">h", data, position + at + 2, control_type)
+    if with_crc:
+        struct.pack_into(
+            ">I", data, position + 17, crc32c_by_table(bytes(data[position + 21 : position + marker.size_bytes]))
+        )
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("with_crc", [False, True])
+def test_a_marker_of_a_type_that_there_is_not(tmp_path: Path, with_crc: bool) -> None:
+    path = tmp_path / "tx-0"
+    with Log.open(str(path)) as log:
+        log.append(Record(value=b"0"))
+        log.append(Record(value=b"1"), producer_id=7, producer_epoch=0, transactional=True)
+        log.append_end_marker(7, 0, commit=True)
+        log.append(Record(value=b"3"))
+    for name in path.glob("*.snapshot"):
+        name.unlink()  # what the log itself says of producers is wanted
+    file = path / f"{0:020d}.log"
+    with LogSegment.open(str(path), 0) as segment:
+        marker = segment.translate_offset(2)
+        assert marker is not None
+    put_control_type(file, marker.position, 0x2000, with_crc=with_crc)
+    with open_kafka(str(path)) as snapshot:
+        assert isinstance(snapshot, PartitionSnapshot)
+        assert snapshot.last_stable_offset == 1  # the transaction has no end
+        [problem] = snapshot.problems
+        assert isinstance(problem, CorruptError)
+        assert (problem.path, problem.position) == (str(file), marker.position)
+        scan = snapshot.scan(isolation="read_committed")
+        if with_crc:
+            with pytest.raises(CorruptError, match="control record of type 8192") as told:
+                list(scan)
+            assert (told.value.path, told.value.position) == (str(file), marker.position)
+        else:
+            assert [found.value for found in scan] == [b"0"]
+    (path / ".logdex-clean").unlink()
+    if with_crc:
+        with pytest.raises(CorruptError, match="control record of type 8192") as told:
+            Log.open(str(path))
+        assert (told.value.path, told.value.position) == (str(file), marker.position)
+    else:
+        with Log.open(str(path)) as log:  # cut at the bad batch, as a broker does
+            assert [found.value for found in log.records(0)] == [b"0", b"1"]
 
 
 class _CutWhenMapped(Env):
