@@ -195,7 +195,8 @@ class _PartitionPass:
         segments = self._partition.segments
         env = self._partition.env
         wanted = self._segments()
-        aborted = _Aborted(find_aborted(wanted, self._start, env)) if self._committed else None
+        # to the log's very end: what is wanted may end before the markers that say what was aborted of it
+        aborted = _Aborted(find_aborted(segments, self._start, env)) if self._committed else None
         for segment in wanted:
             position = 0
             if self._start > segment.base_offset:

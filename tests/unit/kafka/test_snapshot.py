@@ -158,6 +158,22 @@ def test_transactions(tmp_path: Path) -> None:
         assert offsets(bare.scan(isolation="read_committed")) == [0, 1, 2, 3, 4, 6]
 
 
+def test_an_abort_marker_in_a_segment_behind_the_last_stable_offset(tmp_path: Path) -> None:
+    """Transactions that overlap: what is read ends before the segment that says which of them was aborted."""
+    path = tmp_path / "tx-0"
+    with Log.open(str(path)) as log:
+        log.append([record(0)], producer_id=7, producer_epoch=0, transactional=True)
+        log.append(record(1))
+        log.append([record(2)], producer_id=9, producer_epoch=0, transactional=True)
+        log.roll()
+        log.append_end_marker(7, 0, commit=False)
+    with opened(path) as snapshot:
+        assert snapshot.last_stable_offset == 2
+        assert offsets(snapshot.scan(isolation="read_committed")) == [1]
+        assert offsets(snapshot.read(0, isolation="read_committed")) == [1]
+        assert offsets(snapshot.scan(isolation="read_committed", offset=0, end_offset=1)) == []
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
 @pytest.mark.parametrize("harm", ["removed", "emptied", "garbage"])
 def test_without_what_only_helps(path: Path, suffix: str, harm: str) -> None:
