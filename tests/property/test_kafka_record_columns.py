@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import random
 import struct
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from logdex.kafka.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.record_window import records_to_batch
 from logdex.kafka.scan import EndKind, ScanEnd, find_next_batch
 from logdex.kernels import codec_functions
+from logdex.kernels.libraries import address_of
 from tests.kafka_bytes import batch, legacy, record
 
 _BYTES = st.none() | st.binary(max_size=6) | st.binary(min_size=30, max_size=200)
@@ -173,6 +175,26 @@ def test_the_libraries_functions_are_there() -> None:
     there = codec_functions.Decompressors()
     assert there.lz4_function, "lz4's wheel exports it: without it LZ4 goes batch by batch through Python"
     assert there.zstd_function
+
+
+@pytest.mark.parametrize("module", codec_functions._ZSTD_MODULES)
+def test_each_zstd_library_reads_the_same(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = codec_functions._zstd_library_of(module)
+    if library is None:
+        pytest.skip(f"no {module} with zstd's functions here")
+    payload = b"".join(record(i, 0, None, random.Random(i).randbytes(40) + b"text, text, text" * i) for i in range(99))
+    data = batch(packed(payload, 4), 99, attributes=4)
+    monkeypatch.setattr(codec_functions, "_zstd_library", lambda: library)
+    monkeypatch.setattr(record_decoder.RecordDecoder, "_give", None)
+    assert table(read_record_batches(data)).equals(expected(scalar(data)[0]))
+
+
+def test_the_fastest_zstd_library_goes_first() -> None:
+    if sys.version_info < (3, 14):
+        assert codec_functions._zstd_library() is not None
+        first = codec_functions._zstd_library_of(codec_functions._ZSTD_MODULES[0])
+        assert first is not None
+        assert address_of(first.ZSTD_decompressDCtx) == codec_functions.Decompressors().zstd_function
 
 
 def long_log() -> bytes:

@@ -1,8 +1,8 @@
 """LZ4 and zstd inside the decode kernel: the libraries' functions called by their addresses.
 
 A library call a batch from Python costs as much again as inflating 16 KiB of LZ4 does, and holds the GIL. The
-functions are exports of the wheels of lz4 and zstandard, found when asked for and tried on known bytes before use; the
-address is 0 where one is missing. A batch that these do not take, for whatever reason, goes through
+functions are exports of the wheels of lz4 and of several of zstd, found when asked for and tried on known bytes before
+use; the address is 0 where one is missing. A batch that these do not take, for whatever reason, goes through
 `logdex.kafka.compression`, which also says what is wrong with it. Source: the LZ4 frame in
 ``docs/formats/kafka-record-batch.md``.
 """
@@ -25,6 +25,10 @@ from logdex.kernels.memory import copy_bytes, load_le64, load_u8
 _TEXT = b"logdex logdex logdex"
 _LZ4_OF_TEXT = b"\x74logdex \x07\x00\x50ogdex"
 _ZSTD_OF_TEXT = b"\x28\xb5\x2f\xfd\x20\x14\xa1\x00\x00" + _TEXT
+
+_ZSTD_MODULES = ("backports.zstd._zstd", "_zstd", "zstandard._cffi")
+"""Whose copy of the zstd library, in the order of preference: the same release of it runs 8 to 12 % slower in
+zstandard's build, in which its functions call one another through a table. `_zstd` is in Python 3.14 and later."""
 
 _LZ4_HEAD = np.int64(0x82_40_60_18_4D_22_04)
 """Magic number, flags 60 (independent blocks, nothing else), blocks of 64 KiB, their checksum: what Kafka writes."""
@@ -50,8 +54,13 @@ def lz4_function_address() -> int:
 
 @cache
 def _zstd_library() -> ctypes.CDLL | None:
-    """zstandard's library, if its `ZSTD_decompressDCtx` reads a known frame."""
-    library = shared_library("zstandard._cffi")
+    """The first of the zstd libraries that reads a known frame."""
+    return next(filter(None, map(_zstd_library_of, _ZSTD_MODULES)), None)
+
+
+def _zstd_library_of(module: str) -> ctypes.CDLL | None:
+    """The library of an extension module, if its `ZSTD_decompressDCtx` reads a known frame."""
+    library = shared_library(module)
     try:
         if library is None:
             return None
