@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.geometry import resolve_config
-from logdex.rocketmq.log_end import EndKind
+from logdex.rocketmq.log_end import EndKind, LogEnd
+from logdex.rocketmq.log_hole import hole_before_files, hole_in_file
 from logdex.rocketmq.log_tail import find_log_tail, scan_log_tail
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.rebuild import rebuild
@@ -64,6 +66,19 @@ def test_parts_tell_it_as_a_whole_scan_does(hole: tuple[int, int], golden_copy: 
     assert isinstance(whole, WholeLog)
     assert whole.end == scanner.end
     assert whole.end.kind is EndKind.HOLE
+
+
+def test_a_log_that_grew_since_it_was_read_has_no_hole(golden_copy: Any) -> None:
+    """A broker writes on while its log is read: where zeros were, messages are, in this file and in the next one."""
+    log = CommitLog(f"{golden_copy('tiny-5.5.0')}/commitlog", file_size_bytes=32768)
+    first = log.files[0]
+    offset = next(message["physicalOffset"] for message in MESSAGES[9:])
+    was_there = LogEnd(EndKind.ZEROS, offset, first.path, offset, "nothing was written from here on")
+    data = np.fromfile(first.path, np.uint8)
+    assert hole_in_file(was_there, data) == was_there
+    assert hole_before_files(log, was_there) == was_there
+    data[offset : offset + 8] = 0
+    assert hole_in_file(was_there, data).kind is EndKind.HOLE
 
 
 def test_zeros_with_nothing_behind_are_a_good_end(golden_store: Any) -> None:
