@@ -16,8 +16,8 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from tests import golden_kafka
-from tests.cli.helpers import tree_hash
-from tests.unit.spark.test_rebuild_job import Serial
+from tests.directories import tree_hash
+from tests.unit.rocketmq.test_rebuild_job import Serial
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 GoldenLog = Callable[[str], Path]

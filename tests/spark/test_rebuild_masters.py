@@ -20,7 +20,7 @@ import pytest
 from logdex.rocketmq.rebuild import rebuild
 from logdex.spark.rebuild_job import rebuild_with_config
 from logdex.testing.store_builder import write_commit_log
-from tests.unit.spark.test_rebuild_job import CONFIG, contents, messages
+from tests.unit.rocketmq.test_rebuild_job import CONFIG, contents, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ CONFIG_64K = replace(
 PROGRAM = """
 import json, sys
 from logdex.rocketmq.dialect import StoreConfig
-from logdex.spark.rebuild_job import rebuild_on
+from logdex.rocketmq.rebuild_job import rebuild_on
 from logdex.spark.session import session
 from logdex.spark.tasks import TaskRunner
 

@@ -17,7 +17,7 @@ from logdex.rocketmq import rebuild_parts
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import StoredMessage, encode_message
 from logdex.rocketmq.rebuild import RebuildReport, rebuild
-from logdex.spark.rebuild_job import rebuild_on
+from logdex.rocketmq.rebuild_job import rebuild_on
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests import golden
 from tests.conformance.test_rebuild import config_of
@@ -70,7 +70,9 @@ def check(
     runner = runner or Serial()
     local, parallel = tmp_path / f"local-{part_size_bytes}", tmp_path / f"parallel-{part_size_bytes}"
     expected = rebuild(str(store), str(local), config, sync=False)
-    report = rebuild_on(runner, str(store), str(parallel), config, sync=False, part_size_bytes=part_size_bytes)
+    report = rebuild_on(
+        runner, str(store), str(parallel), config, sync=False, engine="spark", part_size_bytes=part_size_bytes
+    )
     assert contents(parallel) == contents(local)
     assert facts(report) == facts(expected)
     assert report.engine == "spark"
@@ -259,7 +261,7 @@ def test_a_failing_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise UsageError("no")
 
-    monkeypatch.setattr("logdex.spark.rebuild_job.write_queues", fail)
+    monkeypatch.setattr("logdex.rocketmq.rebuild_job.write_queues", fail)
     with pytest.raises(UsageError):
         rebuild_on(Serial(), str(tmp_path / "store"), str(tmp_path / "out"), CONFIG)
     assert list((tmp_path / "out").iterdir()) == []
