@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from logdex import limits
 from logdex.kernels.batch_columns import Int32s, Int64s
 
 BYTES_SINCE_ENTRY, MAX_TIMESTAMP, MAX_OFFSET, LAST_OFFSET, TIME_TIMESTAMP, TIME_OFFSET = range(6)
@@ -20,7 +21,7 @@ GOOD, OVERFLOW, OFFSET_FALLS, TIME_OFFSET_FALLS = range(4)
 """How a fold ends: well, or at a batch whose offset is out of range, is not above the last entry's, or whose
 largest timestamp belongs to an offset below the last time entry's."""
 
-_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+_RELATIVE_OFFSET_MAX = limits.RELATIVE_OFFSET_MAX
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from logdex import layout
 from logdex.kernels.batch_columns import Int64s
 from logdex.kernels.memory import load_be32, load_be64, load_i64
 
 LANES = 16
-_OFFSET_SLOT = 8
-_TIME_SLOT = 12
+_OFFSET_SLOT = layout.OFFSET_INDEX_ENTRY.size_bytes
+_TIME_SLOT = layout.TIME_INDEX_ENTRY.size_bytes
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

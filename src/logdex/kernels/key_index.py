@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from logdex import layout
+from logdex.kernels.batch_columns import Int64s
 from logdex.kernels.crc32c import crc32c
 from logdex.kernels.memory import load_be32, load_i64, load_u8, prefetch, store_be32, store_i64, store_u8
-from logdex.layout import KEY_INDEX_BLOCK_SIZE_BYTES
 
 UInt64s = npt.NDArray[np.uint64]
 UInt32s = npt.NDArray[np.uint32]
-Int64s = npt.NDArray[np.int64]
 
 FILTER_BLOCK_SIZE_BYTES = 64
 """A key's bits all lie in one block, a cache line."""
@@ -33,8 +33,8 @@ _PASSES = 4
 _PART_BITS = 13
 """A part has some 2^13 entries: 100 KB, with their copy 200 KB."""
 _LOW_32 = np.uint64(0xFFFFFFFF)
-_BLOCK = KEY_INDEX_BLOCK_SIZE_BYTES
-_ENTRY = 8
+_BLOCK = layout.KEY_INDEX_BLOCK_SIZE_BYTES
+_ENTRY = layout.KEY_INDEX_ENTRY.size_bytes
 _LOOKAHEAD = 16
 
 

@@ -21,7 +21,7 @@ from logdex.kernels.memory import (
     store_i64,
     store_u8,
 )
-from logdex.kernels.text import zero_bytes
+from logdex.kernels.text import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, separators
 
 SLACK = 8
 """Readable bytes behind the properties of each message."""
@@ -37,13 +37,8 @@ SCRATCH_SIZE = PAIRS_MAX * _PAIR_SIZE // 8
 (PAIRS, NAME_BYTES, VALUE_BYTES, KEYS, KEY_BYTES, TAGS, TAG_BYTES, UNIQUE_KEYS, UNIQUE_KEY_BYTES) = range(9)
 STATE_SIZE = 9
 
-_ONES = np.uint64(0x0101010101010101)
-_TWOS = np.uint64(0x0202020202020202)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _FOUR = np.uint64(0xFFFFFFFF)
-_NAME_KEYS = np.uint64(int.from_bytes(b"KEYS", "little"))
-_NAME_TAGS = np.uint64(int.from_bytes(b"TAGS", "little"))
-_NAME_UNIQ_KEY = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
 
 
 class PropertyTargets(NamedTuple):
@@ -76,7 +71,7 @@ def _find_pairs(start: int, end: int, pairs: int) -> int:
     name, separator, at = start, np.int64(0), start
     while at < end:
         word = load_le64(at)
-        hits = zero_bytes(word ^ _ONES) | zero_bytes(word ^ _TWOS)
+        hits = separators(word)
         while hits != np.uint64(0):
             shift = count_trailing_zeros(hits)
             place = at + (shift >> 3)
@@ -197,11 +192,11 @@ def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: in
         names = _put(name, separator - name, before + k, names, t.name_ends, t.name_data)
         values = _put(separator + 1, end - separator - 1, before + k, values, t.value_ends, t.value_data)
         word = load_le64(name)
-        if separator - name == 4 and word & _FOUR == _NAME_KEYS:
+        if separator - name == 4 and word & _FOUR == NAME_KEYS:
             keys = pair
-        elif separator - name == 4 and word & _FOUR == _NAME_TAGS:
+        elif separator - name == 4 and word & _FOUR == NAME_TAGS:
             tags = pair
-        elif separator - name == 8 and word == _NAME_UNIQ_KEY:
+        elif separator - name == 8 and word == NAME_UNIQ_KEY:
             unique_key = pair
     store_i64(state + 8 * PAIRS, before + count)
     store_i64(state + 8 * NAME_BYTES, names)

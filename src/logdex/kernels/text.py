@@ -21,10 +21,11 @@ _SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONES = np.uint64(0x0101010101010101)
 _TWOS = np.uint64(0x0202020202020202)
 _BLANKS = np.uint64(0x2020202020202020)
-_NAME_KEYS = np.uint64(int.from_bytes(b"KEYS", "little"))
-_NAME_TAGS = np.uint64(int.from_bytes(b"TAGS", "little"))
-_NAME_UNIQ_KEY = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
 _NAME_DELAY = np.uint64(int.from_bytes(b"DELAY", "little"))
+NAME_KEYS = np.uint64(int.from_bytes(b"KEYS", "little"))
+NAME_TAGS = np.uint64(int.from_bytes(b"TAGS", "little"))
+NAME_UNIQ_KEY = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
+"""Names as little-endian words."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -39,9 +40,15 @@ def load_up_to(at: int, limit: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def zero_bytes(word: int) -> int:
+def _zero_bytes(word: int) -> int:
     """0x80 in each byte of `word` that is zero, 0 in the others."""
     return ~(((word & _SEVENS) + _SEVENS) | word | _SEVENS)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def separators(word: int) -> int:
+    """0x80 in each byte of `word` that ends a name (1) or a pair (2), 0 in the others."""
+    return _zero_bytes(word ^ _ONES) | _zero_bytes(word ^ _TWOS)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -53,9 +60,9 @@ def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
     word = load_up_to(name, limit)
     if size == 4:
         word &= np.uint64(0xFFFFFFFF)
-        place = KEYS_AT if word == _NAME_KEYS else (TAGS_AT if word == _NAME_TAGS else -1)
+        place = KEYS_AT if word == NAME_KEYS else (TAGS_AT if word == NAME_TAGS else -1)
     elif size == 8:
-        place = UNIQ_AT if word == _NAME_UNIQ_KEY else -1
+        place = UNIQ_AT if word == NAME_UNIQ_KEY else -1
     else:
         place = DELAY_AT if size == 5 and word & np.uint64(0xFFFFFFFFFF) == _NAME_DELAY else -1
     if place >= 0:
@@ -78,7 +85,7 @@ def find_properties(start: int, end: int, limit: int, found: int) -> None:
     at = start
     while at < end:
         word = load_up_to(at, limit)
-        hits = zero_bytes(word ^ _ONES) | zero_bytes(word ^ _TWOS)
+        hits = separators(word)
         while hits != np.uint64(0):
             shift = count_trailing_zeros(hits)
             place = at + (shift >> 3)
@@ -104,7 +111,7 @@ def hash_keys(start: int, size: int, limit: int, seed: int, out: int, count: int
     key = start
     at = start
     while at < end:
-        hits = zero_bytes(load_up_to(at, limit) ^ _BLANKS)
+        hits = _zero_bytes(load_up_to(at, limit) ^ _BLANKS)
         while hits != np.uint64(0):
             place = at + (count_trailing_zeros(hits) >> 3)
             if place >= end:
