@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from logdex.errors import UsageError
 from logdex.kafka.record import NO_TIMESTAMP
-from logdex.kernels.record_encode import Records, Spans
+from logdex.kernels.record_encode import Records
+from logdex.kernels.spans import Spans
 
 SLICE_ROWS = 1 << 16
 SLICE_BYTES = 8 << 20

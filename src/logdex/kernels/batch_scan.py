@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from logdex import layout
+from logdex.kernels import batch_fields as field
 from logdex.kernels.crc import crc32
 from logdex.kernels.crc32c import CrcSources, crc32c
 from logdex.kernels.memory import load_be16, load_be32, load_be64, load_i64, load_u8, store_i32, store_i64
@@ -26,24 +27,12 @@ POSITION, COUNT, REASON = range(3)
 STATE_SIZE = 3
 
 OVERHEAD = layout.LOG_OVERHEAD_SIZE_BYTES
-SIZE_UP_TO_MAGIC = layout.LEGACY_RECORD_V0.offset_of("magic") + 1
+SIZE_UP_TO_MAGIC = field.MAGIC + 1
 SIZE_MIN_V0 = layout.LEGACY_RECORD_V0.size_bytes - OVERHEAD + 8
 """What the size field says at least: behind the fixed part there are always the key's and the value's length."""
 SIZE_MIN_V1 = layout.LEGACY_RECORD_V1.size_bytes - OVERHEAD + 8
 SIZE_MIN_V2 = layout.RECORD_BATCH.size_bytes - OVERHEAD
 
-_AT_SIZE = layout.RECORD_BATCH.offset_of("length")
-_AT_EPOCH = layout.RECORD_BATCH.offset_of("leader_epoch")
-_AT_MAGIC = layout.RECORD_BATCH.offset_of("magic")
-_AT_CRC = layout.RECORD_BATCH.offset_of("crc")
-_AT_ATTRIBUTES = layout.RECORD_BATCH.offset_of("attributes")
-_AT_LAST_DELTA = layout.RECORD_BATCH.offset_of("last_offset_delta")
-_AT_BASE_TIMESTAMP = layout.RECORD_BATCH.offset_of("base_timestamp_ms")
-_AT_MAX_TIMESTAMP = layout.RECORD_BATCH.offset_of("max_timestamp_ms")
-_AT_PRODUCER_ID = layout.RECORD_BATCH.offset_of("producer_id")
-_AT_PRODUCER_EPOCH = layout.RECORD_BATCH.offset_of("producer_epoch")
-_AT_BASE_SEQUENCE = layout.RECORD_BATCH.offset_of("base_sequence")
-_AT_COUNT = layout.RECORD_BATCH.offset_of("count")
 _HEADER_SIZE = layout.RECORD_BATCH.size_bytes
 _LEGACY_AT_CRC = layout.LEGACY_RECORD_V1.offset_of("crc")
 _LEGACY_AT_ATTRIBUTES = layout.LEGACY_RECORD_V1.offset_of("attributes")
@@ -92,12 +81,12 @@ def head_problem(at: int, end: int) -> int:
     """A reason to stop, or -1 where a whole batch of a possible size lies at address `at`, bytes up to `end`."""
     if end - at <= SIZE_UP_TO_MAGIC:
         return FILE_END if end == at else TORN
-    size = load_be32(at + _AT_SIZE)
+    size = load_be32(at + field.LENGTH)
     if size < SIZE_MIN_V0:
         return BAD_SIZE
     if size > end - at - OVERHEAD:
         return TORN
-    magic = load_u8(at + _AT_MAGIC)
+    magic = load_u8(at + field.MAGIC)
     if magic > 2:
         return BAD_MAGIC
     return BAD_SIZE if size < size_min(magic) else -1
@@ -106,16 +95,16 @@ def head_problem(at: int, end: int) -> int:
 @njit(cache=True, nogil=True, error_model="numpy")
 def batch_crc(at: int, crcs: CrcSources) -> int:
     """The checksum computed over the whole batch at address `at`."""
-    end = at + OVERHEAD + load_be32(at + _AT_SIZE)
-    if load_u8(at + _AT_MAGIC) == 2:
-        return crc32c(crcs.crc32c_function, crcs.crc32c_table, at + _AT_ATTRIBUTES, end - at - _AT_ATTRIBUTES)
-    return crc32(crcs.crc32_function, crcs.crc32_table, at + _AT_MAGIC, end - at - _AT_MAGIC)
+    end = at + OVERHEAD + load_be32(at + field.LENGTH)
+    if load_u8(at + field.MAGIC) == 2:
+        return crc32c(crcs.crc32c_function, crcs.crc32c_table, at + field.ATTRIBUTES, end - at - field.ATTRIBUTES)
+    return crc32(crcs.crc32_function, crcs.crc32_table, at + field.MAGIC, end - at - field.MAGIC)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def stored_crc(at: int) -> int:
     """The checksum that the batch at address `at` states, unsigned."""
-    place = _AT_CRC if load_u8(at + _AT_MAGIC) == 2 else _LEGACY_AT_CRC
+    place = field.CRC if load_u8(at + field.MAGIC) == 2 else _LEGACY_AT_CRC
     return load_be32(at + place) & 0xFFFFFFFF
 
 
@@ -123,8 +112,8 @@ def stored_crc(at: int) -> int:
 def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
     """Type, coordinator epoch and timestamp of a control batch's first record; -1 each where there is no such thing."""
     kind = epoch = timestamp = np.int64(-1)
-    end = at + OVERHEAD + load_be32(at + _AT_SIZE)
-    if attributes & _CONTROL and not attributes & _CODEC and load_be32(at + _AT_COUNT) > 0:
+    end = at + OVERHEAD + load_be32(at + field.LENGTH)
+    if attributes & _CONTROL and not attributes & _CODEC and load_be32(at + field.COUNT) > 0:
         p = at + _HEADER_SIZE
         p += varint_size(p, end)  # the record's length
         p += 1  # its attributes
@@ -135,7 +124,7 @@ def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
         p += varint_size(p, end)
         if 4 <= key_size <= end - p:
             kind = load_be16(p + 2)
-            base = _AT_MAX_TIMESTAMP if attributes & _LOG_APPEND_TIME else _AT_BASE_TIMESTAMP
+            base = field.MAX_TIMESTAMP if attributes & _LOG_APPEND_TIME else field.BASE_TIMESTAMP
             timestamp = load_be64(at + base) + (0 if attributes & _LOG_APPEND_TIME else delta)
             p += key_size
             value_size = read_varint(p, end)
@@ -150,17 +139,17 @@ def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_batch(at: int, i: int, c: ColumnAddresses) -> None:
     base_offset = load_be64(at)
-    attributes = load_be16(at + _AT_ATTRIBUTES)
+    attributes = load_be16(at + field.ATTRIBUTES)
     store_i64(c.base_offset + 8 * i, base_offset)
-    store_i64(c.last_offset + 8 * i, base_offset + load_be32(at + _AT_LAST_DELTA))
-    store_i64(c.base_timestamp_ms + 8 * i, load_be64(at + _AT_BASE_TIMESTAMP))
-    store_i64(c.max_timestamp_ms + 8 * i, load_be64(at + _AT_MAX_TIMESTAMP))
-    store_i64(c.producer_id + 8 * i, load_be64(at + _AT_PRODUCER_ID))
-    store_i32(c.leader_epoch + 4 * i, load_be32(at + _AT_EPOCH))
+    store_i64(c.last_offset + 8 * i, base_offset + load_be32(at + field.LAST_OFFSET_DELTA))
+    store_i64(c.base_timestamp_ms + 8 * i, load_be64(at + field.BASE_TIMESTAMP))
+    store_i64(c.max_timestamp_ms + 8 * i, load_be64(at + field.MAX_TIMESTAMP))
+    store_i64(c.producer_id + 8 * i, load_be64(at + field.PRODUCER_ID))
+    store_i32(c.leader_epoch + 4 * i, load_be32(at + field.LEADER_EPOCH))
     store_i32(c.attributes + 4 * i, attributes)
-    store_i32(c.producer_epoch + 4 * i, load_be16(at + _AT_PRODUCER_EPOCH))
-    store_i32(c.base_sequence + 4 * i, load_be32(at + _AT_BASE_SEQUENCE))
-    store_i32(c.count + 4 * i, load_be32(at + _AT_COUNT))
+    store_i32(c.producer_epoch + 4 * i, load_be16(at + field.PRODUCER_EPOCH))
+    store_i32(c.base_sequence + 4 * i, load_be32(at + field.BASE_SEQUENCE))
+    store_i32(c.count + 4 * i, load_be32(at + field.COUNT))
     _put_control(at, i, attributes, c)
 
 
@@ -210,8 +199,8 @@ def scan_window(
             reason = BAD_CRC
         if reason >= 0:
             break
-        size = load_be32(at + _AT_SIZE) + OVERHEAD
-        magic = load_u8(at + _AT_MAGIC)
+        size = load_be32(at + field.LENGTH) + OVERHEAD
+        magic = load_u8(at + field.MAGIC)
         store_i64(c.position + 8 * i, position)
         store_i32(c.size + 4 * i, size)
         store_i32(c.magic + 4 * i, magic)
@@ -232,16 +221,16 @@ def _is_plausible(at: int) -> bool:
     """Whether the fields of what may be a batch of a possible size can stand in one: cheap, before its checksum."""
     if load_be64(at) < 0:
         return False
-    magic = load_u8(at + _AT_MAGIC)
+    magic = load_u8(at + field.MAGIC)
     if magic == 2:
-        attributes = load_be16(at + _AT_ATTRIBUTES)
-        count, last = load_be32(at + _AT_COUNT), load_be32(at + _AT_LAST_DELTA)
+        attributes = load_be16(at + field.ATTRIBUTES)
+        count, last = load_be32(at + field.COUNT), load_be32(at + field.LAST_OFFSET_DELTA)
         known = attributes & ~_KNOWN_ATTRIBUTES == 0 and attributes & _CODEC <= _CODEC_MAX
-        return known and 0 <= count <= last + 1 and load_be64(at + _AT_PRODUCER_ID) >= -1
+        return known and 0 <= count <= last + 1 and load_be64(at + field.PRODUCER_ID) >= -1
     attributes = load_u8(at + _LEGACY_AT_ATTRIBUTES)
     if attributes & _CODEC > _LEGACY_CODEC_MAX or attributes > (_LOG_APPEND_TIME | _CODEC if magic == 1 else _CODEC):
         return False
-    size, fixed = load_be32(at + _AT_SIZE), size_min(magic)
+    size, fixed = load_be32(at + field.LENGTH), size_min(magic)
     at += OVERHEAD + fixed - 8
     key_size = load_be32(at)
     if not -1 <= key_size <= size - fixed:
@@ -258,8 +247,8 @@ def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources
     """
     while end - position > SIZE_UP_TO_MAGIC:
         at = base + position
-        if load_u8(at + _AT_MAGIC) <= 2 and head_problem(at, base + end) < 0 and _is_plausible(at):
-            size = load_be32(at + _AT_SIZE)
+        if load_u8(at + field.MAGIC) <= 2 and head_problem(at, base + end) < 0 and _is_plausible(at):
+            size = load_be32(at + field.LENGTH)
             if size <= budget:
                 budget -= size
                 if batch_crc(at, crcs) == stored_crc(at):

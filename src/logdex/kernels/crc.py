@@ -8,7 +8,6 @@ both against zlib.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from logdex.kernels.libraries import address_of, call_at, shared_library
 from logdex.kernels.memory import load_i32, load_le64, load_u8
 
 _POLYNOMIAL = np.uint32(0xEDB88320)
@@ -26,12 +26,10 @@ _POLYNOMIAL = np.uint32(0xEDB88320)
 @cache
 def crc_function_address() -> int:
     """Address of isal's `uint32 crc32_gzip_refl(uint32 init, const uint8 *data, uint64 size)`; 0 without it."""
+    library = shared_library("isal.isal_zlib")
     try:
-        from isal import isal_zlib
-
-        library = ctypes.CDLL(isal_zlib.__file__)
-        return int(ctypes.cast(library.crc32_gzip_refl, ctypes.c_void_p).value or 0)
-    except (ImportError, OSError, AttributeError, TypeError):
+        return 0 if library is None else address_of(library.crc32_gzip_refl)
+    except AttributeError:
         return 0
 
 
@@ -57,12 +55,9 @@ def slicing_table(polynomial: np.uint32) -> npt.NDArray[np.uint32]:
 def _call_crc(_typing: Any, function: Any, data: Any, size: Any) -> Any:
     """uint32 function(0, data, size) at an int64 address."""
 
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        i32, i64 = ir.IntType(32), ir.IntType(64)
-        kind = ir.FunctionType(i32, [i32, i64, i64])
-        pointer = builder.inttoptr(args[0], kind.as_pointer())
-        result = builder.call(pointer, [ir.Constant(i32, 0), args[1], args[2]])
-        return builder.zext(result, i64)
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        i32 = ir.IntType(32)
+        return builder.zext(call_at(builder, args[0], i32, [ir.Constant(i32, 0), *args[1:]]), ir.IntType(64))
 
     return types.int64(types.int64, types.int64, types.int64), codegen
 

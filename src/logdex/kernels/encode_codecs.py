@@ -19,8 +19,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from logdex.kernels.libraries import address_of, shared_library
-from logdex.kernels.memory import copy_bytes, store_u8
+from logdex.kernels.libraries import address_of, call_at, shared_library
+from logdex.kernels.memory import copy_bytes, store_le32, store_u8
 
 CODEC_NONE, CODEC_LZ4, CODEC_ZSTD = 0, 3, 4
 """Numbers of the attributes of a batch."""
@@ -98,12 +98,10 @@ def _call_lz4(_typing: Any, function: Any, state: Any, source: Any, target: Any,
     """int function(state, source, target, size, room, acceleration) at an int64 address."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        i32, i64 = ir.IntType(32), ir.IntType(64)
-        kind = ir.FunctionType(i32, [i64, i64, i64, i32, i32, i32])
-        narrow = [builder.trunc(value, i32) for value in args[4:6]]
-        function_at = builder.inttoptr(args[0], kind.as_pointer())
-        result = builder.call(function_at, [*args[1:4], *narrow, ir.Constant(i32, _LZ4_ACCELERATION)])
-        return builder.sext(result, i64)
+        i32 = ir.IntType(32)
+        narrow = [builder.trunc(value, i32) for value in args[4:]]
+        result = call_at(builder, args[0], i32, [*args[1:4], *narrow, ir.Constant(i32, _LZ4_ACCELERATION)])
+        return builder.sext(result, ir.IntType(64))
 
     return types.int64(*(types.int64,) * 6), codegen
 
@@ -113,10 +111,8 @@ def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any
     """size_t function(context, target, room, source, size, level) at an int64 address; errors are below 0 as int64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        i32, i64 = ir.IntType(32), ir.IntType(64)
-        kind = ir.FunctionType(i64, [i64, i64, i64, i64, i64, i32])
-        function_at = builder.inttoptr(args[0], kind.as_pointer())
-        return builder.call(function_at, [*args[1:], ir.Constant(i32, _ZSTD_LEVEL)])
+        level = ir.Constant(ir.IntType(32), _ZSTD_LEVEL)
+        return call_at(builder, args[0], ir.IntType(64), [*args[1:], level])
 
     return types.int64(*(types.int64,) * 6), codegen
 
@@ -131,15 +127,9 @@ def compress_bound(codec: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _store_le32(at: int, value: int) -> None:
-    for k in range(4):
-        store_u8(at + k, value >> (8 * k))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -> int:
     """An LZ4 frame as Kafka writes it: independent blocks of 64 KiB, no checksums; -1 if the library refuses."""
-    _store_le32(target, _LZ4_MAGIC)
+    store_le32(target, _LZ4_MAGIC)
     store_u8(target + 4, _LZ4_FLAGS)
     store_u8(target + 5, _LZ4_BLOCKS)
     store_u8(target + 6, _LZ4_CHECKSUM)
@@ -153,12 +143,12 @@ def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -
         if packed >= block:
             copy_bytes(at + 4, source + done, block)
             packed = block
-            _store_le32(at, block | _LZ4_RAW)
+            store_le32(at, block | _LZ4_RAW)
         else:
-            _store_le32(at, packed)
+            store_le32(at, packed)
         at += 4 + packed
         done += block
-    _store_le32(at, 0)
+    store_le32(at, 0)
     return at + _LZ4_FRAME_END - target
 
 

@@ -6,6 +6,8 @@ import ctypes
 import importlib.util
 from typing import Any
 
+from llvmlite import ir
+
 
 def shared_library(module: str) -> ctypes.CDLL | None:
     """The shared library of an extension module, which need not be importable itself; None where there is none."""
@@ -19,3 +21,9 @@ def shared_library(module: str) -> ctypes.CDLL | None:
 def address_of(function: Any) -> int:
     """The address of a library's function."""
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def call_at(builder: Any, address: Any, result: Any, arguments: list[Any]) -> Any:
+    """Inside an intrinsic: calls the C function at an int64 address; its types are `result` and the arguments' own."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)

@@ -31,153 +31,123 @@ def _pointer(builder: Any, address: Any, bits: int) -> Any:
     return builder.inttoptr(address, ir.IntType(bits).as_pointer())
 
 
-def _load(builder: Any, address: Any, bits: int, little: bool) -> Any:
-    """The unaligned integer of `bits` bits at `address`, in the byte order asked for."""
-    value = builder.load(_pointer(builder, address, bits), align=1)
-    return value if bits == 8 or little == _HOST_IS_LITTLE else builder.bswap(value)
+def _loads(bits: int, *, little: bool, result: Any = types.int64) -> Any:
+    """What an intrinsic gives that loads `bits` bits in that byte order, unaligned, widened to 64: a byte without a
+    sign, all else with one."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[0], bits), align=1)
+        if bits > 8 and little != _HOST_IS_LITTLE:
+            value = builder.bswap(value)
+        if bits == 64:
+            return value
+        widened = builder.zext if bits == 8 else builder.sext
+        return widened(value, ir.IntType(64))
+
+    return result(types.int64), codegen
 
 
-def _store(builder: Any, address: Any, value: Any, bits: int) -> None:
-    """Stores the low `bits` bits of an int64 big-endian at `address`, unaligned."""
-    narrow = builder.trunc(value, ir.IntType(bits)) if bits < 64 else value
-    narrow = builder.bswap(narrow) if _HOST_IS_LITTLE and bits > 8 else narrow
-    builder.store(narrow, _pointer(builder, address, bits), align=1)
+def _stores(bits: int, *, little: bool) -> Any:
+    """What an intrinsic gives that stores the low `bits` bits of an int64 in that byte order, unaligned."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        value = builder.trunc(args[1], ir.IntType(bits)) if bits < 64 else args[1]
+        if bits > 8 and little != _HOST_IS_LITTLE:
+            value = builder.bswap(value)
+        builder.store(value, _pointer(builder, args[0], bits), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
 
 
 @intrinsic
 def load_u8(_typing: Any, address: Any) -> Any:
     """The byte at `address`, as int64."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.zext(_load(builder, args[0], 8, True), ir.IntType(64))
-
-    return types.int64(types.int64), codegen
+    return _loads(8, little=True)
 
 
 @intrinsic
 def load_be16(_typing: Any, address: Any) -> Any:
     """The signed big-endian 16-bit number at `address`, as int64."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.sext(_load(builder, args[0], 16, False), ir.IntType(64))
-
-    return types.int64(types.int64), codegen
+    return _loads(16, little=False)
 
 
 @intrinsic
 def load_be32(_typing: Any, address: Any) -> Any:
     """The signed big-endian 32-bit number at `address`, as int64."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.sext(_load(builder, args[0], 32, False), ir.IntType(64))
-
-    return types.int64(types.int64), codegen
+    return _loads(32, little=False)
 
 
 @intrinsic
 def load_be64(_typing: Any, address: Any) -> Any:
     """The signed big-endian 64-bit number at `address`, as int64."""
+    return _loads(64, little=False)
 
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _load(builder, args[0], 64, False)
 
-    return types.int64(types.int64), codegen
+@intrinsic
+def load_le32(_typing: Any, address: Any) -> Any:
+    """The signed little-endian 32-bit number at `address`, as int64."""
+    return _loads(32, little=True)
 
 
 @intrinsic
 def load_le64(_typing: Any, address: Any) -> Any:
     """The eight bytes at `address` as a uint64, the first byte lowest."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _load(builder, args[0], 64, True)
-
-    return types.uint64(types.int64), codegen
+    return _loads(64, little=True, result=types.uint64)
 
 
 @intrinsic
 def load_i32(_typing: Any, address: Any) -> Any:
     """The int32 of a NumPy array at `address`, as int64."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.sext(_load(builder, args[0], 32, _HOST_IS_LITTLE), ir.IntType(64))
-
-    return types.int64(types.int64), codegen
+    return _loads(32, little=_HOST_IS_LITTLE)
 
 
 @intrinsic
 def load_i64(_typing: Any, address: Any) -> Any:
     """The int64 of a NumPy array at `address`."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _load(builder, args[0], 64, _HOST_IS_LITTLE)
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def store_i32(_typing: Any, address: Any, value: Any) -> Any:
-    """Stores the low 32 bits of int64 `value` into a NumPy array at `address`."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        builder.store(builder.trunc(args[1], ir.IntType(32)), _pointer(builder, args[0], 32), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
-
-
-@intrinsic
-def store_i64(_typing: Any, address: Any, value: Any) -> Any:
-    """Stores int64 `value` into a NumPy array at `address`."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        builder.store(args[1], _pointer(builder, args[0], 64), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
-
-
-@intrinsic
-def store_be32(_typing: Any, address: Any, value: Any) -> Any:
-    """Stores the low 32 bits of int64 `value` big-endian at `address`."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        _store(builder, args[0], args[1], 32)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
-
-
-@intrinsic
-def store_be64(_typing: Any, address: Any, value: Any) -> Any:
-    """Stores int64 `value` big-endian at `address`."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        _store(builder, args[0], args[1], 64)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
+    return _loads(64, little=_HOST_IS_LITTLE)
 
 
 @intrinsic
 def store_u8(_typing: Any, address: Any, value: Any) -> Any:
     """Stores the low 8 bits of int64 `value` at `address`."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        _store(builder, args[0], args[1], 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
+    return _stores(8, little=True)
 
 
 @intrinsic
 def store_be16(_typing: Any, address: Any, value: Any) -> Any:
     """Stores the low 16 bits of int64 `value` big-endian at `address`."""
+    return _stores(16, little=False)
 
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        _store(builder, args[0], args[1], 16)
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), codegen
+@intrinsic
+def store_be32(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores the low 32 bits of int64 `value` big-endian at `address`."""
+    return _stores(32, little=False)
+
+
+@intrinsic
+def store_be64(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores int64 `value` big-endian at `address`."""
+    return _stores(64, little=False)
+
+
+@intrinsic
+def store_le32(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores the low 32 bits of int64 `value` little-endian at `address`."""
+    return _stores(32, little=True)
+
+
+@intrinsic
+def store_i32(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores the low 32 bits of int64 `value` into a NumPy array at `address`."""
+    return _stores(32, little=_HOST_IS_LITTLE)
+
+
+@intrinsic
+def store_i64(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores int64 `value` into a NumPy array at `address`."""
+    return _stores(64, little=_HOST_IS_LITTLE)
 
 
 @intrinsic

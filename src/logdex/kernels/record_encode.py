@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from logdex import layout
+from logdex.kernels import batch_fields as field
 from logdex.kernels.crc32c import crc32c
 from logdex.kernels.encode_codecs import CODEC_NONE, compress, compress_bound
 from logdex.kernels.memory import (
@@ -20,13 +21,13 @@ from logdex.kernels.memory import (
     count_leading_zeros,
     load_i32,
     load_i64,
-    load_u8,
     store_be16,
     store_be32,
     store_be64,
     store_i64,
     store_u8,
 )
+from logdex.kernels.spans import Spans, binary_at, is_null
 
 # Why a call stopped.
 INPUT_END, OUTPUT_FULL, SCRATCH_FULL, ROWS_FULL, REFUSED, TOO_LARGE = range(6)
@@ -42,33 +43,10 @@ ROW += ("base_sequence",)
 """Columns of `rows` (int64), one row a batch: those of `BatchColumns` that differ between batches."""
 _ROW_BYTES = 8 * len(ROW)
 
-_HEAD = layout.RECORD_BATCH
-_HEAD_SIZE = _HEAD.size_bytes
-_AT_LENGTH = _HEAD.offset_of("length")
-_AT_EPOCH = _HEAD.offset_of("leader_epoch")
-_AT_MAGIC = _HEAD.offset_of("magic")
-_AT_CRC = _HEAD.offset_of("crc")
-_AT_ATTRIBUTES = _HEAD.offset_of("attributes")
-_AT_LAST = _HEAD.offset_of("last_offset_delta")
-_AT_BASE_TIME = _HEAD.offset_of("base_timestamp_ms")
-_AT_MAX_TIME = _HEAD.offset_of("max_timestamp_ms")
-_AT_PRODUCER = _HEAD.offset_of("producer_id")
-_AT_PRODUCER_EPOCH = _HEAD.offset_of("producer_epoch")
-_AT_SEQUENCE = _HEAD.offset_of("base_sequence")
-_AT_COUNT = _HEAD.offset_of("count")
+_HEADER_SIZE = layout.RECORD_BATCH.size_bytes
 _OVERHEAD = layout.LOG_OVERHEAD_SIZE_BYTES
-_MAGIC = layout.MAGIC_V2
 _SEQUENCES = 1 << 31
 _SEVEN, _LOW, _MORE = np.uint64(7), np.uint64(0x7F), np.uint64(0x80)
-
-
-class Spans(NamedTuple):
-    """An Arrow binary array: addresses of its first offset (int32), its bytes and its validity bits (0: all valid)."""
-
-    offsets: int
-    data: int
-    validity: int
-    first_bit: int
 
 
 class Records(NamedTuple):
@@ -147,23 +125,6 @@ def _put(at: int, word: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _is_null(spans: Spans, i: int) -> bool:
-    if spans.validity == 0:
-        return False
-    bit = spans.first_bit + i
-    return (load_u8(spans.validity + (bit >> 3)) >> (bit & 7)) & 1 == 0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def binary_at(spans: Spans, i: int) -> tuple[int, int]:
-    """(address, size) of value i; size -1 for null."""
-    start = load_i32(spans.offsets + 4 * i)
-    if _is_null(spans, i):
-        return 0, -1
-    return spans.data + start, load_i32(spans.offsets + 4 * i + 4) - start
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _bytes_size(size: int) -> int:
     """Bytes that a value of `size` takes with its length; -1: null."""
     return _size_of(_zigzag(size)) + max(size, 0)
@@ -182,7 +143,7 @@ def _put_bytes(at: int, source: int, size: int) -> int:
 def _header_range(lists: Spans, i: int) -> tuple[int, int]:
     """(first, end) of record i's headers; none for a null list, whatever its offsets say."""
     first = load_i32(lists.offsets + 4 * i)
-    return first, first if _is_null(lists, i) else load_i32(lists.offsets + 4 * i + 4)
+    return first, first if is_null(lists, i) else load_i32(lists.offsets + 4 * i + 4)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -216,7 +177,7 @@ def _fill_batch(records: Records, rule: BatchRule, first: int, start: int, end: 
     max_time = base_time
     at = start
     stop = min(records.count, first + rule.batch_records)
-    room = rule.batch_bytes - _HEAD_SIZE
+    room = rule.batch_bytes - _HEADER_SIZE
     for i in range(first, stop):
         time = load_i64(records.timestamps + 8 * i)
         time_word, offset_word = _zigzag(time - base_time), _zigzag(i - first)
@@ -250,17 +211,17 @@ def _put_head(
 ) -> None:
     """The header of a batch of `size` bytes whose records are in place, but for its CRC."""
     store_be64(at, offset)
-    store_be32(at + _AT_LENGTH, size - _OVERHEAD)
-    store_be32(at + _AT_EPOCH, rule.leader_epoch)
-    store_u8(at + _AT_MAGIC, _MAGIC)
-    store_be16(at + _AT_ATTRIBUTES, rule.attributes)
-    store_be32(at + _AT_LAST, count - 1)
-    store_be64(at + _AT_BASE_TIME, base_time)
-    store_be64(at + _AT_MAX_TIME, max_time)
-    store_be64(at + _AT_PRODUCER, rule.producer_id)
-    store_be16(at + _AT_PRODUCER_EPOCH, rule.producer_epoch)
-    store_be32(at + _AT_SEQUENCE, sequence)
-    store_be32(at + _AT_COUNT, count)
+    store_be32(at + field.LENGTH, size - _OVERHEAD)
+    store_be32(at + field.LEADER_EPOCH, rule.leader_epoch)
+    store_u8(at + field.MAGIC, layout.MAGIC_V2)
+    store_be16(at + field.ATTRIBUTES, rule.attributes)
+    store_be32(at + field.LAST_OFFSET_DELTA, count - 1)
+    store_be64(at + field.BASE_TIMESTAMP, base_time)
+    store_be64(at + field.MAX_TIMESTAMP, max_time)
+    store_be64(at + field.PRODUCER_ID, rule.producer_id)
+    store_be16(at + field.PRODUCER_EPOCH, rule.producer_epoch)
+    store_be32(at + field.BASE_SEQUENCE, sequence)
+    store_be32(at + field.COUNT, count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -291,13 +252,13 @@ def encode_records(records: Records, first: int, rule: BatchRule, target: Target
             reason = ROWS_FULL
             break
         head = target.out + at
-        body_at = head + _HEAD_SIZE
+        body_at = head + _HEADER_SIZE
         start = target.scratch if packed else body_at
         end = target.scratch + target.scratch_size if packed else target.out + target.out_size
         end = min(end, start + target.records_size_max)
         count, size, max_time, ended = _fill_batch(records, rule, first, start, end)
         if ended == OUTPUT_FULL:
-            reason, needed = (SCRATCH_FULL, size) if packed else (OUTPUT_FULL, size + _HEAD_SIZE)
+            reason, needed = (SCRATCH_FULL, size) if packed else (OUTPUT_FULL, size + _HEADER_SIZE)
             if size > target.records_size_max:
                 reason = TOO_LARGE
             break
@@ -306,19 +267,19 @@ def encode_records(records: Records, first: int, rule: BatchRule, target: Target
         if packed:
             bound = compress_bound(target.codec, size)
             if body_at + bound > target.out + target.out_size:
-                reason, needed = OUTPUT_FULL, bound + _HEAD_SIZE
+                reason, needed = OUTPUT_FULL, bound + _HEADER_SIZE
                 break
             size = compress(target.codec, target.compress_function, target.compress_context, start, size, body_at)
             if size < 0:
                 reason = REFUSED
                 break
-        size += _HEAD_SIZE
+        size += _HEADER_SIZE
         base_time = load_i64(records.timestamps + 8 * first)
         max_time = max_time if rule.append_timestamp == -1 else rule.append_timestamp
         offset = rule.base_offset + first
         _put_head(head, size, rule, offset, count, base_time, max_time, sequence)
-        crc = crc32c(target.crc_function, target.crc_table, head + _AT_ATTRIBUTES, size - _AT_ATTRIBUTES)
-        store_be32(head + _AT_CRC, crc)
+        crc = crc32c(target.crc_function, target.crc_table, head + field.ATTRIBUTES, size - field.ATTRIBUTES)
+        store_be32(head + field.CRC, crc)
         row = target.rows + _ROW_BYTES * batches
         _put_row(row, at, size, crc, offset, count, base_time, max_time, sequence)
         if rule.base_sequence >= 0:

@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit
 
 from logdex import limits
-from logdex.kernels.memory import load_i64, load_le64, load_u8, store_i32, store_i64
-from logdex.kernels.record_encode import Spans, binary_at
+from logdex.kernels.memory import load_i64, load_le32, load_le64, load_u8, store_i32, store_i64
+from logdex.kernels.spans import Spans, binary_at
 from logdex.primitives.xxh64 import PRIMES
 
 _P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in PRIMES)
@@ -52,7 +52,7 @@ def xxh64(data: int, size: int, seed: int) -> int:
         value = _rotated(value ^ _round(np.uint64(0), load_le64(at)), 27) * _P1 + _P4
         at += 8
     if at + 4 <= end:
-        word = np.uint64(load_u8(at) | (load_u8(at + 1) << 8) | (load_u8(at + 2) << 16) | (load_u8(at + 3) << 24))
+        word = np.uint64(load_le32(at) & 0xFFFFFFFF)
         value = _rotated(value ^ (word * _P1), 23) * _P2 + _P3
         at += 4
     while at < end:

@@ -11,13 +11,15 @@ from functools import cache
 
 import numpy as np
 
-_POLYNOMIAL = 0x82F63B78
+POLYNOMIAL = 0x82F63B78
+"""Reflected."""
 _INVERT = 0xFFFFFFFF
+_CHECK_TEXT, _CHECK_VALUE = b"123456789", 0xE3069283
 
 
 def crc32c(data: bytes | memoryview) -> int:
     """CRC-32C of `data`, at most 2 GiB - 1; an unsigned 32-bit number."""
-    function = _isal_function()
+    function = isal_crc32c()
     if function is None or not len(data):
         return crc32c_by_table(data)
     view = np.frombuffer(data, np.uint8)
@@ -33,17 +35,21 @@ def crc32c_by_table(data: bytes | memoryview) -> int:
 
 
 @cache
-def _isal_function() -> Callable[[int, int, int], int] | None:
-    """`uint32 crc32_iscsi(const uint8 *data, int size, uint32 init)`, which inverts neither init nor result."""
+def isal_crc32c() -> Callable[[int, int, int], int] | None:
+    """isal's `uint32 crc32_iscsi(const uint8 *data, int size, uint32 init)`, which inverts neither init nor result.
+
+    None without it. It is tried on the check value of the published CRC catalogues before it is used: an export of a
+    wheel is an accident of its build.
+    """
     try:
         from isal import isal_zlib
 
         function = ctypes.CDLL(isal_zlib.__file__).crc32_iscsi
-    except (ImportError, OSError, AttributeError):
+    except (ImportError, OSError, AttributeError, TypeError):
         return None
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
     function.restype = ctypes.c_uint32
-    return function
+    return function if function(_CHECK_TEXT, len(_CHECK_TEXT), _INVERT) ^ _INVERT == _CHECK_VALUE else None
 
 
 @cache
@@ -51,6 +57,6 @@ def _table() -> tuple[int, ...]:
     entries = []
     for value in range(256):
         for _ in range(8):
-            value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
+            value = (value >> 1) ^ (POLYNOMIAL if value & 1 else 0)
         entries.append(value)
     return tuple(entries)

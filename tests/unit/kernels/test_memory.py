@@ -14,7 +14,13 @@ from logdex.kernels import memory
 
 @njit
 def _loads(address: int) -> Any:
-    return memory.load_u8(address), memory.load_be32(address), memory.load_be64(address), memory.load_le64(address)
+    return (
+        memory.load_u8(address),
+        memory.load_be32(address),
+        memory.load_be64(address),
+        memory.load_le32(address),
+        memory.load_le64(address),
+    )
 
 
 @njit
@@ -22,6 +28,7 @@ def _store(address: int, small: int, large: int) -> None:
     memory.prefetch(address)
     memory.store_be32(address, small)
     memory.store_be64(address + 4, large)
+    memory.store_le32(address + 12, small)
 
 
 @njit
@@ -33,16 +40,17 @@ def _zeros(word: int) -> Any:
 def test_loads_take_any_alignment(shift: int) -> None:
     data = np.frombuffer(bytes(range(120, 136)) + bytes(8), np.uint8)
     raw = data.tobytes()
-    expected = (raw[shift], *(struct.unpack_from(code, raw, shift)[0] for code in (">i", ">q", "<Q")))
+    expected = (raw[shift], *(struct.unpack_from(code, raw, shift)[0] for code in (">i", ">q", "<i", "<Q")))
     assert _loads(data.ctypes.data + shift) == expected
 
 
 @pytest.mark.parametrize("shift", range(4))
 @pytest.mark.parametrize("value", [0, -1, -(1 << 31), (1 << 31) - 1])
-def test_stores_are_big_endian_and_touch_nothing_else(shift: int, value: int) -> None:
+def test_stores_touch_nothing_else(shift: int, value: int) -> None:
     data = np.full(24, 0xAA, np.uint8)
     _store(data.ctypes.data + shift, value, value * 5)
-    expected = b"\xaa" * shift + struct.pack(">iq", value, value * 5) + b"\xaa" * (12 - shift)
+    expected = b"\xaa" * shift + struct.pack(">iq", value, value * 5)
+    expected += struct.pack("<i", value) + b"\xaa" * (8 - shift)
     assert data.tobytes() == expected
 
 
