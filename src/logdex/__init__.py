@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from logdex.io.env import Env
-    from logdex.kafka.log_dir_snapshot import LogDirSnapshot
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.log_dir import LogDirSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
     from logdex.rocketmq.store import StoreSnapshot
 
 __version__ = "0.1.0"
@@ -23,8 +23,8 @@ def open(
     """Opens what is at `path` read-only; a context manager. What it is says what is given:
 
     - the root of a RocketMQ store: `logdex.rocketmq.store.StoreSnapshot`,
-    - a Kafka log directory: `logdex.kafka.log_dir_snapshot.LogDirSnapshot`,
-    - a ``topic-N`` directory of Kafka's, or one .log: `logdex.kafka.snapshot.PartitionSnapshot`.
+    - a Kafka log directory: `logdex.kafka.snapshot.log_dir.LogDirSnapshot`,
+    - a ``topic-N`` directory of Kafka's, or one .log: `logdex.kafka.snapshot.partition.PartitionSnapshot`.
 
     All have `scan(...)`, whose result has `to_arrow()`. `settings` are the broker's, which no file states: of RocketMQ
     ``mapped_file_size_commit_log``, ``mapped_file_size_consume_queue``, ``max_hash_slot_num``, ``max_index_num``,
@@ -38,7 +38,7 @@ def open(
     from logdex.recognise import find_kafka, refuse_kafka_settings
 
     if find_kafka(str(path), env=env or DEFAULT_ENV) is not None:
-        from logdex.kafka.log_dir_snapshot import open_kafka
+        from logdex.kafka.snapshot.log_dir import open_kafka
 
         return open_kafka(str(path), env=env, **settings)
     from logdex.rocketmq.store import StoreSnapshot

@@ -12,7 +12,7 @@ import pytest
 
 from logdex.errors import CorruptError
 from logdex.kafka.log import Log
-from logdex.kafka.log_home import LONE_CLEAN_MARK
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,
     LOG_START_CHECKPOINT,

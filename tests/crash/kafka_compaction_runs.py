@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logdex.kafka.cleaner_map import ENTRY_SIZE_BYTES
+from logdex.kafka.cleaner.offset_map import ENTRY_SIZE_BYTES
 from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.record import Record

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from logdex.kafka.log import Log
-from logdex.kafka.log_append import AppendInfo
+from logdex.kafka.open_log.append import AppendInfo
 from logdex.kafka.record import Compression, Header, Record, TimestampType
 from logdex.kafka.record_batch import encode_batch
 from tests.interop.kafka_peer import Line

@@ -9,7 +9,7 @@ import pytest
 import logdex
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log import Log
-from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.partition import PartitionSnapshot
 from tests.interop.kafka_cases import KINDS, Case, make_log_dir, write_case
 from tests.interop.kafka_peer import (
     VERSIONS,

@@ -15,10 +15,10 @@ from logdex.io.env import Env
 from logdex.kafka.errors import LogInUseError
 from logdex.kafka.log import Log
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.log_tail import LogTail
 from logdex.kafka.record import Record
-from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.log_dir import LogDirSnapshot
+from logdex.kafka.snapshot.partition import PartitionSnapshot
 from tests.interop.kafka_peer import VERSIONS, digests, needs_peers, refused, run_broker, serving, topic_config
 from tests.interop.kafka_writing import Written, assert_same
 from tests.interop.test_kafka_ping_pong import CONFIG, append, broker_steps

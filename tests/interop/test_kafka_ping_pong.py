@@ -16,7 +16,7 @@ import logdex
 from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.metadata_files import PartitionMetadata
-from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.partition import PartitionSnapshot
 from logdex.kafka.verify import verify
 from tests.crash.kafka_runs import check_indexes
 from tests.golden import ROOT

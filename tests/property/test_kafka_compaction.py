@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from logdex.kafka.cleaner_map import ENTRY_SIZE_BYTES
+from logdex.kafka.cleaner.offset_map import ENTRY_SIZE_BYTES
 from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.record import Record

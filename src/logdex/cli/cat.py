@@ -24,7 +24,7 @@ from logdex.cli.output import hint, note
 from logdex.cli.stores import open_store
 
 if TYPE_CHECKING:
-    from logdex.kafka.partition_scan import ScanOptions
+    from logdex.kafka.snapshot.scan import ScanOptions
     from logdex.rocketmq.scan import LogEnd
 
 

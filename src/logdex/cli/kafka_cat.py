@@ -15,10 +15,10 @@ from logdex.cli.options import StoreOptions
 from logdex.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from logdex.kafka.partition_scan import ScanOptions
     from logdex.kafka.recognise import KafkaPath
     from logdex.kafka.record import Record
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
+    from logdex.kafka.snapshot.scan import ScanOptions
 
 
 def cat_kafka(

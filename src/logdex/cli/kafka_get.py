@@ -14,7 +14,7 @@ from logdex.cli.output import hint, human_count, human_time, note
 
 if TYPE_CHECKING:
     from logdex.kafka.recognise import KafkaPath
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
 
 
 def get_kafka(

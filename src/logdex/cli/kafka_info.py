@@ -14,13 +14,13 @@ from logdex.cli.options import StoreOptions
 from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, shown, table
 
 if TYPE_CHECKING:
-    from logdex.kafka.overview import KafkaOverview, PartitionOverview
     from logdex.kafka.recognise import KafkaPath
+    from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
 
 
 def info_kafka(found: KafkaPath, store: StoreOptions, *, as_json: bool, of_store: bool) -> None:
     """Shows what is at a Kafka path."""
-    from logdex.kafka.overview import overview
+    from logdex.kafka.snapshot.overview import overview
 
     look = overview(found, log_config(store))
     if not as_json:

@@ -9,9 +9,9 @@ import typer
 from logdex.cli.output import emit, emit_json, hint, human_count, human_time, note, shown
 
 if TYPE_CHECKING:
-    from logdex.kafka.partition_scan import KafkaScan
     from logdex.kafka.record import Record
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
+    from logdex.kafka.snapshot.scan import KafkaScan
 
 VALUE_SHOWN = 120
 """Characters of a value that a line shows."""

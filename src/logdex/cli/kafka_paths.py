@@ -10,9 +10,9 @@ from logdex.errors import UsageError
 
 if TYPE_CHECKING:
     from logdex.kafka.log_config import LogConfig
-    from logdex.kafka.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.recognise import KafkaPath
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.log_dir import KafkaSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
 
 Flags = Mapping[str, Any]
 """Values by the flag's name, ``--queue``; None and False: not given."""
@@ -57,7 +57,7 @@ def directory_of(found: KafkaPath) -> str:
 
 def open_snapshot(found: KafkaPath, store: StoreOptions) -> KafkaSnapshot:
     """What is at a Kafka path, opened read-only; a context manager."""
-    from logdex.kafka.log_dir_snapshot import open_kafka
+    from logdex.kafka.snapshot.log_dir import open_kafka
 
     return open_kafka(found.path, log_config(store))
 

@@ -14,10 +14,10 @@ from logdex.cli.output import hint, note
 from logdex.errors import LogdexError, UsageError
 
 if TYPE_CHECKING:
-    from logdex.kafka.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.recognise import KafkaPath
     from logdex.kafka.record import Record
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.log_dir import KafkaSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
 
 
 def query_kafka(
@@ -58,7 +58,7 @@ def _ask(
     key_index: str | None,
     problems: list[LogdexError],
 ) -> list[tuple[PartitionSnapshot, Record]]:
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
 
     key, *rest = question
     if isinstance(snapshot, PartitionSnapshot):

@@ -16,14 +16,14 @@ if TYPE_CHECKING:  # what type checkers see; the same names as below
     from logdex.kafka.key_index.reader import KeyIndex as KeyIndex
     from logdex.kafka.leader_epochs import derive_leader_epochs as derive_leader_epochs
     from logdex.kafka.log import Log as Log
-    from logdex.kafka.log_append import AppendInfo as AppendInfo
     from logdex.kafka.log_config import LogConfig as LogConfig
     from logdex.kafka.log_dir import KafkaLogDir as KafkaLogDir
-    from logdex.kafka.log_report import LoadReport as LoadReport
     from logdex.kafka.log_segment import LogSegment as LogSegment
     from logdex.kafka.log_tail import LogTail as LogTail
-    from logdex.kafka.log_transactions import Transaction as Transaction
     from logdex.kafka.offset_index import OffsetIndex as OffsetIndex
+    from logdex.kafka.open_log.append import AppendInfo as AppendInfo
+    from logdex.kafka.open_log.report import LoadReport as LoadReport
+    from logdex.kafka.open_log.transactions import Transaction as Transaction
     from logdex.kafka.producer_snapshot import derive_producer_snapshot as derive_producer_snapshot
     from logdex.kafka.record import Compression as Compression
     from logdex.kafka.record import Record as Record
@@ -34,12 +34,12 @@ if TYPE_CHECKING:  # what type checkers see; the same names as below
     from logdex.kafka.transaction_index import derive_transaction_index as derive_transaction_index
 
 _HOMES = {
-    "AppendInfo": "log_append",
+    "AppendInfo": "open_log.append",
     "Compression": "record",
     "FileRecords": "file_records",
     "KafkaLogDir": "log_dir",
     "KeyIndex": "key_index.reader",
-    "LoadReport": "log_report",
+    "LoadReport": "open_log.report",
     "Log": "log",
     "LogConfig": "log_config",
     "LogSegment": "log_segment",
@@ -49,7 +49,7 @@ _HOMES = {
     "RecordBatch": "record_batch",
     "TimeIndex": "time_index",
     "TimestampType": "record",
-    "Transaction": "log_transactions",
+    "Transaction": "open_log.transactions",
     "TransactionIndex": "transaction_index",
     "derive_leader_epochs": "leader_epochs",
     "derive_offset_index": "index_fold",

@@ -1,7 +1,7 @@
 """`Log`: one partition's directory, open for appending and reading.
 
-Source: Kafka's UnifiedLog. What a power cut, a full disk or two writers can do to it is said in `log_core`, `log_home`
-and `log_loader`.
+Source: Kafka's UnifiedLog. What a power cut, a full disk or two writers can do to it is said in `open_log`: `core`,
+`home` and `loader`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,29 @@ import pyarrow as pa
 
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka import log_append, log_retention
-from logdex.kafka.cleaner_map import DEDUPE_BUFFER_BYTES
-from logdex.kafka.log_append import AppendInfo
-from logdex.kafka.log_append_columns import append_columns
-from logdex.kafka.log_cleaner import CompactionReport, compact
+from logdex.kafka.cleaner.job import CompactionReport, compact
+from logdex.kafka.cleaner.offset_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_core import LogCore
-from logdex.kafka.log_home import LogHome, make_dirs_durably
-from logdex.kafka.log_loader import LogLoader
-from logdex.kafka.log_reading import ReadableLog
 from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.log_swap import open_cleaned_segment, replace_segments
-from logdex.kafka.log_transactions import Transaction
+from logdex.kafka.open_log.append import (
+    AppendInfo,
+    EncodedAppend,
+    acknowledge,
+    append_encoded,
+    check_batches,
+    encode_marker,
+    encode_records,
+    next_sequence,
+    write_encoded,
+)
+from logdex.kafka.open_log.append_columns import append_columns
+from logdex.kafka.open_log.core import LogCore
+from logdex.kafka.open_log.home import LogHome, make_dirs_durably
+from logdex.kafka.open_log.loader import LogLoader
+from logdex.kafka.open_log.reading import ReadableLog
+from logdex.kafka.open_log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
+from logdex.kafka.open_log.swap import open_cleaned_segment, replace_segments
+from logdex.kafka.open_log.transactions import Transaction
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
 from logdex.kafka.segment_files import parse_partition_dir
 
@@ -110,8 +120,8 @@ class Log(ReadableLog):
         """
         core = self._core
 
-        def encode(with_sequence: int) -> log_append.EncodedAppend:
-            return log_append.encode_records(
+        def encode(with_sequence: int) -> EncodedAppend:
+            return encode_records(
                 core,
                 records,
                 compression=compression,
@@ -124,10 +134,10 @@ class Log(ReadableLog):
 
         if producer_id != NO_PRODUCER_ID and sequence is None:
             with core.lock:  # the next sequence is this batch's
-                encoded = encode(log_append.next_sequence(core, producer_id, producer_epoch))
-                written = log_append.write_encoded(core, encoded)
-            return log_append.acknowledge(core, *written)
-        return log_append.append_encoded(core, encode(NO_SEQUENCE if sequence is None else sequence))
+                encoded = encode(next_sequence(core, producer_id, producer_epoch))
+                written = write_encoded(core, encoded)
+            return acknowledge(core, *written)
+        return append_encoded(core, encode(NO_SEQUENCE if sequence is None else sequence))
 
     def append_batches(self, raw: bytes, *, assign_offsets: bool = True, leader_epoch: int | None = None) -> AppendInfo:
         """Appends batches as they are, from a producer or another log; only what no checksum covers is set.
@@ -136,8 +146,8 @@ class Log(ReadableLog):
         producer's state. Without, they are a leader's: of any magic, control batches among them, with the offsets that
         they have, which must be at or above the log end offset. Raises `InvalidRecordError`, `RecordTooLargeError`.
         """
-        encoded = log_append.check_batches(self._core, raw, assign_offsets=assign_offsets, leader_epoch=leader_epoch)
-        return log_append.append_encoded(self._core, encoded)
+        encoded = check_batches(self._core, raw, assign_offsets=assign_offsets, leader_epoch=leader_epoch)
+        return append_encoded(self._core, encoded)
 
     def append_columns(
         self, table: pa.Table | pa.RecordBatch, *, compression: str | Compression = Compression.NONE, **options: Any
@@ -162,7 +172,7 @@ class Log(ReadableLog):
         timestamp_ms: int = NO_TIMESTAMP,
     ) -> AppendInfo:
         """Ends a producer's transaction, as its coordinator does. A producer without an open one gets a marker too."""
-        encoded = log_append.encode_marker(
+        encoded = encode_marker(
             self._core,
             commit=commit,
             producer_id=producer_id,
@@ -170,7 +180,7 @@ class Log(ReadableLog):
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=timestamp_ms,
         )
-        return log_append.append_encoded(self._core, encoded)
+        return append_encoded(self._core, encoded)
 
     def transaction(self, producer_id: int, producer_epoch: int = 0) -> Transaction:
         """A transaction of one producer on this partition, for ``with``: committed at its end, aborted by an error."""
@@ -180,19 +190,19 @@ class Log(ReadableLog):
     def delete_records(self, before: int) -> int:
         """Makes `before` (-1: the high watermark) the log's start, on disk when this returns; gives the start. Segments
         that lie below it are removed. `OffsetOutOfRangeError` above the high watermark."""
-        return log_retention.delete_records(self._core, before)
+        return delete_records(self._core, before)
 
     def apply_retention(self, now_ms: int | None = None) -> list[int]:
         """Removes the segments that retention_bytes and retention_ms give up; their base offsets."""
-        return log_retention.apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
+        return apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
 
     def truncate_to(self, offset: int) -> bool:
         """Cuts the log so that it ends at `offset`, on disk when this returns; False where it ends there already."""
-        return log_retention.truncate_to(self._core, offset)
+        return truncate_to(self._core, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drops all records; the next one has `offset`."""
-        log_retention.truncate_fully_and_start_at(self._core, offset, log_start_offset)
+        truncate_fully_and_start_at(self._core, offset, log_start_offset)
 
     def roll(self) -> None:
         """Ends the active segment; the next record begins another one."""

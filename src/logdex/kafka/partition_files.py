@@ -14,8 +14,8 @@ from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_home import LONE_CLEAN_MARK, home_of
 from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from logdex.kafka.log import Log
-from logdex.kafka.log_home import LONE_CLEAN_MARK
-from logdex.kafka.log_report import LoadStep
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK
+from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.record import Record
 from logdex.kafka.segment_files import RECOVERY_POINT_CHECKPOINT
 

@@ -13,14 +13,14 @@ import pytest
 from logdex.errors import CorruptError, TruncatedError
 from logdex.io.env import Env, MappedBytes, ReadFile
 from logdex.kafka.log import Log
-from logdex.kafka.log_dir_snapshot import open_kafka
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.offset_index import OffsetIndex
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, find_behind
-from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.log_dir import open_kafka
+from logdex.kafka.snapshot.partition import PartitionSnapshot
 from logdex.primitives.crc32c import crc32c_by_table
 from tests.kafka_bytes import batch, record
 

@@ -12,7 +12,7 @@ from logdex.errors import UsageError
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.errors import InvalidRecordError, RecordTooLargeError
 from logdex.kafka.log import Log
-from logdex.kafka.log_append import columns_of_batch
+from logdex.kafka.open_log.append import columns_of_batch
 from logdex.kafka.record import Compression, Record, TimestampType
 from logdex.kafka.scan import BatchScanner
 from logdex.kernels.batch_columns import BatchColumns

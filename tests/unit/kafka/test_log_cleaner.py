@@ -10,7 +10,7 @@ import pytest
 
 from logdex.errors import CorruptError, UsageError
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
-from logdex.kafka.cleaner_map import ENTRY_SIZE_BYTES
+from logdex.kafka.cleaner.offset_map import ENTRY_SIZE_BYTES
 from logdex.kafka.errors import OffsetOutOfRangeError
 from logdex.kafka.log import Log
 from logdex.kafka.record import Record

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log import Log
-from logdex.kafka.log_report import LoadStep
+from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.record import Record
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from logdex.kafka.batch_writer import encode_batch
 from logdex.kafka.file_records import FileRecords
-from logdex.kafka.log_report import LoadStep
+from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.record import Record
 from logdex.kafka.segment_files import offset_file_name
 from tests.unit.kafka.crashed_logs import bases, contents, crash, expected, fill, reopen, steps

@@ -10,8 +10,8 @@ import pytest
 
 from logdex.errors import CorruptError
 from logdex.kafka.batch_writer import encode_batch
-from logdex.kafka.log_home import LONE_CLEAN_MARK
-from logdex.kafka.log_report import LoadStep
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK
+from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.record import Record
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,

@@ -14,12 +14,12 @@ from logdex.errors import LogdexError, MissingFileError, NotAStoreError, UsageEr
 from logdex.io.env import DEFAULT_ENV
 from logdex.kafka.errors import OffsetOutOfRangeError
 from logdex.kafka.log import Log
-from logdex.kafka.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.partition_files import has_clean_mark
 from logdex.kafka.record import Record
 from logdex.kafka.scan import EndKind
-from logdex.kafka.snapshot import PartitionSnapshot
-from tests.cli.helpers import tree_hash
+from logdex.kafka.snapshot.log_dir import LogDirSnapshot
+from logdex.kafka.snapshot.partition import PartitionSnapshot
+from tests.directories import tree_hash
 
 START_MS = 1_700_000_000_000
 

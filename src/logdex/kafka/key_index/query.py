@@ -17,10 +17,10 @@ from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
 from logdex.kafka.key_index.reader import Int64s, KeyIndex
 from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.partition_scan import OFFSET_MAX, records_of
 from logdex.kafka.record import Record
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.segment_files import KEY_INDEX_SUFFIX
+from logdex.kafka.snapshot.scan import OFFSET_MAX, records_of
 
 OnBadBatch = Callable[[CorruptError], None]
 OnBadIndex = Callable[[LogdexError], None]

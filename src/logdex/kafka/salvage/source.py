@@ -16,7 +16,7 @@ from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_home import LONE_CLEAN_MARK, home_of
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of
 from logdex.kafka.partition_files import partition_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.salvage.scan import SourceLog

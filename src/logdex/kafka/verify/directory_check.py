@@ -7,8 +7,8 @@ from collections.abc import Callable
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.kafka import segment_files as files
-from logdex.kafka.log_home import LONE_CLEAN_MARK
 from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK
 from logdex.kafka.segment_files import parse_offset_file
 from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
 

@@ -22,7 +22,7 @@ from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.log_home import LONE_CLEAN_MARK, home_of, is_log_directory
+from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of, is_log_directory
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.segment_files import parse_partition_dir
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
@@ -71,15 +71,7 @@ def verify(
         PartitionCheck(
             *(directory, own, out, env, totals), log_start_offset=start, is_clean=is_clean, only=only, progress=progress
         ).run()
-    return VerifyReport(
-        findings=out.findings(),
-        infos=out.sorted_infos(),
-        messages=totals.records,
-        bytes=totals.bytes,
-        files=out.files,
-        seconds=time.perf_counter() - started,
-        truncated=out.truncated,
-    )
+    return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=time.perf_counter() - started)
 
 
 def log_size_bytes(path: str, *, env: Env = DEFAULT_ENV) -> int:

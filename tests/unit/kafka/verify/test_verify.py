@@ -12,11 +12,11 @@ from logdex.errors import NotAStoreError, StorageError, UsageError
 from logdex.io.env import Env, MappedBytes
 from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.overview import overview
 from logdex.kafka.recognise import require_kafka
 from logdex.kafka.record import Record
+from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.verify import verify
-from tests.cli.helpers import tree_hash
+from tests.directories import tree_hash
 from tests.unit.kafka.verify.harms import INDEX, LOG, SECOND_BATCH, TIME, put
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, THIRD, flip, position_of, run
 

@@ -1,7 +1,7 @@
 """Segments in the place of others: after a cleaning, or where one overflows its indexes.
 
 New segments are written whole under ``.cleaned``, renamed to ``.swap``, the old ones renamed to ``.deleted``, the new
-ones given their names, each its .log first; the directory is synced after each step, so that `log_leftovers` can tell
+ones given their names, each its .log first; the directory is synced after each step, so that `leftovers` can tell
 how far it came: as long as there is a ``.log.swap``, files of its offsets without a suffix are old ones.
 Source: Kafka's LocalLog.replaceSegments, splitOverflowedSegment.
 """

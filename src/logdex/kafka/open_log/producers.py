@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
-from logdex.kafka.log_report import LoadReport, LoadStep
 from logdex.kafka.log_segments import LogSegments
+from logdex.kafka.open_log.report import LoadReport, LoadStep
 from logdex.kafka.producer_snapshot import load_producer_snapshot, write_producer_snapshot
 from logdex.kafka.producer_state import ProducerStates
 from logdex.kafka.scan import BatchScanner

@@ -18,10 +18,10 @@ from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.key_index.query import require_key_index_dir
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
-from logdex.kafka.snapshot import Key, PartitionSnapshot, make_config
+from logdex.kafka.snapshot.partition import Key, PartitionSnapshot, make_config
+from logdex.kafka.snapshot.scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.reports import Progress
 
 

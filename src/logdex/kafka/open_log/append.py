@@ -17,7 +17,7 @@ from logdex.errors import CorruptError, IndexFullError, UsageError
 from logdex.io.env import ByteArray
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.errors import InvalidRecordError, RecordTooLargeError
-from logdex.kafka.log_core import LogCore
+from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.producer_batches import increment_sequence
 from logdex.kafka.record import NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.record_batch import decode_batch

@@ -18,14 +18,14 @@ from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
-from logdex.kafka.log_home import is_log_directory
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata, uuid_to_text
+from logdex.kafka.open_log.home import is_log_directory
 from logdex.kafka.partition_files import has_clean_mark, read_checkpoints
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.scan import EndKind
 from logdex.kafka.segment_files import PARTITION_METADATA, PartitionName
-from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.partition import PartitionSnapshot
 
 
 @dataclass(frozen=True, slots=True)

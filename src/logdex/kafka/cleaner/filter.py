@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from logdex.errors import OffsetOrderError
-from logdex.kafka.cleaner_map import OffsetMap
-from logdex.kafka.cleaner_transactions import Bools, CleanedTransactions
+from logdex.kafka.cleaner.offset_map import OffsetMap
+from logdex.kafka.cleaner.transactions import Bools, CleanedTransactions
 from logdex.kafka.record import NO_PRODUCER_ID, Record, TimestampType
 from logdex.kafka.record_batch import RecordBatch, decode_batch, encode_batch
 from logdex.kafka.record_columns import read_record_batches

@@ -9,10 +9,10 @@ from logdex.kafka import log_read
 from logdex.kafka.file_records import TimestampAndOffset
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_core import LogCore
 from logdex.kafka.log_read import READ_COMMITTED, READ_UNCOMMITTED, LogView
-from logdex.kafka.log_report import LoadReport
 from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.open_log.core import LogCore
+from logdex.kafka.open_log.report import LoadReport
 from logdex.kafka.producer_state import ProducerState
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch

@@ -11,7 +11,7 @@ from logdex.errors import UsageError
 from logdex.kafka.encode_columns import BATCH_OPTIONS, iter_encoded
 from logdex.kafka.encode_input import check_table, fill_times
 from logdex.kafka.errors import InvalidRecordError
-from logdex.kafka.log_append import (
+from logdex.kafka.open_log.append import (
     AppendInfo,
     EncodedAppend,
     acknowledge,
@@ -20,7 +20,7 @@ from logdex.kafka.log_append import (
     with_append_time,
     write_encoded,
 )
-from logdex.kafka.log_core import LogCore
+from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression
 
 _OPTIONS = (*(name for name in BATCH_OPTIONS if name != "compression"), "piece_bytes")

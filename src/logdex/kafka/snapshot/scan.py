@@ -20,10 +20,10 @@ from logdex.kafka.producer_state import CompletedTxn
 from logdex.kafka.record import Header, Record, TimestampType
 from logdex.kafka.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.scan import EndKind, ScanEnd
-from logdex.kafka.snapshot_state import find_aborted, walk_from
+from logdex.kafka.snapshot.state import find_aborted, walk_from
 
 if TYPE_CHECKING:
-    from logdex.kafka.snapshot import PartitionSnapshot
+    from logdex.kafka.snapshot.partition import PartitionSnapshot
     from logdex.reports import Progress
 
 OFFSET_MAX = (1 << 63) - 1

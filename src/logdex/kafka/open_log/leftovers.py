@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from logdex.io.env import Env
 from logdex.kafka.file_records import FileRecords
-from logdex.kafka.log_report import LoadReport, LoadStep
+from logdex.kafka.open_log.report import LoadReport, LoadStep
 from logdex.kafka.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, parse_offset_file
 
 _SNAPSHOT_DELETED = ".checkpoint" + DELETED_SUFFIX
@@ -66,7 +66,7 @@ def _complete_swaps(
     env.sync_dir(path)
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     others = [name for name in swaps if name not in logs]
-    for names in (logs, others):  # see `log_swap`: without a .log.swap, nothing is removed any more
+    for names in (logs, others):  # see `swap`: without a .log.swap, nothing is removed any more
         for name in names:
             old = posixpath.join(path, name)
             env.rename(old, old.removesuffix(SWAP_SUFFIX))

@@ -28,13 +28,13 @@ from logdex.kafka.partition_files import (
     partition_name,
     read_checkpoints,
 )
-from logdex.kafka.partition_scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.kafka.producer_state import ProducerStates
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
 from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT
-from logdex.kafka.snapshot_state import find_end, load_producers
+from logdex.kafka.snapshot.scan import KafkaScan, RecordFilter, ScanOptions
+from logdex.kafka.snapshot.state import find_end, load_producers
 from logdex.reports import Progress
 
 READ_BYTES = 1 << 20

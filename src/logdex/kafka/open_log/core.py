@@ -17,10 +17,10 @@ from logdex.io.env import Env
 from logdex.kafka.errors import LogClosedError, LogFailedError, LogInUseError
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_gate import ReaderGate
-from logdex.kafka.log_home import LogHome
-from logdex.kafka.log_loader import LoadedLog, save_epochs
 from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.open_log.gate import ReaderGate
+from logdex.kafka.open_log.home import LogHome
+from logdex.kafka.open_log.loader import LoadedLog, save_epochs
 from logdex.kafka.segment_files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from logdex.errors import UsageError
 from logdex.kafka.errors import OffsetOutOfRangeError
-from logdex.kafka.log_core import LogCore
 from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.open_log.core import LogCore
 
 
 def delete_records(core: LogCore, before: int) -> int:

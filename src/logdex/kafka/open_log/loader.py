@@ -18,12 +18,12 @@ from logdex.kafka.atomic_file import write_atomically
 from logdex.kafka.checkpoints import format_checkpoint
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_leftovers import clear_leftovers
-from logdex.kafka.log_producers import LogProducers
-from logdex.kafka.log_report import LoadReport, LoadStep
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.log_segments import LogSegments
-from logdex.kafka.log_swap import set_aside, split_overflowed_segment
+from logdex.kafka.open_log.leftovers import clear_leftovers
+from logdex.kafka.open_log.producers import LogProducers
+from logdex.kafka.open_log.report import LoadReport, LoadStep
+from logdex.kafka.open_log.swap import set_aside, split_overflowed_segment
 from logdex.kafka.scan import BatchScanner, EndKind
 from logdex.kafka.segment_files import (
     INDEX_SUFFIX,

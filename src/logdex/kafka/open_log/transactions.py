@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from logdex.errors import UsageError
-from logdex.kafka.log_append import AppendInfo
+from logdex.kafka.open_log.append import AppendInfo
 from logdex.kafka.record import Record
 
 if TYPE_CHECKING:

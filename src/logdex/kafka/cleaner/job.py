@@ -18,15 +18,15 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError, TruncatedError, UsageError
-from logdex.kafka.cleaner_filter import BatchFilter, LastRecord, batch_at, emptied, rows_of
-from logdex.kafka.cleaner_map import DEDUPE_BUFFER_BYTES, OffsetMap
-from logdex.kafka.cleaner_segments import CleanedSegments
-from logdex.kafka.cleaner_transactions import CleanedTransactions
+from logdex.kafka.cleaner.filter import BatchFilter, LastRecord, batch_at, emptied, rows_of
+from logdex.kafka.cleaner.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
+from logdex.kafka.cleaner.segments import CleanedSegments
+from logdex.kafka.cleaner.transactions import CleanedTransactions
 from logdex.kafka.errors import LogClosedError
-from logdex.kafka.log_core import LogCore
 from logdex.kafka.log_read import LogView, collect_aborted
-from logdex.kafka.log_retention import apply_retention
 from logdex.kafka.log_segment import LogSegment
+from logdex.kafka.open_log.core import LogCore
+from logdex.kafka.open_log.retention import apply_retention
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind
 from logdex.kafka.transaction_index import AbortedTxn

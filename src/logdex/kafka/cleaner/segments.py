@@ -12,9 +12,9 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import IndexFullError, StorageError
-from logdex.kafka.log_core import LogCore
 from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.log_swap import open_cleaned_segment
+from logdex.kafka.open_log.core import LogCore
+from logdex.kafka.open_log.swap import open_cleaned_segment
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner
 from logdex.kafka.transaction_index import AbortedTxn
