@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests import golden
-from tests.cli.helpers import run, run_json, tree_hash
+from tests.cli.helpers import run, run_json
+from tests.directories import tree_hash
 
 NAMES = [name for name in golden.NAMES if golden.manifest(name).get("queues")]
 QUEUE_FIELDS = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cli.helpers import run, run_json, tree_hash
+from tests.cli.helpers import run, run_json
+from tests.directories import tree_hash
 
 NAMES = [
     "scan with CRC",

@@ -13,7 +13,8 @@ import pytest
 from logdex.kafka.log import Log
 from logdex.kafka.record import Record
 from tests import golden_kafka
-from tests.cli.helpers import run, run_json, tree_hash
+from tests.cli.helpers import run, run_json
+from tests.directories import tree_hash
 from tests.golden_kafka import Line
 
 RECORD_FIELDS = [

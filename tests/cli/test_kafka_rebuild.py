@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import golden_kafka
-from tests.cli.helpers import run, run_json, tree_hash
+from tests.cli.helpers import run, run_json
 from tests.conformance.test_kafka_rebuild import digests, expected_files
+from tests.directories import tree_hash
+from tests.locks import held_elsewhere
 
 REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lossy"}
 INTERVAL = ("--index-interval-bytes", 256)
@@ -99,21 +99,12 @@ def test_in_place(of: str, golden_log_copy: Any) -> None:
 def test_in_place_is_refused_while_a_broker_holds_the_lock(golden_log_copy: Any) -> None:
     store = golden_log_copy("tiny-broker")
     (store / ".lock").touch()
-    hold = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX)\n"
-        "print(flush=True); sys.stdin.read()"
-    )
     before = tree_hash(store)
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(store / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as broker:
-        assert broker.stdout is not None
-        broker.stdout.readline()
+    with held_elsewhere(store / ".lock"):
         for path in (store, first_partition(store)):
             result = run("rebuild", path, "--in-place")
             assert result.exit_code == 2
             assert "another process holds the lock" in result.stderr
-        broker.communicate()
     assert tree_hash(store) == before
     assert run("rebuild", store, "--in-place").exit_code == 0
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import golden
-from tests.cli.helpers import run, run_json, tree_hash
+from tests.cli.helpers import run, run_json
+from tests.directories import tree_hash
+from tests.locks import held_elsewhere
 
 REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lossy"}
 
@@ -102,20 +102,11 @@ def test_in_place_says_what_it_does_and_keeps_what_was_there(golden_copy: Any) -
 
 def test_in_place_is_refused_while_a_broker_holds_the_lock(golden_copy: Any) -> None:
     store = golden_copy("tiny-5.5.0")
-    hold = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX)\n"
-        "print(flush=True); sys.stdin.read()"
-    )
     before = tree_hash(store)
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(store / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as broker:
-        assert broker.stdout is not None
-        broker.stdout.readline()
+    with held_elsewhere(store / "lock"):
         result = run("rebuild", store, "--in-place")
         assert result.exit_code == 2
         assert "a broker runs on this store" in result.stderr
-        broker.communicate()
     assert tree_hash(store) == before
     assert run("rebuild", store, "--in-place").exit_code == 0
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests import golden, golden_kafka
-from tests.cli.helpers import run, run_json, tree_hash
+from tests.cli.helpers import run, run_json
+from tests.directories import tree_hash
 
 
 @pytest.fixture
@@ -48,13 +49,13 @@ def test_only_the_checks_that_are_asked_for(crashed: Path) -> None:
     assert run_json("verify", crashed, "--check", "key-index")[-1]["findings"] == 0
     refused = run("verify", crashed, "--check", "message-crc")
     assert refused.exit_code == 2
-    assert "batch-crc" in refused.output
+    assert "batch-crc" in refused.stdout + refused.stderr
 
 
 def test_nothing_lost_is_exit_0(tmp_path: Path) -> None:
     root = golden_kafka.unpack("tiny-broker", tmp_path / "logs")
     done = run("recover", root / "orders-0", "-o", tmp_path / "out")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, done
     assert "lost        nothing" in done.stdout
     assert sorted(path.name for path in (tmp_path / "out").glob("*.log")) == sorted(
         path.name for path in (root / "orders-0").glob("*.log")
@@ -64,22 +65,22 @@ def test_nothing_lost_is_exit_0(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["", "events-2", f"events-2/{27:020d}.log"])
 def test_in_place(what: str, crashed: Path) -> None:
     done = run("recover", crashed / what, "--in-place")
-    assert done.exit_code == 3, done.output
+    assert done.exit_code == 3, done
     assert "is now" in done.stdout
     assert run("verify", crashed / what).exit_code == 0
     again = run("recover", crashed / what, "--in-place")
-    assert again.exit_code == 0, again.output
+    assert again.exit_code == 0, again
 
 
 def test_what_cannot_be(crashed: Path, tmp_path: Path) -> None:
     assert run("recover", crashed).exit_code == 2
-    assert "--output DIR, or --in-place" in run("recover", crashed).output
+    assert "--output DIR, or --in-place" in run("recover", crashed).stderr
     assert run("recover", crashed, "--output", tmp_path / "o", "--in-place").exit_code == 2
     assert run("recover", crashed, "--output", crashed / "o").exit_code == 2
     golden.extract(golden.FOLDERS[0] / "demo.tar.zst", tmp_path / "rocketmq")
     refused = run("recover", tmp_path / "rocketmq" / "store", "--output", tmp_path / "o")
     assert refused.exit_code == 2
-    assert "RocketMQ store: recover does not take those yet" in refused.output
+    assert "RocketMQ store: recover does not take those yet" in refused.stdout + refused.stderr
     assert not (tmp_path / "o").exists()
 
 

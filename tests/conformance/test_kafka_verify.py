@@ -13,7 +13,7 @@ from logdex.kafka.log_config import LogConfig
 from logdex.kafka.salvage import recover
 from logdex.kafka.verify import verify
 from tests import golden_kafka as golden
-from tests.cli.helpers import tree_hash
+from tests.directories import tree_hash
 
 GoldenLog = Callable[[str], Path]
 

@@ -13,6 +13,7 @@ from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.recognise import KafkaPathKind, recognise, require_kafka
 from logdex.kafka.segment_files import PartitionName, parse_partition_dir
+from tests.locks import held_elsewhere
 
 MARK = ".0123456789abcdef0123456789abcdef"
 SEGMENT = f"{0:020d}.log"
@@ -80,17 +81,8 @@ def test_a_held_lock_is_seen_and_not_taken(root: Path) -> None:
     found = KafkaLogDir(str(root))
     assert found.is_locked() is False
     assert not (root / ".lock").exists()
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(root / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdin is not None
-        assert other.stdout is not None
-        other.stdout.readline()
+    with held_elsewhere(root / ".lock"):
         assert found.is_locked() is True
-        other.stdin.write(b"\n")
-        other.stdin.close()
-        other.wait()
     assert found.is_locked() is False
     lock = DirectoryLock(str(root), env=Env())
     assert found.is_locked() is True

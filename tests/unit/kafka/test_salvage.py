@@ -18,7 +18,7 @@ from logdex.kafka.log_lock import DirectoryLock
 from logdex.kafka.salvage import recover
 from logdex.kafka.salvage.report import SalvageReport
 from logdex.kafka.verify import verify
-from tests.cli.helpers import tree_hash
+from tests.directories import tree_hash
 from tests.kafka_bytes import batch, record
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, PARTITION, SECOND, SEGMENTS, THIRD, batches, make_log_dir
 
@@ -222,15 +222,14 @@ def test_in_place_keeps_what_it_replaces(name: str, log_dir: Path, tmp_path: Pat
 
 
 def test_in_place_is_refused_while_a_broker_runs(log_dir: Path) -> None:
-    before = tree_hash(log_dir)
     lock = DirectoryLock(str(log_dir), env=Env())
+    before = tree_hash(log_dir)
     try:
         with pytest.raises(LogInUseError):
             recover(str(log_dir), str(log_dir), in_place=True)
+        assert tree_hash(log_dir) == before
     finally:
         lock.release()
-    (log_dir / ".lock").unlink()
-    assert tree_hash(log_dir) == before
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,16 +12,14 @@ from logdex.rocketmq.derive_index import IndexTarget, derive_index_files
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.rebuild import index_window, rebuild
 from logdex.rocketmq.scan import Scanner
+from tests.directories import contents
+from tests.locks import held_elsewhere
 from tests.small_stores import CONFIG, MESSAGES, build, opened
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return build(tmp_path / "store", MESSAGES)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_the_same_again_and_nothing_in_the_store(root: Path, tmp_path: Path) -> None:
@@ -74,17 +70,8 @@ def test_an_empty_last_file_adds_nothing(root: Path, tmp_path: Path) -> None:
 
 def test_a_running_broker_keeps_its_store(root: Path) -> None:
     (root / "lock").write_bytes(b"lock")
-    script = (
-        "import fcntl, sys\n"
-        f"file = open({str(root / 'lock')!r}, 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX)\n"
-        "print('held'); sys.stdout.flush(); sys.stdin.read()"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
-        assert broker.stdout is not None
-        assert broker.stdout.readline() == b"held\n"
-        with pytest.raises(UsageError, match="a broker runs on this store"):
-            rebuild(str(root), str(root), CONFIG, in_place=True)
-        broker.kill()
+    with held_elsewhere(root / "lock"), pytest.raises(UsageError, match="a broker runs on this store"):
+        rebuild(str(root), str(root), CONFIG, in_place=True)
     report = rebuild(str(root), str(root), CONFIG, in_place=True)
     assert sorted(report.kept) == ["consumequeue", "index"]
 
