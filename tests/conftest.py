@@ -7,6 +7,7 @@ that is only read (one a session) or `golden_copy(name)` for one of your own.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 # The first example of a property compiles kernels: no deadline means anything.
 settings.register_profile("logdex", deadline=None)
 settings.load_profile("logdex")
+
+# A Java that lives for one test does best without its second compiler and its threads for garbage: half the seconds.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SHARED = golden.SHARED
 GoldenStore = Callable[..., Path]
