@@ -197,6 +197,23 @@ def test_the_fastest_zstd_library_goes_first() -> None:
         assert address_of(first.ZSTD_decompressDCtx) == codec_functions.Decompressors().zstd_function
 
 
+@pytest.mark.parametrize("before", range(10))
+@pytest.mark.parametrize("whole", [2, 7, 8, 9, 17])
+def test_nulls_of_a_batch_that_is_given_up_are_forgotten(before: int, whole: int) -> None:
+    def rows(count: int, nulls: int) -> bytes:
+        return b"".join(record(i, 0, *((None, b"v") if i % 3 == nulls else (b"k", None))) for i in range(count))
+
+    data = batch(rows(before, 0), before) if before else b""
+    data += batch(rows(whole, 1) + b"\x02", whole + 1, base_offset=20)  # its last record ends too early
+    data += batch(rows(19, 2), 19, base_offset=50)
+    errors: list[CorruptError] = []
+    found = table(read_record_batches(data, on_bad_batch=errors.append))
+    assert len(errors) == 1
+    assert found.equals(expected(scalar(data)[0]))
+    found.validate(full=True)
+    assert found.num_rows == before + 19
+
+
 def long_log() -> bytes:
     """Batches of every codec, and one of each magic."""
     rows = b"".join(record(i, i, b"k%d" % i, b"v" * i, [(b"h", None)]) for i in range(9))

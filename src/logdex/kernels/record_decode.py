@@ -3,8 +3,8 @@
 Twin: `RecordBatch.records` of `logdex.kafka.record_batch`. What makes it fast: outputs are raw addresses and the state
 of a batch is in locals; numbers are read without a check, since `SLACK` bytes behind every batch's records are
 readable, and a position is held against the record's end before anything of that length is touched; keys and values
-are copied in steps that may run over their end by less than `SLACK`. What a batch writes counts only once all of it
-is right, so a batch can be given up at any byte.
+are copied in steps that may run over their end by less than `SLACK`; bits for nulls gather in locals until a byte of
+them is whole. What a batch writes counts only once all of it is right, so a batch can be given up at any byte.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CONTROL = layout.BATCH_CONTROL
 _NONE, _LZ4, _ZSTD = 0, 3, 4
 _CODEC_MAX = 4
 _RECORD_SIZE_MIN = limits.RECORD_SIZE_BYTES_MIN
-_COPY_STEP = 32
+_COPY_STEP = 64
 _LONG_COPY = 512
 
 
@@ -101,7 +101,7 @@ class Sources(NamedTuple):
 
 @intrinsic
 def _copy_step(_typing: Any, target: Any, source: Any) -> Any:
-    """Copies 32 bytes by one vector load and store."""
+    """Copies 64 bytes by one vector load and store."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         vector = ir.VectorType(ir.IntType(8), _COPY_STEP).as_pointer()
@@ -161,13 +161,26 @@ def _put_bit(bitmap: int, row: int, bit: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _put_bytes(row: int, at: int, size: int, ends: int, valid: int, data: int, used: int) -> int:
-    """Puts `size` bytes (negative: null) from address `at` out as `row`, behind `used` bytes; what is used then."""
+def _bits_before(row: int, bitmap: int) -> int:
+    """The bits below bit `row` in its byte of a bitmap, 0 for none; what a batch that was given up left there goes."""
+    return load_u8(bitmap + (row >> 3)) & ((1 << (row & 7)) - 1) if bitmap != 0 else np.int64(0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_bits(row: int, key_bits: int, value_bits: int, t: RecordTargets) -> None:
+    """Puts the byte of both bitmaps out in which bit `row` is."""
+    if t.key_valid != 0:
+        store_u8(t.key_valid + (row >> 3), key_bits)
+    if t.value_valid != 0:
+        store_u8(t.value_valid + (row >> 3), value_bits)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_bytes(row: int, at: int, stored: int, ends: int, data: int, used: int) -> int:
+    """Puts `stored` bytes from address `at` out as `row`, behind `used` bytes; what is used then."""
     if ends == 0:
         return used
-    stored = max(size, 0)
     _copy(data + used, at, stored)
-    _put_bit(valid, row, np.int64(size >= 0))
     store_i32(ends + 4 * row + 4, used + stored)
     return used + stored
 
@@ -204,9 +217,8 @@ def _put_headers(at: int, end: int, past: int, count: int, t: RecordTargets, sta
             _copy(t.header_key_data + key_bytes, key, size)
             key_bytes += size
             store_i32(t.header_key_ends + 4 * row + 4, key_bytes)
-            value_bytes = _put_bytes(
-                row, at, value_size, t.header_value_ends, t.header_value_valid, t.header_value_data, value_bytes
-            )
+            value_bytes = _put_bytes(row, at, stored, t.header_value_ends, t.header_value_data, value_bytes)
+            _put_bit(t.header_value_valid, row, np.int64(value_size >= 0))
             nulls += value_size < 0
             row += 1
         at += stored
@@ -215,6 +227,12 @@ def _put_headers(at: int, end: int, past: int, count: int, t: RecordTargets, sta
     store_i64(state + 8 * HEADER_VALUE_BYTES, value_bytes)
     store_i64(state + 8 * HEADER_NULLS, nulls)
     return at
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_header_end(row: int, t: RecordTargets, state: int) -> None:
+    if t.header_ends != 0:
+        store_i32(t.header_ends + 4 * row + 4, load_i64(state + 8 * HEADERS))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -230,6 +248,7 @@ def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses,
     appended = load_i32(c.attributes + 4 * batch) & _LOG_APPEND_TIME
     base_ms = load_i64((c.max_timestamp_ms if appended else c.base_timestamp_ms) + 8 * batch)
     created = np.int64(0) if appended else np.int64(-1)
+    key_bits, value_bits = _bits_before(row, t.key_valid), _bits_before(row, t.value_valid)
     while row < last_row:
         size, at = _number(at, past, 5)
         if size < 0 or size > stop - at:
@@ -242,13 +261,15 @@ def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses,
         stored = max(key_size, 0)
         if stored > end - at:
             return BAD
-        key_bytes = _put_bytes(row, at, key_size, t.key_ends, t.key_valid, t.key_data, key_bytes)
+        key_bytes = _put_bytes(row, at, stored, t.key_ends, t.key_data, key_bytes)
+        key_bits |= np.int64(key_size >= 0) << (row & 7)
         key_nulls += key_size < 0
         value_size, at = _number(at + stored, past, 5)
         stored = max(value_size, 0)
         if stored > end - at:
             return BAD
-        value_bytes = _put_bytes(row, at, value_size, t.value_ends, t.value_valid, t.value_data, value_bytes)
+        value_bytes = _put_bytes(row, at, stored, t.value_ends, t.value_data, value_bytes)
+        value_bits |= np.int64(value_size >= 0) << (row & 7)
         value_nulls += value_size < 0
         headers, at = _number(at + stored, past, 5)
         if headers < 0 or headers > end - at:
@@ -257,11 +278,14 @@ def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses,
             at = _put_headers(at, end, past, headers, t, state)
         if at != end:
             return HEADERS_FULL if at == -2 else BAD
-        if t.header_ends != 0:
-            store_i32(t.header_ends + 4 * row + 4, load_i64(state + 8 * HEADERS))
+        _put_header_end(row, t, state)
+        if row & 7 == 7:
+            _put_bits(row, key_bits, value_bits, t)
+            key_bits = value_bits = np.int64(0)
         row += 1
     if at != stop:
         return BAD
+    _put_bits(row, key_bits, value_bits, t)
     store_i64(state + 8 * ROWS, row)
     store_i64(state + 8 * KEY_BYTES, key_bytes)
     store_i64(state + 8 * VALUE_BYTES, value_bytes)
