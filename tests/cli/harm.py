@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
 import random
 import resource
 import shutil
-import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import typer
-
-from logdex.cli import app
 from tests import golden
+from tests.cli.helpers import run
 from tests.cli.tiny_stores import TINY
+from tests.directories import contents, tree_hash
 
 COMMANDS = ("info", "cat", "query", "verify", "rebuild")
 SECONDS_MAX = 20
@@ -35,6 +29,9 @@ class Run(NamedTuple):
     stdout: str
     stderr: str
     output: dict[str, bytes]
+
+    def told(self) -> str:
+        return f"exit {self.exit_code}\n{self.stdout[-2000:]}\n{self.stderr[-2000:]}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ def unpack(name: str, folder: Path) -> Store:
     files = sorted(path for path in root.rglob("*") if path.is_file() and "rocksdb" not in str(path))
     store = Store(root, topic, key, files, folder / "out")
     for command in COMMANDS:
-        store.whole[command] = run_fast(store, command)
+        store.whole[command] = run_on(store, command)
     return store
 
 
@@ -76,71 +73,49 @@ def arguments(store: Store, command: str) -> list[object]:
     return [command, store.root, *more.get(command, [])]
 
 
-@cache
-def command_line() -> Any:
-    """The command line as Typer makes it, which takes longer than most commands here."""
-    return typer.main.get_command(app)
-
-
-def run_fast(store: Store, command: str) -> Run:
-    """One of `COMMANDS` on a store in this process, as `helpers.run`, the command line made once."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
-    code: Any = 0
-    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
-        try:
-            command_line().main(args=[str(word) for word in arguments(store, command)], prog_name="logdex")
-        except SystemExit as end:
-            code = end.code or 0
-    out, err = (stream.buffer.getvalue().decode() for stream in streams)
-    return Run(code, out, err, take_output(store.out))
+def run_on(store: Store, command: str) -> Run:
+    """One of `COMMANDS` on a store, and what it wrote."""
+    return Run(*run(*arguments(store, command)), take_output(store.out))
 
 
 def take_output(folder: Path) -> dict[str, bytes]:
     """Path below `folder` → bytes of all files; the folder is gone then."""
     if not folder.exists():
         return {}
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = contents(folder)
     shutil.rmtree(folder)
     return found
 
 
 def check(store: Store, command: str, harm: str) -> Run:
-    """Runs a command on the harmed store: an exit code and clear lines in time, and nothing is written there."""
-    before = fingerprint(store.root)
-    begin = time.monotonic()
-    result = run_fast(store, command)
-    seconds = time.monotonic() - begin
+    """Runs a command on the harmed store; what must hold of every run holds."""
+    result = check_run(store.root, lambda: run_on(store, command), f"{command} after {harm}")
     told = tell(command, harm, result)
+    if result.exit_code == 2:
+        assert result.stderr.startswith(f"logdex: {store.root}"), told
+        assert len(result.stderr.splitlines()) <= 2, told
+    return result
+
+
+def check_run(root: Path, work: Callable[[], Run], name: str) -> Run:
+    """Runs a command on what lies harmed in `root`: an exit code and clear lines in time, and nothing is written there.
+    `name` says what was run and on what, where it fails."""
+    before, begin = tree_hash(root), time.monotonic()
+    result = work()
+    seconds = time.monotonic() - begin
+    told = f"{name}: {result.told()}"
     assert result.exit_code in (0, 1, 2, 3), told
     assert "Traceback" not in result.stdout + result.stderr, told
     assert "this is a bug" not in result.stderr, told
     assert result.exit_code == 0 or (result.stdout + result.stderr).strip(), told
-    if result.exit_code == 2:
-        assert result.stderr.startswith(f"logdex: {store.root}"), told
-        assert len(result.stderr.splitlines()) <= 2, told
+    assert result.exit_code != 2 or result.stderr.startswith("logdex: "), told
     assert seconds < SECONDS_MAX, told
-    assert fingerprint(store.root) == before, told
+    assert tree_hash(root) == before, told
     return result
 
 
-def fingerprint(root: Path) -> bytes:
-    """As `helpers.tree_hash`, faster: a digest over names, modes, times and bytes of everything below `root`."""
-    digest = hashlib.sha256()
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        for name in [".", *sorted(names)]:
-            path = f"{folder}/{name}"
-            status = os.lstat(path)
-            digest.update(
-                f"{path}\0{status.st_mode}\0{status.st_mtime_ns}\0{status.st_size}\0".encode("utf-8", "surrogateescape")
-            )
-            if stat.S_ISREG(status.st_mode):
-                digest.update(Path(path).read_bytes())
-    return digest.digest()
-
-
 def tell(command: str, harm: str, result: Run) -> str:
-    return f"{command} after {harm}: exit {result.exit_code}\n{result.stdout[-2000:]}\n{result.stderr}"
+    return f"{command} after {harm}: {result.told()}"
 
 
 @contextmanager

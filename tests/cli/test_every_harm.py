@@ -7,29 +7,23 @@ takes nothing from `cat` and `rebuild`, invents nothing in `query`, and a cut on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.harm import COMMANDS, Run, Store, check, flipped, flips, harmed, peak_bytes, tell, unpack
+from tests.cli.harm import COMMANDS, Run, Store, check, flipped, flips, harmed, tell, unpack
 from tests.cli.tiny_stores import TINY
 
 FLIPPED = [*TINY, "tiny-broker", "tiny-4.9.7"]
 FLIPS, SEEDS = 250, 10
 """10,000 flips: so many a seed, four stores."""
 PARTS = ["commitlog", "consumequeue", "index", "config", "checkpoint", "small"]
-MEMORY_GROWTH_MAX = 300 << 20
 _PLACE = re.compile(r"  at (\d+)  (\d+) B  ")
 _UNGUARDED = ("lock", "abort", "abort.bak")
 """Files whose bytes say nothing that could be wrong, besides `config/*.bak`."""
 
 
-@pytest.fixture(autouse=True)
-def _bounded_memory() -> Iterator[None]:
-    growth_from = peak_bytes()
-    yield
-    assert peak_bytes() - growth_from < MEMORY_GROWTH_MAX
+pytestmark = pytest.mark.usefixtures("bounded_memory")
 
 
 def part_of(store: Store, path: Path) -> str:

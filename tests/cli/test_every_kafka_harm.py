@@ -23,8 +23,8 @@ import pytest
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.kafka.segment_files import LOG_START_CHECKPOINT
-from tests.cli.harm import Run, flipped, harmed, peak_bytes
-from tests.cli.kafka_harm import COMMANDS, Batch, KafkaStore, build, check, open_log, read_arrow, tell
+from tests.cli.harm import Run, flipped, harmed, tell
+from tests.cli.kafka_harm import COMMANDS, Batch, KafkaStore, build, check, open_log, read_arrow
 from tests.cli.kafka_readers import read_file
 from tests.cli.tiny_kafka import TINY_KAFKA
 
@@ -33,15 +33,9 @@ FLIPS, SEEDS = 2_500, 4
 """10,000 flips of a kind: so many a seed, over the files of both stores."""
 FLIPS_A_WAY = 4
 WAYS = [*COMMANDS, "open", "arrow"]
-MEMORY_GROWTH_MAX = 300 << 20
 _UNGUARDED = ("offset", "leader_epoch")
 
-
-@pytest.fixture(autouse=True)
-def _bounded_memory() -> Iterator[None]:
-    growth_from = peak_bytes()
-    yield
-    assert peak_bytes() - growth_from < MEMORY_GROWTH_MAX
+pytestmark = pytest.mark.usefixtures("bounded_memory")
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_examples_run(example: str, demo: Path, tmp_path: Path, monkeypatch: pyt
         code, stdout, told = done.returncode, done.stdout, done.stdout + done.stderr
     else:
         result = run(*shlex.split(example)[1:])
-        code, stdout, told = result.exit_code, result.stdout, result.output
+        code, stdout, told = result.exit_code, result.stdout, result.stdout + result.stderr
     assert code == 0, told
     assert stdout
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import logdex
-from logdex.kafka.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.record import Record
 from logdex.kafka.record_json import record_to_json
 from logdex.kafka.scan import EndKind
-from logdex.kafka.snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.log_dir import LogDirSnapshot
+from logdex.kafka.snapshot.partition import PartitionSnapshot
 from tests import golden_kafka
-from tests.cli.helpers import tree_hash
+from tests.directories import tree_hash
 from tests.golden_kafka import Line
 
 Case = tuple[str, Path, LogDirSnapshot]

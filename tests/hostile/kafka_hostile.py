@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
-import resource
 import shutil
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from logdex.errors import LogdexError
 from logdex.kafka.log import Log
-from logdex.kafka.log_dir_snapshot import open_kafka
 from logdex.kafka.record import Record
-from tests.cli.harm import command_line, fingerprint
+from logdex.kafka.snapshot.log_dir import open_kafka
+from tests.cli.harm import peak_bytes
+from tests.cli.helpers import Ended, run
+from tests.directories import tree_hash
 
 SECONDS_MAX = 60
 """Generous: of a command, kernels compiled, on a busy machine."""
@@ -24,35 +22,19 @@ GROWTH_MAX = 900 << 20
 """What a decompression may take: twice the bound of a batch, and room for what the first calls load."""
 
 
-class Told(NamedTuple):
-    """How a command ended."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
 @contextmanager
 def bounded(growth_max: int = GROWTH_MAX, seconds: float = SECONDS_MAX) -> Iterator[None]:
     """Fails where the block takes more time, or the process's peak grows by more."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, time.monotonic()
+    peak, begin = peak_bytes(), time.monotonic()
     yield
     assert time.monotonic() - begin < seconds
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - peak < growth_max
+    assert peak_bytes() - peak < growth_max
 
 
-def command(*words: object) -> Told:
+def command(*words: object) -> Ended:
     """``logdex WORDS`` in this process: no traceback, no bug, a clear line where it does not end well."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
-    code: Any = 0
     begin = time.monotonic()
-    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
-        try:
-            command_line().main(args=[str(word) for word in words], prog_name="logdex")
-        except SystemExit as end:
-            code = end.code or 0
-    told = Told(code, *(stream.buffer.getvalue().decode() for stream in streams))
+    told = run(*words)
     assert told.exit_code in (0, 1, 2, 3), (words, told)
     assert "Traceback" not in told.stderr, (words, told)
     assert "this is a bug" not in told.stderr, (words, told)
@@ -61,9 +43,9 @@ def command(*words: object) -> Told:
     return told
 
 
-def every_way(root: Path, topic: str = "events") -> dict[str, Told]:
+def every_way(root: Path, topic: str = "events") -> dict[str, Ended]:
     """All commands on a log directory, Arrow, and `Log.open` on a copy; the directory is as it was then."""
-    before = fingerprint(root)
+    before = tree_hash(root)
     out = root.parent / f"out-{root.name}"
     place = ["--topic", topic, "--partition", "0"]
     ways: dict[str, list[object]] = {
@@ -85,7 +67,7 @@ def every_way(root: Path, topic: str = "events") -> dict[str, Told]:
                 snapshot.scan(control=True).to_arrow().read_all().validate(full=True)
         except LogdexError:
             pass  # told
-        assert fingerprint(root) == before
+        assert tree_hash(root) == before
         open_copy(root, topic)
     for name in ("rebuilt", "recovered"):
         shutil.rmtree(f"{out}-{name}", ignore_errors=True)
