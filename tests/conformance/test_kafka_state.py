@@ -11,7 +11,7 @@ import pytest
 
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.producer_snapshot import derive_producer_snapshot, load_producer_snapshot, read_producer_snapshot
-from logdex.kafka.producer_state import ProducerState, ProducerStates
+from logdex.kafka.producer_state import ProducerState, ProducerStates, aborted_of
 from logdex.kafka.scan import BatchScanner
 from logdex.kafka.segment_files import (
     LEADER_EPOCH_CHECKPOINT,
@@ -32,7 +32,7 @@ def _derive(partition: Path, recovered: list[golden_kafka.Line]) -> dict[str, by
     for number, line in enumerate(recovered):
         aborted = []
         for window in BatchScanner().scan_file(str(partition / offset_file_name(line["segment"], LOG_SUFFIX))):
-            aborted += [done.to_aborted() for done in states.add(window.columns) if done.is_aborted]
+            aborted += aborted_of(states.add(window.columns))
             epochs.add(window.columns)
         if aborted:
             files[offset_file_name(line["segment"], TXN_INDEX_SUFFIX)] = derive_transaction_index(aborted)

@@ -17,7 +17,7 @@ from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.producer_snapshot import derive_producer_snapshot
-from logdex.kafka.producer_state import ProducerStates
+from logdex.kafka.producer_state import ProducerStates, aborted_of
 from logdex.kafka.record import Compression, Record
 from logdex.kafka.scan import BatchScanner
 from logdex.kafka.segment_files import RECOVERY_POINT_CHECKPOINT
@@ -372,7 +372,7 @@ def check_state(log: Log) -> None:
     for segment in log.segments:
         aborted = []
         for window in BatchScanner().scan_file(segment.log.path):
-            aborted += [txn.to_aborted() for txn in states.add(window.columns) if txn.is_aborted]
+            aborted += aborted_of(states.add(window.columns))
             epochs.add(window.columns)
         assert derive_transaction_index(segment.txn_index.all_aborted_txns()) == derive_transaction_index(aborted)
     states.map_end_offset = log.log_end_offset

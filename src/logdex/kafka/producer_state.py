@@ -71,6 +71,11 @@ class CompletedTxn(NamedTuple):
         return AbortedTxn(*self[:4])
 
 
+def aborted_of(completed: Iterable[CompletedTxn]) -> list[AbortedTxn]:
+    """What the transaction index says of transactions that end markers closed: the aborted ones."""
+    return [txn.to_aborted() for txn in completed if txn.is_aborted]
+
+
 class ProducerState:
     """What is known of one producer; -1 for what is not. `batches` are its last ones of this epoch, oldest first."""
 
@@ -211,7 +216,7 @@ class PreparedAppend(NamedTuple):
     """A checked append, to be committed once its bytes are in the log. With `duplicate` nothing is to be written: the
     batch is in the log already, there."""
 
-    batches: list[ProducerBatch]
+    batches: deque[ProducerBatch]
     end_offset: int
     duplicate: BatchMetadata | None = None
 
@@ -306,14 +311,14 @@ class ProducerStates:
         """Checks what a client is about to append, without an effect; raises the broker's error (`logdex.kafka.errors`)
         where it would refuse. Not `is_client`: a replica, whose epochs and sequences are facts."""
         end_offset = int(columns.last_offset[-1]) + 1 if len(columns.last_offset) else self.map_end_offset
-        batches = list(producer_batches(columns, every=True))
+        batches = deque(producer_batches(columns, every=True))
         touched: dict[int, ProducerState] = {}
         for batch in batches:
             known = self._producers.get(batch.producer_id)
             if is_client and known is not None and not batch.is_control:
                 duplicate = known.find_duplicate(batch)
                 if duplicate is not None:
-                    return PreparedAppend([], self.map_end_offset, duplicate)
+                    return PreparedAppend(deque(), self.map_end_offset, duplicate)
             state = touched.get(batch.producer_id)
             if state is None:
                 state = known.copy() if known is not None else ProducerState(batch.producer_id)
@@ -323,10 +328,15 @@ class ProducerStates:
             state.apply(batch)
         return PreparedAppend(batches, end_offset)
 
-    def commit(self, prepared: PreparedAppend) -> list[CompletedTxn]:
-        """Takes in what `prepare` found good (nothing else may have come between); the transactions that it ends."""
-        completed = [txn for batch in prepared.batches if (txn := self._take(batch)) is not None]
-        self.map_end_offset = prepared.end_offset
+    def commit(self, prepared: PreparedAppend, end_offset: int | None = None) -> list[CompletedTxn]:
+        """Takes in what `prepare` found good (nothing else may have come between), of it what lies below `end_offset`
+        and was not taken in yet; the transactions that it ends."""
+        self.map_end_offset = prepared.end_offset if end_offset is None else end_offset
+        completed = []
+        while prepared.batches and prepared.batches[0].last_offset < self.map_end_offset:
+            txn = self._take(prepared.batches.popleft())
+            if txn is not None:
+                completed.append(txn)
         return completed
 
     # -- forgetting and loading ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from logdex.errors import UsageError
 from logdex.kafka.batch_writer import encode_batch
 from logdex.kafka.errors import InvalidRecordError
 from logdex.kafka.log import Log
@@ -54,3 +55,21 @@ def test_a_log_that_ends_at_the_largest_offset_takes_no_more(path: str) -> None:
             log.append(Record(b"k"))
     with Log.open(path) as log:
         assert log.log_end_offset == LAST + 1
+
+
+def test_a_log_that_ends_at_the_largest_offset_is_rolled_and_opened_again(path: str) -> None:
+    with Log.open(path) as log:
+        log.truncate_fully_and_start_at(LAST)
+        log.append(Record(b"k"))
+        for _ in range(2):
+            log.roll()
+        assert [segment.base_offset for segment in log.segments] == [LAST, LAST + 1]
+    with Log.open(path) as log:
+        assert (log.log_end_offset, [record.offset for record in log.records()]) == (LAST + 1, [LAST])
+
+
+def test_no_log_begins_beyond_the_largest_offset(path: str) -> None:
+    with Log.open(path) as log:
+        with pytest.raises(UsageError, match="cannot start at 9223372036854775808"):
+            log.truncate_fully_and_start_at(LAST + 2)
+        assert log.append(Record(b"k")).first_offset == 0

@@ -17,8 +17,10 @@ from logdex.errors import CorruptError, IndexFullError, UsageError
 from logdex.io.env import ByteArray
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.errors import InvalidRecordError, RecordTooLargeError
+from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.producer_batches import increment_sequence
+from logdex.kafka.producer_state import PreparedAppend, aborted_of
 from logdex.kafka.record import NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, EndKind
@@ -247,12 +249,7 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
             return info, core.last_ticket
         _check_sizes(core, columns)
         with core.writing():
-            _write(core, encoded.data, columns)
-            completed = core.producers.states.commit(prepared)
-            for txn in completed:
-                core.note_completed(txn.first_offset, txn.last_offset)
-            aborted = [txn.to_aborted() for txn in completed if txn.is_aborted]
-            core.segments.active.txn_index.append(*aborted)
+            _write(core, encoded.data, columns, prepared)
         info = AppendInfo(
             int(columns.base_offset[0]),
             int(columns.last_offset[-1]),
@@ -322,7 +319,7 @@ def _check_sizes(core: LogCore, columns: BatchColumns) -> None:
         )
 
 
-def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns) -> None:
+def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns, prepared: PreparedAppend) -> None:
     """Writes placed batches, as many at once as their segment takes, rolling between."""
     latest = core.epochs.latest_epoch
     if (latest is None or int(columns.leader_epoch.max()) > latest) and core.epochs.add(columns):
@@ -360,4 +357,14 @@ def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns) -
             most = (stop - start) // 2
             continue
         core.next_offset = int(part.last_offset[-1]) + 1
+        _take_in_producers(core, segment, prepared)
         start, most = stop, count
+
+
+def _take_in_producers(core: LogCore, segment: LogSegment, prepared: PreparedAppend) -> None:
+    """Takes in what was written to a segment, before a roll: it snapshots the producers as they are before the next
+    segment, and an aborted transaction is in the index of the segment that has its marker."""
+    completed = core.producers.states.commit(prepared, core.next_offset)
+    for txn in completed:
+        core.note_completed(txn.first_offset, txn.last_offset)
+    segment.txn_index.append(*aborted_of(completed))

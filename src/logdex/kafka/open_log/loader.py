@@ -24,6 +24,7 @@ from logdex.kafka.open_log.leftovers import clear_leftovers
 from logdex.kafka.open_log.producers import LogProducers
 from logdex.kafka.open_log.report import LoadReport, LoadStep
 from logdex.kafka.open_log.swap import set_aside, split_overflowed_segment
+from logdex.kafka.producer_state import aborted_of
 from logdex.kafka.scan import BatchScanner, EndKind
 from logdex.kafka.segment_files import (
     INDEX_SUFFIX,
@@ -227,8 +228,7 @@ class LogLoader:
 
         def take(columns: BatchColumns) -> None:
             self._epochs.add(columns)
-            completed = producers.states.add_of(columns, segment.log.path)
-            aborted.extend(txn.to_aborted() for txn in completed if txn.is_aborted)
+            aborted.extend(aborted_of(producers.states.add_of(columns, segment.log.path)))
 
         fell = self._cut_where_offsets_fall(segment)
         derived = segment.recover(take)

@@ -135,7 +135,7 @@ def truncate_to(core: LogCore, offset: int) -> bool:
 def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: int | None = None) -> None:
     """Drops everything; the next record has `offset`. `log_start_offset` is `offset` unless given."""
     start = offset if log_start_offset is None else log_start_offset
-    if offset < 0 or not 0 <= start <= offset:
+    if not 0 <= start <= offset < 1 << 63:
         raise UsageError(f"cannot start at {offset} with a log start of {start}")
     with core.restructuring():
         _start_at(core, offset)

@@ -14,7 +14,7 @@ from logdex.io.tasks import Count
 from logdex.kafka.errors import ProducerStateError
 from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.producer_snapshot import derive_producer_snapshot
-from logdex.kafka.producer_state import ProducerStates
+from logdex.kafka.producer_state import ProducerStates, aborted_of
 from logdex.kafka.rebuild.segment import SegmentDone
 from logdex.kafka.rebuild.stage import read_stage
 from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
@@ -94,7 +94,7 @@ class _Fold:
             self._epochs.add(columns)
             if not self.losses:
                 try:
-                    aborted += [txn.to_aborted() for txn in self._states.add(columns) if txn.is_aborted]
+                    aborted += aborted_of(self._states.add(columns))
                 except ProducerStateError as error:
                     self.losses.append(f"{segment.source.path}: no .snapshot and no .txnindex from here on: {error}")
         if self.losses:

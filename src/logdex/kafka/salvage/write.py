@@ -16,7 +16,7 @@ from logdex.kafka.epoch_runs import EpochRuns
 from logdex.kafka.errors import ProducerStateError
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.producer_snapshot import derive_producer_snapshot
-from logdex.kafka.producer_state import ProducerStates
+from logdex.kafka.producer_state import ProducerStates, aborted_of
 from logdex.kafka.salvage.scan import OnRead, Piece, batches_of
 from logdex.kafka.segment_files import (
     INDEX_SUFFIX,
@@ -176,7 +176,7 @@ class PartitionWriter:
                 return
             self._runs.add(columns, path)
             try:
-                aborted.extend(txn.to_aborted() for txn in self._states.add(columns) if txn.is_aborted)
+                aborted.extend(aborted_of(self._states.add(columns)))
             except ProducerStateError as error:
                 self.notes.append(f"{path}: what the log tells of producers may not be all: {error}")
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 from logdex.errors import CorruptError, UsageError
 from logdex.kafka.log_read import READ_COMMITTED, check_isolation
 from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.producer_state import CompletedTxn
 from logdex.kafka.record import Header, Record, TimestampType
 from logdex.kafka.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.snapshot.state import find_aborted, walk_from
+from logdex.kafka.transaction_index import AbortedTxn
 
 if TYPE_CHECKING:
     from logdex.kafka.snapshot.partition import PartitionSnapshot
@@ -291,7 +291,7 @@ class _PartitionPass:
 class _Aborted:
     """Aborted transactions, asked for rows."""
 
-    def __init__(self, transactions: Iterable[CompletedTxn]) -> None:
+    def __init__(self, transactions: Iterable[AbortedTxn]) -> None:
         by_producer: dict[int, list[tuple[int, int]]] = {}
         for txn in transactions:
             by_producer.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))

@@ -15,9 +15,10 @@ from logdex.errors import CorruptError, LogdexError
 from logdex.io.env import Env
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.producer_snapshot import load_producer_snapshot
-from logdex.kafka.producer_state import CompletedTxn, ProducerStates
+from logdex.kafka.producer_state import ProducerStates, aborted_of
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
 from logdex.kafka.segment_files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.transaction_index import AbortedTxn
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
@@ -103,17 +104,17 @@ def _replay(states: ProducerStates, segments: Sequence[LogSegment], end_offset: 
             states.add_of(_only(window.columns, window.columns.base_offset >= start), segment.log.path)
 
 
-def find_aborted(segments: Sequence[LogSegment], offset: int, env: Env) -> list[CompletedTxn]:
+def find_aborted(segments: Sequence[LogSegment], offset: int, env: Env) -> list[AbortedTxn]:
     """The aborted transactions with batches at `offset` or behind it, from the log itself, to its end. `first_offset`
     is that of the first such batch. A batch of a wrong checksum says nothing here: whoever reads it tells of it."""
-    states, aborted = ProducerStates(), []
+    states, aborted = ProducerStates(), list[AbortedTxn]()
     for place, segment in enumerate(segments):
         if place + 1 < len(segments) and segments[place + 1].base_offset <= offset:
             continue
         for window in walk_from(segment, max(offset, segment.base_offset), env, check_crc=True):
             columns = window.columns
             telling = columns.attributes & (BATCH_TRANSACTIONAL | BATCH_CONTROL) != 0
-            aborted += [txn for txn in states.add_of(_only(columns, telling), segment.log.path) if txn.is_aborted]
+            aborted += aborted_of(states.add_of(_only(columns, telling), segment.log.path))
     return aborted
 
 

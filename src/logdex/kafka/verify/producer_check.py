@@ -15,7 +15,7 @@ from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka.errors import ProducerStateError
 from logdex.kafka.producer_snapshot import read_producer_snapshot
-from logdex.kafka.producer_state import ProducerState, ProducerStates
+from logdex.kafka.producer_state import ProducerState, ProducerStates, aborted_of
 from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
 from logdex.kafka.verify.checks import MOVE_AWAY, REMOVE, Collector
 from logdex.kernels.batch_columns import BatchColumns
@@ -84,7 +84,7 @@ class ProducerCheck:
             return
         part = BatchColumns._make(column[start:end] for column in columns)
         try:
-            self._aborted += [txn.to_aborted() for txn in self._states.add(part) if txn.is_aborted]
+            self._aborted += aborted_of(self._states.add(part))
         except ProducerStateError as error:
             place = int(np.searchsorted(part.base_offset, error.offset))
             position = int(part.position[min(place, len(part.position) - 1)])
