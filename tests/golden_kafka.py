@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from logdex.layout import RECORD_BATCH
 from tests.golden import ROOT, SHARED, discover, extract
 
 FOLDERS = (ROOT / "tests" / "conformance" / "kafka" / "stores", SHARED / "golden" / "kafka")
@@ -68,6 +69,26 @@ def records(name: str) -> Iterator[Line]:
     with pa.OSFile(str(packed)) as raw, pa.CompressedInputStream(raw, "zstd") as stream:
         for line in stream.read().splitlines():
             yield json.loads(line)
+
+
+def cut_partitions(name: str) -> set[str]:
+    """Partitions of which the real broker, recovering them, loads less than lies there: there is a batch with a wrong
+    checksum, or a segment in the middle that ends within a batch."""
+    invalid = {line["partition"] for line in records(name) if line["kind"] == "batch" and not line["valid"]}
+    return invalid | {line["partition"] for line in lines(name, "recovered", "dropped")}
+
+
+def segments_of_harmed_headers(name: str) -> set[tuple[str, int]]:
+    """(partition, base offset) of the segments with a flip in a batch's header: what look-ups say by it is anyone's."""
+    flips = [harm for harm in manifest(name).get("damage") or [] if harm["op"] == "flip"]
+    found = set()
+    for line in records(name) if flips else ():
+        if line["kind"] == "batch":
+            log = f"{line['partition']}/{line['segment']:020d}.log"
+            header = range(line["position"], line["position"] + RECORD_BATCH.size_bytes)
+            if any(harm["file"] == log and harm["position"] in header for harm in flips):
+                found.add((line["partition"], line["segment"]))
+    return found
 
 
 def by_segment(found: list[Line]) -> dict[tuple[str, int], list[Line]]:
