@@ -6,12 +6,18 @@ Source: Kafka's LogConfig, TopicConfig. No file of a partition states them.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from logdex import limits
 from logdex.errors import UsageError
 
 DAY_MS = 24 * 60 * 60 * 1000
+_LONG_MAX = (1 << 63) - 1
+_UNBOUNDED = (
+    *("segment_ms", "retention_bytes", "retention_ms"),
+    *("delete_retention_ms", "min_compaction_lag_ms", "producer_id_expiration_ms"),
+)
 _KNOWN_VERSIONS = (0, 8), (5,)  # from, to below
 _VERSION = re.compile(r"v?(\d{1,4}(?:\.\d{1,4}){0,3})(?:-[\w.-]+)?", re.ASCII)
 
@@ -55,10 +61,11 @@ class LogConfig:
             "segment_index_bytes": (24, limits.INDEX_SIZE_BYTES_MAX),
             "index_interval_bytes": (0, limits.SEGMENT_SIZE_BYTES_MAX),
             "max_message_bytes": (0, limits.BATCH_SIZE_BYTES_MAX),
+            **dict.fromkeys(_UNBOUNDED, (-1, _LONG_MAX)),
         }
         for name, (low, high) in bounds.items():
             value: object = getattr(self, name)
-            if not isinstance(value, int) or not low <= value <= high:
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 raise UsageError(f"{name} is {value!r}", hint=f"say {low} to {high}")
         parse_kafka_version(self.kafka_version)
         policy: object = self.cleanup_policy
@@ -66,7 +73,7 @@ class LogConfig:
             object.__setattr__(self, "cleanup_policy", tuple(filter(None, map(str.strip, policy.split(",")))))
         if self.flush not in ("sync", "async"):
             raise UsageError(f"flush is {self.flush!r}", hint="say 'sync' or 'async'")
-        if not set(self.cleanup_policy) <= {"delete", "compact"}:
+        if not isinstance(self.cleanup_policy, Collection) or not set(self.cleanup_policy) <= {"delete", "compact"}:
             raise UsageError(f"cleanup_policy is {self.cleanup_policy!r}", hint="say 'delete', 'compact' or both")
         if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
             raise UsageError(
