@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from logdex.cli import app
+from logdex.cli.commands import app
 
 
 class Ended(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.cli import app
+from logdex.cli.commands import app
 from logdex.cli.reference import reference
 from tests import golden, golden_kafka
 from tests.cli.helpers import run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.cli import app
+from logdex.cli.commands import app
 from tests import golden, golden_kafka
 from tests.docs.pages import BLOCK, run_page, unpack_all, unpack_kafka
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-import logdex.cli
+from logdex.cli.commands import app
 
 WIDTH = 100
 
@@ -23,7 +23,7 @@ def help_text(command: Any, name: str, parent: Any = None) -> str:
 
 def reference() -> str:
     """The whole page."""
-    group: Any = get_command(logdex.cli.app)
+    group: Any = get_command(app)
     context = typer.Context(group, info_name="logdex", terminal_width=WIDTH, max_content_width=WIDTH)
     parts = [
         "# The command line",
