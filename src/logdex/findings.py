@@ -92,14 +92,15 @@ class FindingCollector:
         unknown = sorted(set(checks or ()) - set(known))
         if unknown:
             raise UsageError(f"no such check: {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
-        self.root = root
         self.truncated = 0
         self.files = 0
-        self.infos: list[Info] = []
+        self.rebuild = f"logdex rebuild {root} --output DIR"
+        """The command that derives anew what follows from the log."""
         self._known = known
         self._checks = None if checks is None else frozenset(checks)
         self._max = max(max_findings, 0)
         self._findings: dict[tuple[str, int], Finding] = {}
+        self._infos: list[Info] = []
 
     @property
     def is_full(self) -> bool:
@@ -118,13 +119,18 @@ class FindingCollector:
         mend: str = "",
     ) -> bool:
         """Takes a finding, the first at its place; whether it was kept."""
-        assert check in self._known, check
-        if (self._checks is not None and check not in self._checks) or (path, position) in self._findings:
+        return self.take(Finding(check, path, position, message, str(expected), str(found), mend))
+
+    def take(self, finding: Finding) -> bool:
+        """`find` of a finding that is made already."""
+        assert finding.check in self._known, finding.check
+        place = finding.path, finding.position
+        if (self._checks is not None and finding.check not in self._checks) or place in self._findings:
             return False
         if self.is_full:
             self.truncated += 1
             return False
-        self._findings[path, position] = Finding(check, path, position, message, str(expected), str(found), mend)
+        self._findings[place] = finding
         return True
 
     def is_blamed(self, path: str) -> bool:
@@ -141,13 +147,21 @@ class FindingCollector:
 
     def info(self, kind: str, path: str, message: str) -> None:
         """Takes a piece of information; a kind has room for as many as there may be findings."""
-        if len(self.infos) < 2 * max(self._max, 16):
-            self.infos.append(Info(kind, path, message))
+        if len(self._infos) < 2 * max(self._max, 16):
+            self._infos.append(Info(kind, path, message))
 
     def findings(self) -> list[Finding]:
         """The findings by path and position."""
         return sorted(self._findings.values(), key=lambda finding: (finding.path, finding.position))
 
-    def sorted_infos(self) -> list[Info]:
-        """The information by path, kind and text."""
-        return sorted(self.infos, key=lambda info: (info.path, info.kind, info.message))
+    def report(self, *, messages: int, size_bytes: int, seconds: float) -> VerifyReport:
+        """The report that ends a check of `size_bytes` of logs; the information by path, kind and text."""
+        return VerifyReport(
+            findings=self.findings(),
+            infos=sorted(self._infos, key=lambda info: (info.path, info.kind, info.message)),
+            messages=messages,
+            bytes=size_bytes,
+            files=self.files,
+            seconds=seconds,
+            truncated=self.truncated,
+        )

@@ -63,8 +63,6 @@ class Collector(FindingCollector):
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
         super().__init__(CHECKS, root, max_findings, checks)
-        self.rebuild = f"logdex rebuild {root} --output DIR"
-        """The command that derives indexes, snapshots and epochs anew."""
         self.recover = f"logdex recover {root} --output DIR"
         """The command that saves every batch that is whole."""
 

@@ -49,7 +49,7 @@ def check_epochs(
     try:
         lines = _read(path, env)
     except CorruptError as error:
-        message = error.message.removeprefix(f"{path}: byte {error.position}: ")
+        message = error.description
         out.find(
             "leader-epoch-malformed",
             path,

@@ -1,6 +1,7 @@
 """Checking a store: its log, its indexes against the log both ways, its small files. Nothing is written."""
 
-from logdex.rocketmq.verify.report import CHECKS, Finding, Info, VerifyReport
+from logdex.findings import Finding, Info, VerifyReport
+from logdex.rocketmq.verify.report import CHECKS
 from logdex.rocketmq.verify.verifier import verify
 
 __all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify"]

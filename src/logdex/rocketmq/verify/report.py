@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from logdex.findings import FINDINGS_MAX as FINDINGS_MAX
-from logdex.findings import Finding as Finding
-from logdex.findings import FindingCollector as FindingCollector
-from logdex.findings import Info as Info
-from logdex.findings import VerifyReport as VerifyReport
+from logdex.findings import Finding, FindingCollector
 
 CHECKS = {
     "abort": "abort is a small file",
@@ -110,22 +106,9 @@ class Collector(FindingCollector):
                 else:
                     self._findings.pop(place, None)
             if not in_log:
-                self.find(
-                    finding.check,
-                    finding.path,
-                    finding.position,
-                    finding.message,
-                    expected=finding.expected,
-                    found=finding.found,
-                    mend=finding.mend,
-                )
+                self.take(finding)
         self._suspects.clear()
         return super().findings()
-
-    @property
-    def rebuild(self) -> str:
-        """The command that derives queues and IndexFiles anew."""
-        return f"logdex rebuild {self.root} --output DIR"
 
 
 RESTORE = "restore this file from a replica or a backup"

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.reports import Progress
 from logdex.rocketmq.commit_log import CommitLog
@@ -21,7 +22,7 @@ from logdex.rocketmq.verify.index_check import IndexCheck
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
-from logdex.rocketmq.verify.report import FINDINGS_MAX, Collector, VerifyReport
+from logdex.rocketmq.verify.report import Collector
 from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
 
 
@@ -68,12 +69,5 @@ def verify(
         known_end = scan.end_offset
     check_checkpoint(root, newest_ms, known_end, out, env, is_missed=scan.scanner.messages > 0)
     check_config(root, out, env)
-    return VerifyReport(
-        findings=out.findings(),
-        infos=out.sorted_infos(),
-        messages=scan.scanner.messages,
-        bytes=scan.end_offset - log.min_offset,
-        files=out.files,
-        seconds=time.perf_counter() - started,
-        truncated=out.truncated,
-    )
+    size = scan.end_offset - log.min_offset
+    return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=time.perf_counter() - started)
