@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from logdex.errors import NotAStoreError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.recognise import KafkaPath
@@ -24,17 +24,8 @@ def find_kafka(path: str, *, env: Env = DEFAULT_ENV) -> KafkaPath | None:
         return None
     found = recognise_kafka(path, env=env)
     if found is None:
-        _require_rocketmq(path, env)
+        require_store(path, env=env, hint=_HINT)
     return found
-
-
-def _require_rocketmq(path: str, env: Env) -> None:
-    try:
-        require_store(path, env=env)
-    except NotAStoreError as error:
-        if not env.exists(path) or not (error.hint or "").endswith("holds commitlog/"):
-            raise  # that says which path to give
-        raise NotAStoreError(error.message.removeprefix(f"{path}: "), path=path, hint=_HINT) from error
 
 
 def refuse_kafka_settings(path: str, settings: Mapping[str, object]) -> None:

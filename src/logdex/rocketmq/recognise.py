@@ -19,15 +19,19 @@ _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-star
 _OFFSET_NAME = re.compile(r"\d{20}")
 _PARTS_OF_A_STORE = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"}
 _KAFKA_HINT = "logdex.open reads it, and so does every command but `message`"
+_HINT = "give the store's root: the folder that holds commitlog/"
 
 
-def require_store(root: str, *, env: Env = DEFAULT_ENV) -> None:
+def require_store(root: str, *, env: Env = DEFAULT_ENV, hint: str = _HINT) -> None:
     """Raises unless `root` is the directory of a RocketMQ store with a CommitLog: `NotAStoreError` says what it is
-    instead and which path to give, `UnsupportedLayoutError` names a layout that is not read. Reads names only."""
+    instead and which path to give, `UnsupportedLayoutError` names a layout that is not read. Reads names only.
+
+    `hint`: what may be given, where nothing there leads to a store.
+    """
     if not env.exists(root):
         raise NotAStoreError("no such file or directory", path=root, hint="check the path")
     if not env.is_dir(root):
-        raise _file_error(root)
+        raise _file_error(root, hint)
     names = env.list_dir(root)
     require_supported_layout(root, env=env)
     if env.is_dir(StorePaths(root).commit_log):
@@ -35,14 +39,13 @@ def require_store(root: str, *, env: Env = DEFAULT_ENV) -> None:
     kafka = _kafka_directory(root, names, env)
     if kafka:
         raise UnsupportedLayoutError(f"{kafka}, no RocketMQ store", path=root, hint=_KAFKA_HINT)
-    raise _directory_error(root, names, env)
+    raise _directory_error(root, names, env, hint)
 
 
-def _file_error(path: str) -> LogdexError:
+def _file_error(path: str, hint: str) -> LogdexError:
     name, parent = posixpath.basename(path), posixpath.dirname(path)
     if _KAFKA_SEGMENT.fullmatch(name):
         return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=path, hint=_KAFKA_HINT)
-    hint = "give the store's root: the folder that holds commitlog/"
     if _OFFSET_NAME.fullmatch(name) and posixpath.basename(parent) == COMMIT_LOG_DIR:
         hint = f"give the store's root: {posixpath.dirname(parent) or '.'}"
     return NotAStoreError("a file, not a store's folder", path=path, hint=hint)
@@ -62,13 +65,13 @@ def _kafka_directory(root: str, names: list[str], env: Env) -> str | None:
     return None
 
 
-def _directory_error(root: str, names: list[str], env: Env) -> NotAStoreError:
+def _directory_error(root: str, names: list[str], env: Env, hint: str) -> NotAStoreError:
     if not names:
-        return NotAStoreError("an empty directory", path=root, hint="give the store's root, which holds commitlog/")
+        return NotAStoreError("an empty directory", path=root, hint=hint)
     above = posixpath.dirname(root.rstrip("/")) or "."
     if posixpath.basename(root.rstrip("/")) in _PARTS_OF_A_STORE:
         return NotAStoreError("a part of a store", path=root, hint=f"give the store's root: {above}")
     inner = next((name for name in names if env.is_dir(f"{root}/{name}/commitlog")), None)
     if inner is not None:
         return NotAStoreError("holds no commitlog/", path=root, hint=f"there is a store in {root.rstrip('/')}/{inner}")
-    return NotAStoreError("holds no commitlog/", path=root, hint="give the store's root, which holds commitlog/")
+    return NotAStoreError("holds no commitlog/", path=root, hint=hint)
