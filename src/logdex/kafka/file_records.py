@@ -47,6 +47,11 @@ class BatchHeader(NamedTuple):
     leader_epoch: int
     magic: int
 
+    @property
+    def end(self) -> int:
+        """The byte behind it."""
+        return self.position + self.size_bytes
+
 
 class LogOffsetPosition(NamedTuple):
     """A batch: its base offset, its position in the file and its size."""
@@ -146,6 +151,13 @@ class FileRecords:
                 return
             yield header
             position += header.size_bytes
+
+    def last_header(self, position: int = 0) -> BatchHeader | None:
+        """The last whole batch from `position` on, where one must begin; raises as `headers`."""
+        last = None
+        for header in self.headers(position):
+            last = header
+        return last
 
     def search_for_offset(self, offset: int, position: int = 0) -> LogOffsetPosition | None:
         """The first batch from `position` on whose last offset is `offset` or above; None if there is none."""

@@ -37,7 +37,7 @@ from logdex.kafka.open_log.home import LogHome, make_dirs_durably
 from logdex.kafka.open_log.loader import LogLoader
 from logdex.kafka.open_log.reading import ReadableLog
 from logdex.kafka.open_log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
-from logdex.kafka.open_log.swap import open_cleaned_segment, replace_segments
+from logdex.kafka.open_log.swap import replace_segments
 from logdex.kafka.open_log.transactions import Transaction
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
 from logdex.kafka.segment_files import parse_partition_dir
@@ -230,8 +230,7 @@ class Log(ReadableLog):
 
     def open_cleaned_segment(self, base_offset: int) -> LogSegment:
         """A new segment under ``.cleaned`` names, for `replace_segments`; whoever asks for it fills it."""
-        core = self._core
-        return open_cleaned_segment(core.path, base_offset, core.config, clock_ms=core.now_ms, env=core.env)
+        return self._core.open_cleaned_segment(base_offset)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         """Puts `new` (from `open_cleaned_segment`; filled, with their aborted transactions) in the place of `old`,

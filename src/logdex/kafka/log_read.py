@@ -87,10 +87,10 @@ def _check_end(segment: LogSegment, position: int | None = None) -> None:
     """`TruncatedError` where a segment with another one behind it does not end with its last batch: records that there
     were are missing. Looks from the batch at `position` on, else from the last that the index names."""
     if position is None:
-        last = segment.locate(segment.offset_index.last_offset)
-        position = 0 if last is None else last.position
-    for header in segment.log.headers(position):
-        position = header.position + header.size_bytes
+        found = segment.locate(segment.offset_index.last_offset)
+        position = 0 if found is None else found.position
+    last = segment.log.last_header(position)
+    position = position if last is None else last.end
     if position < segment.size_bytes:
         raise TruncatedError(
             "the segment ends within a batch, and another one follows",

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, IndexFullError, UsageError
 from logdex.kafka.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.index_fold import IndexFold
 from logdex.kafka.segment_base import SegmentFiles
 from logdex.kafka.segment_lookups import find_offsets_by_timestamps, translate_offsets
 from logdex.kafka.segment_recovery import DerivedSegment, OnColumns, derive_segment
-from logdex.kernels.batch_columns import BatchColumns, Int64s
+from logdex.kernels.batch_columns import BatchColumns, Int64s, pick_columns
 
 
 class SegmentRead(NamedTuple):
@@ -52,7 +52,12 @@ class LogSegment(SegmentFiles):
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp known; where none is, the time at which the .log was last changed, as for Kafka."""
         timestamp = self.max_timestamp[0]
-        return timestamp if timestamp >= 0 else self.env.modified_ns(self.log.path) // 1_000_000
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the .log was last changed."""
+        return self.env.modified_ns(self.log.path) // 1_000_000
 
     @property
     def first_batch_timestamp_ms(self) -> int | None:
@@ -70,16 +75,8 @@ class LogSegment(SegmentFiles):
         Raises `CorruptError` for bytes on the way that begin no batch.
         """
         found = self.locate(self.offset_index.last_offset)
-        next_offset = self.base_offset
-        if found is not None:
-            for header in self.log.headers(found.position):
-                next_offset = header.last_offset + 1
-        return next_offset
-
-    def has_overflow(self) -> bool:
-        """Whether offsets are in it that its indexes cannot hold."""
-        next_offset = self.read_next_offset()
-        return next_offset > self.base_offset and not self.offset_index.can_append_offset(next_offset - 1)
+        last = None if found is None else self.log.last_header(found.position)
+        return self.base_offset if last is None else last.last_offset + 1
 
     # -- looking up ----------------------------------------------------------------------------------------------------
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
@@ -217,6 +214,22 @@ class LogSegment(SegmentFiles):
         self._fold = fold
         return start
 
+    def append_some(self, data: memoryview, columns: BatchColumns, start: int, stop: int) -> int:
+        """Appends the batches [`start`, `stop`) of those in `data`, fewer where the indexes have no room for so many;
+        gives the place behind the last. `IndexFullError` where not even one fits, and else as `append`."""
+        begin = int(columns.position[start])
+        while True:
+            end = int(columns.position[stop - 1]) + int(columns.size[stop - 1])
+            is_all = stop - start == len(columns.position)
+            part = columns if is_all else pick_columns(columns, slice(start, stop))
+            try:
+                self.append(data[begin:end], part._replace(position=part.position - begin))
+                return stop
+            except IndexFullError:
+                if stop - start == 1:
+                    raise
+                stop = start + (stop - start) // 2
+
     def should_roll(self, *, incoming_size_bytes: int, max_timestamp_ms: int, max_offset: int, now_ms: int) -> bool:
         """Whether batches of that size, largest timestamp and last offset belong into a new segment.
 
@@ -275,11 +288,6 @@ class LogSegment(SegmentFiles):
         self._first_timestamp_ms = None
         self._fold = self._fold_from_indexes(None)
         return derived
-
-    def resize_indexes(self, size_bytes: int) -> None:
-        """Preallocates both indexes, for a segment that is appended to again."""
-        self.offset_index.resize(size_bytes)
-        self.time_index.resize(size_bytes)
 
     def on_become_inactive(self) -> None:
         """For a segment that is rolled, or active at a clean close: the final time entry, both indexes trimmed."""

@@ -6,12 +6,12 @@ room between the others is the wrong one: in [4, 13, 6, 7] there is room for 5 b
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from logdex.kernels.batch_columns import BatchColumns, Int64s
+from logdex.kernels.batch_columns import BatchColumns, Int64s, join_columns, pick_columns
 
 _FAR = 1 << 62
 _HELD = 2
@@ -39,9 +39,7 @@ class RisingBatches:
 
     def add(self, columns: BatchColumns) -> Judged | None:
         """Takes a window (copied where it is kept); what can be judged now."""
-        joined = columns
-        if self._held is not None:
-            joined = BatchColumns._make(map(_joined, self._held, columns))
+        joined = columns if self._held is None else join_columns((self._held, columns))
         ready = len(joined.position) - _HELD
         self._held = BatchColumns._make(column[max(ready, 0) :].copy() for column in joined)
         return self._judge(joined, ready) if ready > 0 else None
@@ -56,15 +54,11 @@ class RisingBatches:
         if behind is not None:
             base, last = np.append(base, behind), np.append(last, behind)
         good = rising(base, last, self._before)[:ready]
-        part = BatchColumns._make(column[:ready] for column in columns)
+        part = pick_columns(columns, slice(ready))
         kept = part.last_offset[good][-_HELD:].tolist()
         first, second = (*self._before, *kept)[-_HELD:]
         self._before = (first, second)
         return Judged(part, good)
-
-
-def _joined(first: Any, second: Any) -> Any:
-    return np.concatenate((first, second))
 
 
 def rising(base: Int64s, last: Int64s, before: tuple[int, int]) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,7 @@ import numpy as np
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kernels import batch_scan as kernel
-from logdex.kernels.batch_columns import BatchColumns, cut_columns, make_batch_columns
+from logdex.kernels.batch_columns import BatchColumns, make_batch_columns, pick_columns
 from logdex.kernels.crc32c import crc_sources
 
 WINDOW_BATCHES = 8_192
@@ -104,7 +104,7 @@ class BatchScanner:
             position, count, reason = (int(place) for place in state)
             if count:
                 self.batches += count
-                yield BatchWindow(cut_columns(self._columns, count), count, array, path)
+                yield BatchWindow(pick_columns(self._columns, slice(count)), count, array, path)
         self.end = scan_end(array, position, reason, path)
         return self.end
 

@@ -129,20 +129,16 @@ class _Sweep:
         order = np.argsort(self._wanted)
         rising_wanted = self._wanted[order]
         done, highest = 0, np.int64(np.iinfo(np.int64).min)
-        scan = BatchScanner(False, self._window_batches, self._segment.env).scan_file(
-            self._segment.log.path, stop=self._segment.size_bytes
-        )
-        while done < len(order):
-            try:
-                columns = next(scan).columns
-            except StopIteration as stopped:
-                if stopped.value.kind in (EndKind.CORRUPT, EndKind.ZEROS):
-                    self.unanswered = order[done:]
-                break
+        scanner = BatchScanner(False, self._window_batches, self._segment.env)
+        for window in scanner.scan_file(self._segment.log.path, stop=self._segment.size_bytes):
+            columns = window.columns
             rising = np.maximum.accumulate(np.maximum(getattr(columns, self._column), highest))
             highest = rising[-1]
             upto = int(np.searchsorted(rising_wanted, highest, side="right"))
             if upto > done:
                 yield order[done:upto], first_at_least(rising, rising_wanted[done:upto]), columns
                 done = upto
-        scan.close()
+            if done == len(order):
+                return
+        if scanner.end.kind in (EndKind.CORRUPT, EndKind.ZEROS):
+            self.unanswered = order[done:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,11 @@ def make_batch_columns(batches: int) -> BatchColumns:
     return BatchColumns(*map(column, BatchColumns._fields))
 
 
-def cut_columns(columns: BatchColumns, count: int) -> BatchColumns:
-    """Views of the first `count` places."""
-    return BatchColumns(*(column[:count] for column in columns))
+def pick_columns(columns: BatchColumns, places: slice | npt.NDArray[np.bool_]) -> BatchColumns:
+    """Some of the places: views of a slice of them, copies of those where a mask is true."""
+    return BatchColumns._make(column[places] for column in columns)
+
+
+def join_columns(parts: Sequence[BatchColumns]) -> BatchColumns:
+    """One window of several; at least one."""
+    return parts[0] if len(parts) == 1 else BatchColumns._make(map(np.concatenate, zip(*parts, strict=True)))

@@ -150,15 +150,12 @@ def test_offsets_that_it_can(tmp_path: Path, base: int, offset: int) -> None:
     with make(tmp_path, base) as segment:
         append(segment, batch(offset, 1))
         assert segment.read_next_offset() == offset + 1
-        assert not segment.has_overflow()
 
 
 def test_a_segment_that_already_holds_too_much(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").write_bytes(batch(0, 1) + batch(INT_MAX + 1, 2))
-    with make(tmp_path, 0) as segment:
-        assert segment.has_overflow()
-        with pytest.raises(OffsetOverflowError):
-            segment.recover()
+    with make(tmp_path, 0) as segment, pytest.raises(OffsetOverflowError):
+        segment.recover()
 
 
 def test_a_full_index_refuses_before_anything_is_written(tmp_path: Path) -> None:
@@ -191,7 +188,8 @@ def test_a_full_disk_is_a_typed_error_and_the_segment_recovers(tmp_path: Path) -
             append(segment, batch(41, 2))  # its index entry is what the disk refuses
     with make(tmp_path) as segment:
         assert segment.recover().next_offset == 42  # the batch itself had been written
-        segment.resize_indexes(CONFIG.segment_index_bytes)
+        segment.offset_index.resize(CONFIG.segment_index_bytes)
+        segment.time_index.resize(CONFIG.segment_index_bytes)
         append(segment, batch(42, 3))
 
 
@@ -237,7 +235,8 @@ def test_a_rolled_segment_is_trimmed_and_ends_with_the_largest_timestamp(tmp_pat
         assert (segment.offset_index.size_bytes, segment.time_index.size_bytes) == (0, 12)
         assert segment.time_index.last_entry == (100, 40)
         segment.release()
-        segment.resize_indexes(1000)
+        segment.offset_index.resize(1000)
+        segment.time_index.resize(1000)
         assert (segment.offset_index.size_bytes, segment.time_index.size_bytes) == (1000, 996)
 
 

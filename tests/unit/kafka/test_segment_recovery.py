@@ -129,7 +129,8 @@ def test_taken_up_again_it_goes_on(tmp_path: Path) -> None:
     with grown(tmp_path, 5) as segment:
         segment.on_become_inactive()
     with make(tmp_path) as segment:
-        segment.resize_indexes(CONFIG.segment_index_bytes)
+        segment.offset_index.resize(CONFIG.segment_index_bytes)
+        segment.time_index.resize(CONFIG.segment_index_bytes)
         assert segment.max_timestamp == (440, 44)
         append(segment, batch(45, 100))
         append(segment, batch(46, 900))

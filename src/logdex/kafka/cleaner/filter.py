@@ -16,7 +16,7 @@ import pyarrow as pa
 from logdex.errors import OffsetOrderError
 from logdex.kafka.cleaner.offset_map import OffsetMap
 from logdex.kafka.cleaner.transactions import Bools, CleanedTransactions
-from logdex.kafka.record import NO_PRODUCER_ID, Record, TimestampType
+from logdex.kafka.record import NO_PRODUCER_ID, Record
 from logdex.kafka.record_batch import RecordBatch, decode_batch, encode_batch
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.scan import BatchWindow
@@ -100,7 +100,6 @@ def batch_at(window: BatchWindow, place: int) -> RecordBatch:
 def with_records(batch: RecordBatch, records: list[Record], delete_horizon_ms: int | None) -> bytes:
     """`batch` with only these of its records, and with that horizon: codec, offsets, producer and epoch stay."""
     is_current = batch.magic == MAGIC_V2
-    appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     return encode_batch(
         records,
         base_offset=batch.base_offset if is_current else records[0].offset,
@@ -112,7 +111,7 @@ def with_records(batch: RecordBatch, records: list[Record], delete_horizon_ms: i
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
         timestamp_type=batch.timestamp_type,
-        max_timestamp_ms=batch.max_timestamp_ms if appended else None,
+        max_timestamp_ms=batch.max_timestamp_ms,
         delete_horizon_ms=delete_horizon_ms,
         last_offset=batch.last_offset if is_current else None,
         keep_offsets=True,
@@ -122,19 +121,7 @@ def with_records(batch: RecordBatch, records: list[Record], delete_horizon_ms: i
 
 def emptied(batch: RecordBatch) -> bytes:
     """A batch of magic 2 without its records: what is left says which offsets and sequences there were."""
-    return encode_batch(
-        [],
-        base_offset=batch.base_offset,
-        leader_epoch=batch.leader_epoch,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
-        is_control=batch.is_control,
-        timestamp_type=batch.timestamp_type,
-        max_timestamp_ms=batch.max_timestamp_ms,
-        last_offset=batch.last_offset,
-    )
+    return with_records(batch, [], None)
 
 
 class _Verdict:

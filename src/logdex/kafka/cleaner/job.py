@@ -118,7 +118,7 @@ class _Cleaning:
             segments = [each for each in core.segments.values(0, clean_end) if each is not core.segments.active]
             behind = core.segments.as_tuple[len(segments)].base_offset  # beyond `clean_end`, where that is within one
             clean = [each for each in core.segments if each.base_offset < self._dirty]
-            horizon_ms = _modified_ms(core, clean[-1]) - core.config.delete_retention_ms if clean else 0
+            horizon_ms = clean[-1].modified_ms - core.config.delete_retention_ms if clean else 0
         filters = BatchFilter(offset_map, self._now_ms, core.config.delete_retention_ms, self._end, {})
         for group, last_offset in group_segments(segments, core.config.segment_bytes, self._index_bytes, behind):
             self._clean_group(group, last_offset, filters, horizon_ms)
@@ -173,7 +173,7 @@ class _Cleaning:
             last = b""
             for segment, end in zip(group, ends, strict=True):
                 rules.transactions.add_aborted(self._aborted(segment.base_offset, end))
-                rules.keeps_legacy_deletes = _modified_ms(core, segment) > legacy_horizon_ms
+                rules.keeps_legacy_deletes = segment.modified_ms > legacy_horizon_ms
                 for at, window in self._source.windows(segment):
                     with self._source.located(segment, at):
                         data = rules.filter(window)
@@ -255,14 +255,9 @@ class _Source:
         while position < segment.size_bytes:
             with self.reading(segment):
                 data = segment.log.read(position, size)
-            scan = self._scanner.scan_bytes(data, path=path)
-            while True:
-                try:
-                    window = next(scan)
-                except StopIteration as stopped:
-                    end = stopped.value
-                    break
+            for window in self._scanner.scan_bytes(data, path=path):
                 yield position, window
+            end = self._scanner.end
             if end.kind not in (EndKind.END, EndKind.TORN):
                 self._explain(segment, position + end.position)
             if end.position == 0:
@@ -284,14 +279,10 @@ class _Source:
 
     def _explain(self, segment: LogSegment, position: int) -> NoReturn:
         with self.reading(segment):
-            scan = self._scanner.scan_file(segment.log.path, position)
-            while True:
-                try:
-                    next(scan)
-                except StopIteration as stopped:
-                    if stopped.value.error is not None:
-                        raise stopped.value.error from None
-                    break
+            for _ in self._scanner.scan_file(segment.log.path, position):
+                pass
+            if self._scanner.end.error is not None:
+                raise self._scanner.end.error
         raise TruncatedError("no whole batch begins here", path=segment.log.path, position=position)
 
     def _explain_records(self, segment: LogSegment, position: int) -> None:
@@ -360,7 +351,3 @@ def group_segments(
         last_offset = end - 1
     if group:
         yield group, last_offset
-
-
-def _modified_ms(core: LogCore, segment: LogSegment) -> int:
-    return core.env.modified_ns(segment.log.path) // 1_000_000

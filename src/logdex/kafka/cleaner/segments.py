@@ -14,7 +14,6 @@ from logdex import limits
 from logdex.errors import IndexFullError, StorageError
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.core import LogCore
-from logdex.kafka.open_log.swap import open_cleaned_segment
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner
 from logdex.kafka.transaction_index import AbortedTxn
@@ -33,10 +32,7 @@ class CleanedSegments:
         self._begin(base_offset)
 
     def _begin(self, base_offset: int) -> None:
-        core = self._core
-        self.segments.append(
-            open_cleaned_segment(core.path, base_offset, core.config, clock_ms=core.now_ms, env=core.env)
-        )
+        self.segments.append(self._core.open_cleaned_segment(base_offset))
 
     @property
     def size_bytes(self) -> int:
@@ -52,30 +48,21 @@ class CleanedSegments:
     def _append(self, view: memoryview, columns: BatchColumns) -> None:
         ends = columns.position + columns.size
         start, count = 0, len(ends)
-        most = count
         while start < count:
             segment, begin = self.segments[-1], int(columns.position[start])
             room = limits.SEGMENT_SIZE_BYTES_MAX - segment.size_bytes
             far = columns.last_offset[start:] - segment.base_offset > limits.RELATIVE_OFFSET_MAX
-            stop = min(int(np.searchsorted(ends, begin + room, "right")), start + most)
+            stop = int(np.searchsorted(ends, begin + room, "right"))
             stop = min(stop, start + int(far.argmax())) if far.any() else stop
             if stop > start:
-                part = BatchColumns._make(column[start:stop] for column in columns)
-                try:
-                    segment.append(view[begin : int(ends[stop - 1])], part._replace(position=part.position - begin))
-                except IndexFullError:
-                    most = (stop - start) // 2
-                    if most > 0:
-                        continue
-                else:
-                    self.next_offset = int(part.last_offset[-1]) + 1
-                    start, most = stop, count
+                with contextlib.suppress(IndexFullError):
+                    start = segment.append_some(view, columns, start, stop)
+                    self.next_offset = int(columns.last_offset[start - 1]) + 1
                     continue
             # This batch fits no more: it begins another segment. One alone always fits.
             end = int(ends[start])
             batch, _ = decode_batch(view[begin:end], path=segment.log.path, check_crc=False)
             self._begin(batch.first_offset())
-            most = count
 
     def add_aborted(self, transactions: list[AbortedTxn]) -> None:
         """Adds entries of the transaction index, to the segments that have the markers."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logdex import limits
-from logdex.errors import CorruptError, IndexFullError, UsageError
+from logdex.errors import CorruptError, UsageError
 from logdex.io.env import ByteArray
 from logdex.kafka.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.errors import InvalidRecordError, RecordTooLargeError
@@ -24,7 +24,7 @@ from logdex.kafka.producer_state import PreparedAppend, aborted_of
 from logdex.kafka.record import NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, EndKind
-from logdex.kernels.batch_columns import BatchColumns, Int64s
+from logdex.kernels.batch_columns import BatchColumns, Int64s, join_columns
 from logdex.layout import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
@@ -149,28 +149,19 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
 
 
 def _encoded(
-    data: bytes,
-    core: LogCore,
-    *,
-    is_client: bool = True,
-    leader_epoch: int | None = None,
-    log_append_time_ms: int = NO_TIMESTAMP,
-    check_crc: bool = False,
+    data: bytes, core: LogCore, *, is_client: bool = True, leader_epoch: int | None = None, check_crc: bool = False
 ) -> EncodedAppend:
-    scan = BatchScanner(check_crc=check_crc, window_batches=256, env=core.env).scan_bytes(data, path="<append>")
-    windows: list[BatchColumns] = []
-    while True:
-        try:
-            windows.append(BatchColumns._make(column.copy() for column in next(scan).columns))
-        except StopIteration as stopped:
-            end = stopped.value
-            break
+    scanner = BatchScanner(check_crc=check_crc, window_batches=256, env=core.env)
+    windows = [
+        BatchColumns._make(column.copy() for column in window.columns)
+        for window in scanner.scan_bytes(data, path="<append>")
+    ]
+    end = scanner.end
     if end.kind is not EndKind.END:
         raise InvalidRecordError(f"{end.kind.value}: {end.reason}", path=core.path) from end.error
     if not windows:
         raise InvalidRecordError("no batch to append", path=core.path)
-    columns = windows[0] if len(windows) == 1 else BatchColumns._make(map(np.concatenate, zip(*windows, strict=True)))
-    return EncodedAppend(bytearray(data), columns, is_client, leader_epoch, log_append_time_ms)
+    return EncodedAppend(bytearray(data), join_columns(windows), is_client, leader_epoch)
 
 
 def _require_keys(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
@@ -326,39 +317,25 @@ def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns, p
         core.save_epochs()
     view, start, count = memoryview(data), 0, len(columns.position)
     ends = columns.position + columns.size
-    most = count
     while start < count:
         segment = core.segments.active
         begin = int(columns.position[start])
         room = max(core.config.segment_bytes - segment.size_bytes, 0)
         farthest = min(segment.base_offset + limits.RELATIVE_OFFSET_MAX, _OFFSET_END)
         near = int(np.searchsorted(columns.last_offset, farthest, "right"))  # the rest is for the next segment
-        stop = min(int(np.searchsorted(ends, begin + room, "right")), near, start + most)
-        stop = max(stop, start + 1)
-        part = columns
-        if stop - start < count:
-            part = BatchColumns._make(column[start:stop] for column in columns)
-            part = part._replace(position=part.position - begin)
-        end = int(ends[stop - 1])
+        stop = max(min(int(np.searchsorted(ends, begin + room, "right")), near), start + 1)
         if segment.should_roll(
-            incoming_size_bytes=end - begin,
-            max_timestamp_ms=int(part.max_timestamp_ms.max()),
-            max_offset=int(part.last_offset[-1]),
+            incoming_size_bytes=int(ends[stop - 1]) - begin,
+            max_timestamp_ms=int(columns.max_timestamp_ms[start:stop].max()),
+            max_offset=int(columns.last_offset[stop - 1]),
             now_ms=core.now_ms(),
         ):
-            rolled = core.roll(int(part.base_offset[0]))
+            rolled = core.roll(int(columns.base_offset[start]))
             if rolled is not segment:
                 continue
-        try:
-            segment.append(view[begin:end], part)
-        except IndexFullError:  # its indexes have no room for so many batches
-            if stop - start == 1:
-                raise
-            most = (stop - start) // 2
-            continue
-        core.next_offset = int(part.last_offset[-1]) + 1
+        start = segment.append_some(view, columns, start, stop)
+        core.next_offset = int(columns.last_offset[start - 1]) + 1
         _take_in_producers(core, segment, prepared)
-        start, most = stop, count
 
 
 def _take_in_producers(core: LogCore, segment: LogSegment, prepared: PreparedAppend) -> None:

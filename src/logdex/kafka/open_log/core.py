@@ -21,14 +21,8 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.gate import ReaderGate
 from logdex.kafka.open_log.home import LogHome
 from logdex.kafka.open_log.loader import LoadedLog, save_epochs
-from logdex.kafka.segment_files import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    offset_file_name,
-)
+from logdex.kafka.open_log.swap import open_cleaned_segment
+from logdex.kafka.segment_files import DELETED_SUFFIX, SEGMENT_SUFFIXES, offset_file_name
 
 
 class LogCore:
@@ -265,7 +259,7 @@ class LogCore:
     # -- segments ------------------------------------------------------------------------------------------------------
     def open_segment(self, base_offset: int) -> LogSegment:
         """A new, empty segment; leftovers under its names go first. Its names are on disk when this returns."""
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES:
             self.env.remove(posixpath.join(self.path, offset_file_name(base_offset, suffix)))
         segment = LogSegment(self.path, base_offset, self.config, writable=True, env=self.env, clock_ms=self.now_ms)
         try:
@@ -275,6 +269,10 @@ class LogCore:
             segment.close()
             raise
         return segment
+
+    def open_cleaned_segment(self, base_offset: int) -> LogSegment:
+        """A new segment under ``.cleaned`` names, to be filled, which takes the place of others then."""
+        return open_cleaned_segment(self.path, base_offset, self.config, clock_ms=self.now_ms, env=self.env)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Ends the active segment and begins one at the log end offset, or at `expected_next_offset` if that is later.

@@ -8,7 +8,7 @@ written and goes. A ``.swap`` file is whole: it takes the place of the segments 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from logdex.io.env import Env
 from logdex.kafka.file_records import FileRecords
@@ -25,7 +25,7 @@ def clear_leftovers(path: str, report: LoadReport, *, env: Env) -> None:
     names = [name for name in env.list_dir(path) if env.is_file(posixpath.join(path, name))]
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    first_cleaned = min((offset for name in cleaned if (offset := _offset_of(name)) is not None), default=1 << 63)
+    first_cleaned = first_cleaned_offset(names)
 
     def remove(name: str, reason: str) -> None:
         where = posixpath.join(path, name)
@@ -53,20 +53,16 @@ def clear_leftovers(path: str, report: LoadReport, *, env: Env) -> None:
 def _complete_swaps(
     path: str, swaps: list[str], remove: Callable[[str, str], None], report: LoadReport, env: Env
 ) -> None:
-    low, high = 1 << 63, -1
-    for name in swaps:
-        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-            base_offset = _offset_of(name) or 0
-            next_offset = _next_offset(posixpath.join(path, name), base_offset, env)
-            low, high = min(low, base_offset), max(high, next_offset, base_offset + 1)  # an empty one has a name too
+    logs = {name: _offset_of(name) or 0 for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
+    covered = covered_offsets(
+        {base: _next_offset(posixpath.join(path, name), base, env) for name, base in logs.items()}
+    )
     for name in env.list_dir(path):
-        offset = _offset_of(name)
-        if offset is not None and low <= offset < high and not name.endswith(SWAP_SUFFIX):
+        if _offset_of(name) in covered and not name.endswith(SWAP_SUFFIX):
             remove(name, "replaced by the .swap files of a cleaning or split")
     env.sync_dir(path)
-    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     others = [name for name in swaps if name not in logs]
-    for names in (logs, others):  # see `swap`: without a .log.swap, nothing is removed any more
+    for names in ([*logs], others):  # see `swap`: without a .log.swap, nothing is removed any more
         for name in names:
             old = posixpath.join(path, name)
             env.rename(old, old.removesuffix(SWAP_SUFFIX))
@@ -74,12 +70,23 @@ def _complete_swaps(
         env.sync_dir(path)
 
 
+def first_cleaned_offset(names: Iterable[str]) -> int:
+    """Of the ``.cleaned`` files among a directory's `names`, the first one's: from there on no ``.swap`` counts."""
+    cleaned = (_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX))
+    return min((offset for offset in cleaned if offset is not None), default=1 << 63)
+
+
+def covered_offsets(next_offsets: Mapping[int, int]) -> range:
+    """Segments that begin here are replaced by ``.log.swap`` files, whose next offsets are given by base offset."""
+    if not next_offsets:
+        return range(0)
+    return range(min(next_offsets), max(*next_offsets.values(), max(next_offsets) + 1))  # an empty one has a name too
+
+
 def _next_offset(log_path: str, base_offset: int, env: Env) -> int:
-    next_offset = base_offset
     with FileRecords(log_path, env=env) as records:
-        for header in records.headers():
-            next_offset = header.last_offset + 1
-    return next_offset
+        last = records.last_header()
+    return base_offset if last is None else last.last_offset + 1
 
 
 def _offset_of(name: str) -> int | None:

@@ -31,8 +31,8 @@ from logdex.kafka.segment_files import (
     KEY_INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     offset_file_name,
     parse_offset_file,
 )
@@ -40,8 +40,6 @@ from logdex.kafka.segment_recovery import first_fall
 from logdex.kafka.transaction_index import AbortedTxn
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-
-_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -156,18 +154,19 @@ class LogLoader:
     def _open_segments(self) -> None:
         self._close_segments()
         found = {parsed for name in self._env.list_dir(self._path) if (parsed := parse_offset_file(name))}
-        bases = sorted(offset for offset, suffix in found if suffix == LOG_SUFFIX)
         for offset, suffix in sorted(found):
-            if suffix in (*_INDEX_SUFFIXES, KEY_INDEX_SUFFIX) and (offset, LOG_SUFFIX) not in found:
+            if suffix in (*SEGMENT_SUFFIXES, KEY_INDEX_SUFFIX) and (offset, LOG_SUFFIX) not in found:
                 path = posixpath.join(self._path, offset_file_name(offset, suffix))
                 self._report.note(LoadStep.REMOVED, path, "an index without its .log")
                 self._env.remove(path)
-        for base_offset in bases:
-            segment = LogSegment(
-                self._path, base_offset, self._config, writable=True, env=self._env, clock_ms=self._now_ms
-            )
-            self._segments.add(segment)
-            self._check_indexes(segment, found)
+        for base_offset in sorted(offset for offset, suffix in found if suffix == LOG_SUFFIX):
+            self._check_indexes(self._open_segment(base_offset), found)
+
+    def _open_segment(self, base_offset: int) -> LogSegment:
+        """Opens a segment of the log, which is made where it is missing."""
+        segment = LogSegment(self._path, base_offset, self._config, writable=True, env=self._env, clock_ms=self._now_ms)
+        self._segments.add(segment)
+        return segment
 
     def _check_indexes(self, segment: LogSegment, found: set[tuple[int, str]]) -> None:
         """What the broker asks of a segment's indexes: that .index is there and .txnindex whole."""
@@ -203,9 +202,7 @@ class LogLoader:
             next_offset = None
         if next_offset is None:
             next_offset = self._log_start_offset
-            self._segments.add(
-                LogSegment(self._path, next_offset, self._config, writable=True, env=self._env, clock_ms=self._now_ms)
-            )
+            self._open_segment(next_offset)
         return next_offset
 
     def _recover_or_empty(self, segment: LogSegment) -> bool:
@@ -265,15 +262,14 @@ class LogLoader:
     def _cut_torn_tail(self) -> int:
         """The log end offset; bytes behind the last batch of the active segment, too few to be one, go."""
         segment = self._segments.active
-        next_offset, position = segment.base_offset, 0
         try:
             found = segment.locate(segment.offset_index.last_offset)
         except CorruptError as error:  # what it leads to decides where the log ends
             self._report.note(LoadStep.REBUILT, segment.path_of(INDEX_SUFFIX), error.message)
             self._recover_segment(segment)
             found = None
-        for header in segment.log.headers(found.position if found else 0):
-            next_offset, position = header.last_offset + 1, header.position + header.size_bytes
+        last = segment.log.last_header(found.position if found else 0)
+        next_offset, position = (last.last_offset + 1, last.end) if last else (segment.base_offset, 0)
         torn = segment.log.truncate_to(position)
         if torn:
             for index in (segment.offset_index, segment.time_index):

@@ -20,20 +20,9 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.log_segments import LogSegments
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, BatchWindow
-from logdex.kafka.segment_files import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    offset_file_name,
-)
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kafka.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
+from logdex.kernels.batch_columns import pick_columns
 from logdex.layout import MAGIC_V2
-
-_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 def set_aside(segment: LogSegment, *, env: Env) -> None:
@@ -46,7 +35,7 @@ def open_cleaned_segment(
     directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env
 ) -> LogSegment:
     """A new, empty segment under ``.cleaned`` names, to be filled for `replace_segments`."""
-    for suffix in _SUFFIXES:  # of an attempt before
+    for suffix in SEGMENT_SUFFIXES:  # of an attempt before
         env.remove(posixpath.join(directory, offset_file_name(base_offset, suffix) + CLEANED_SUFFIX))
     return LogSegment(directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms)
 
@@ -109,7 +98,7 @@ def split_overflowed_segment(
 def _copy(window: BatchWindow, start: int, stop: int, part: LogSegment) -> None:
     first = int(window.columns.position[start])
     end = int(window.columns.position[stop - 1]) + int(window.columns.size[stop - 1])
-    columns = BatchColumns._make(column[start:stop] for column in window.columns)
+    columns = pick_columns(window.columns, slice(start, stop))
     part.append(window.data[first:end].tobytes(), columns._replace(position=columns.position - first))
 
 

@@ -17,7 +17,7 @@ from logdex.io.env import ByteArray, Env
 from logdex.kafka.rising_batches import Judged, RisingBatches
 from logdex.kafka.salvage.report import Skipped
 from logdex.kafka.scan import BatchScanner, EndKind, ScanEnd, find_next_batch
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kernels.batch_columns import BatchColumns, pick_columns
 
 OnRead = Callable[[int, int], None]
 """Called with how many (records, bytes) more were read."""
@@ -90,14 +90,14 @@ class PartitionScan:
             return
         edges = np.flatnonzero(np.diff(good)) + 1
         for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(good)], strict=True):
-            part = BatchColumns._make(column[start:end] for column in columns)
+            part = pick_columns(columns, slice(start, end))
             if good[start]:
                 self._put(self.pieces, source, part)
                 continue
             falls = part.base_offset[1:] <= part.last_offset[:-1]
             cuts = [0, *(np.flatnonzero(falls) + 1).tolist(), end - start]
             for low, high in pairwise(cuts):
-                self._put(self.strays, source, BatchColumns._make(column[low:high] for column in part))
+                self._put(self.strays, source, pick_columns(part, slice(low, high)))
 
     def _put(self, pieces: list[Piece], source: SourceLog, columns: BatchColumns) -> None:
         start, first = int(columns.position[0]), int(columns.base_offset[0])

@@ -17,6 +17,7 @@ from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of
+from logdex.kafka.open_log.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.partition_files import partition_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.salvage.scan import SourceLog
@@ -101,35 +102,33 @@ def find_source(found: KafkaPath, env: Env) -> SalvageSource:
 def _add(source: SalvageSource, partition: SourcePartition, env: Env) -> None:
     logs: dict[int, str] = {}
     swaps: dict[int, str] = {}
-    first_cleaned = 1 << 63
-    for name in env.list_dir(partition.directory):
+    names = [name for name in env.list_dir(partition.directory) if env.is_file(f"{partition.directory}/{name}")]
+    first_cleaned = first_cleaned_offset(names)
+    for name in names:
         path = f"{partition.directory}/{name}"
-        if not env.is_file(path):
-            continue
         parsed = parse_offset_file(name)
         stem = parse_offset_file(name.removesuffix(files.SWAP_SUFFIX))
         cleaned = parse_offset_file(name.removesuffix(files.CLEANED_SUFFIX))
         if parsed is not None and parsed[1] == files.LOG_SUFFIX:
             logs[parsed[0]] = path
         elif name.endswith(files.SWAP_SUFFIX) and stem is not None and stem[1] == files.LOG_SUFFIX:
-            swaps[stem[0]] = path
+            if stem[0] < first_cleaned:
+                swaps[stem[0]] = path
         elif name.endswith(_COPIED_SUFFIX) or name == _COPIED_NAME:
             partition.copied.append(name)
         elif name.endswith(files.CLEANED_SUFFIX) and cleaned is not None:
-            first_cleaned = min(first_cleaned, cleaned[0])
+            continue  # half written
         elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
             source.notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
-    _take_swaps(source, logs, {base: path for base, path in swaps.items() if base < first_cleaned}, env)
+    _take_swaps(source, logs, swaps, env)
     partition.logs = [SourceLog(path, base, env.size_bytes(path)) for base, path in sorted(logs.items())]
     source.partitions.append(partition)
 
 
 def _take_swaps(source: SalvageSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:
     """Whole files of a cleaning or a split that a crash interrupted take the place of the segments that they cover."""
-    if not swaps:
-        return
-    high = max(_next_offset(path, base, env) for base, path in swaps.items())
-    for base in [base for base in logs if min(swaps) <= base < high]:
+    covered = covered_offsets({base: _next_offset(path, base, env) for base, path in swaps.items()})
+    for base in [base for base in logs if base in covered]:
         source.notes.append(f"{logs.pop(base)}: replaced by the .swap files of a cleaning or split, as a broker does")
     logs.update(swaps)
 

@@ -19,7 +19,7 @@ from logdex.kafka.producer_state import ProducerStates, aborted_of
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
 from logdex.kafka.segment_files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.transaction_index import AbortedTxn
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kernels.batch_columns import BatchColumns, pick_columns
 from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
 
@@ -120,4 +120,4 @@ def find_aborted(segments: Sequence[LogSegment], offset: int, env: Env) -> list[
 
 def _only(columns: BatchColumns, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> BatchColumns:
     """The places of a window where `wanted` is true."""
-    return columns if wanted.all() else BatchColumns._make(column[wanted] for column in columns)
+    return columns if wanted.all() else pick_columns(columns, wanted)

@@ -18,7 +18,7 @@ from logdex.kafka.producer_snapshot import read_producer_snapshot
 from logdex.kafka.producer_state import ProducerState, ProducerStates, aborted_of
 from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
 from logdex.kafka.verify.checks import MOVE_AWAY, REMOVE, Collector
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kernels.batch_columns import BatchColumns, pick_columns
 from logdex.layout import (
     BATCH_CONTROL,
     BATCH_DELETE_HORIZON,
@@ -82,7 +82,7 @@ class ProducerCheck:
     def _fold(self, columns: BatchColumns, start: int, end: int, path: str) -> None:
         if start >= end:
             return
-        part = BatchColumns._make(column[start:end] for column in columns)
+        part = pick_columns(columns, slice(start, end))
         try:
             self._aborted += aborted_of(self._states.add(part))
         except ProducerStateError as error:

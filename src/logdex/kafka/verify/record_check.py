@@ -18,7 +18,7 @@ from logdex.kafka.record_decoder import RecordDecoder
 from logdex.kafka.record_window import RECORD_SCHEMA
 from logdex.kafka.scan import BatchWindow
 from logdex.kafka.verify.checks import Collector
-from logdex.kernels.batch_columns import BatchColumns, Int64s, cut_columns
+from logdex.kernels.batch_columns import BatchColumns, Int64s, pick_columns
 from logdex.kernels.batch_scan import ColumnAddresses
 from logdex.layout import MAGIC_V2
 
@@ -67,7 +67,7 @@ def _decode(window: BatchWindow, refuse: object) -> Int64s:
 
 
 def _check_offsets(window: BatchWindow, offsets: Int64s, counts: Int64s, out: Collector) -> None:
-    columns = cut_columns(window.columns, window.count)
+    columns = pick_columns(window.columns, slice(window.count))
     batch = np.repeat(np.arange(window.count), counts)
     wrong = (offsets < columns.base_offset[batch]) | (offsets > columns.last_offset[batch])
     wrong[1:] |= (offsets[1:] <= offsets[:-1]) & (batch[1:] == batch[:-1])

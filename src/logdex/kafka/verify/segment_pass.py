@@ -19,7 +19,7 @@ from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.header_check import check_headers
 from logdex.kafka.verify.offset_order import OffsetOrder
 from logdex.kafka.verify.record_check import check_records
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kernels.batch_columns import BatchColumns, pick_columns
 from logdex.kernels.batch_scan import OVERHEAD
 
 WINDOW_BATCHES = 2_048
@@ -100,7 +100,7 @@ class SegmentPass:
         columns, good = judged.columns, self._order.add(judged, self._last_offset)
         if not good.all():
             self._leave_out(columns, good)
-            columns = BatchColumns._make(column[good] for column in columns)
+            columns = pick_columns(columns, good)
         self._last_offset = self._rising.last_offset
         if not len(columns.position):
             return
