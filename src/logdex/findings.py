@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import UsageError
+from logdex.reports import WorkReport
 
 FINDINGS_MAX = 1000
 
@@ -52,21 +53,15 @@ class Info:
 
 
 @dataclass(slots=True)
-class VerifyReport:
+class VerifyReport(WorkReport):
     """What was found, ordered by path and position; `truncated` counts findings beyond the most that were asked for.
 
-    `messages`, `bytes` (of the log) and `files` are what was looked at, `seconds` wall time.
+    `messages`, `bytes` (of the log) and `files` are what was looked at.
     """
 
     findings: list[Finding] = field(default_factory=list)
     infos: list[Info] = field(default_factory=list)
-    messages: int = 0
-    bytes: int = 0
-    files: int = 0
-    seconds: float = 0.0
     truncated: int = 0
-    engine: str = "local"
-    tasks: int = 1
 
     @property
     def is_sound(self) -> bool:
@@ -75,8 +70,8 @@ class VerifyReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report object that ends ``logdex verify --json``; the findings are objects of their own before it."""
-        report = {name: getattr(self, name) for name in ("engine", "tasks", "messages", "bytes", "files", "seconds")}
-        return report | {"findings": len(self.findings) + self.truncated, "infos": len(self.infos), "lossy": False}
+        counts = {"findings": len(self.findings) + self.truncated, "infos": len(self.infos), "lossy": False}
+        return WorkReport.to_json(self) | counts
 
 
 class FindingCollector:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from logdex.reports import Progress
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 Count = Callable[[int, int], None]
-"""What a task calls with the (messages, bytes) that it has done since it called last; and a progress bar, with all."""
+"""What a task calls with the (messages, bytes) that it has done since it called last."""
 
 TaskFunction = Callable[[Task, str, Count], Result]
 """Does a task; with a name that no other attempt at any task has, and its `Count`."""
@@ -36,7 +38,7 @@ class LocalRunner:
 
     cores = 1
 
-    def __init__(self, progress: Count | None = None) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
         self.tasks = 0
         self._progress = progress
         self._messages = self._size_bytes = 0

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex.errors import EnvironmentProblem, LogdexError, StorageError
-from logdex.io.tasks import Count, Result, Task, TaskFunction
+from logdex.io.tasks import Result, Task, TaskFunction
+from logdex.reports import Progress
 from logdex.spark.failures import spark_failures
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class TaskRunner:
     Spark brings the counts with each finished task.
     """
 
-    def __init__(self, spark: SparkSession, progress: Count | None = None) -> None:
+    def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
         self._context = context_of(spark)
         self._progress = progress
         self._counts = (self._context.accumulator(0), self._context.accumulator(0)) if progress else None

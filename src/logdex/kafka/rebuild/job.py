@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.tasks import Count, LocalRunner, Runner
+from logdex.io.tasks import LocalRunner, Runner
 from logdex.kafka.given_names import GivenNames
 from logdex.kafka.index_interval import describe_intervals, index_intervals
 from logdex.kafka.log_config import LogConfig
@@ -24,6 +24,7 @@ from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept
 from logdex.kafka.recognise import require_kafka
 from logdex.kafka.staged_output import staged_output
 from logdex.layout import RECORD_BATCH
+from logdex.reports import Progress
 
 TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
 STATE_TASKS_A_CORE = 4
@@ -37,7 +38,7 @@ def rebuild(
     key_index: bool = False,
     in_place: bool = False,
     sync: bool = True,
-    progress: Count | None = None,
+    progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> KafkaRebuildReport:
     """Derives all files that follow from the logs at `path`: a log directory, a partition's directory, or one .log.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logdex.reports import WorkReport
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -35,24 +37,18 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class SalvageReport:
+class SalvageReport(WorkReport):
     """`messages` and `batches` are those of the new log; `bytes` those of the logs that were read; `files` were
     written. `kept`: where what an in-place run replaced is now. `inferred`: settings that the files told, `assumed`:
     those that nothing decided."""
 
-    messages: int = 0
     batches: int = 0
-    bytes: int = 0
-    files: int = 0
     partitions: int = 0
-    seconds: float = 0.0
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
     inferred: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
-    engine: str = "local"
-    tasks: int = 1
+    kept: dict[str, str] = field(default_factory=dict)
 
     @property
     def lossy(self) -> bool:
@@ -66,7 +62,5 @@ class SalvageReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report object that ends ``logdex recover --json``."""
-        names = ("engine", "tasks", "messages", "batches", "bytes", "files", "partitions", "seconds", "lossy")
-        report: dict[str, Any] = {name: getattr(self, name) for name in names}
-        lists = {name: getattr(self, name) for name in ("notes", "inferred", "assumed", "kept")}
-        return report | {"skipped_bytes": self.skipped_bytes} | lists
+        names = ("batches", "partitions", "lossy", "skipped_bytes", "notes", "inferred", "assumed", "kept")
+        return WorkReport.to_json(self) | {name: getattr(self, name) for name in names}
