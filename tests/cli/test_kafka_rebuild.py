@@ -10,8 +10,8 @@ import pytest
 
 from tests import golden_kafka
 from tests.cli.helpers import run, run_json
-from tests.conformance.test_kafka_rebuild import digests, expected_files
-from tests.directories import tree_hash
+from tests.conformance.test_kafka_rebuild import expected_files
+from tests.directories import digests, tree_hash
 from tests.locks import held_elsewhere
 
 REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lossy"}

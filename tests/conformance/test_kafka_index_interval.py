@@ -19,7 +19,8 @@ from logdex.kafka.rebuild import rebuild
 from logdex.kafka.salvage import recover
 from logdex.kafka.verify import verify
 from tests import golden_kafka
-from tests.conformance.test_kafka_rebuild import digests, expected_files
+from tests.conformance.test_kafka_rebuild import expected_files
+from tests.directories import digests
 
 GoldenLog = Callable[[str], Path]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from tests import golden_kafka
-from tests.directories import tree_hash
+from tests.directories import digests, tree_hash
 from tests.unit.rocketmq.test_rebuild_job import Serial
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
@@ -34,14 +33,6 @@ def expected_files(name: str) -> dict[str, str]:
 
 def dropped(name: str) -> set[tuple[str, int]]:
     return {(line["partition"], line["segment"]) for line in golden_kafka.lines(name, "recovered", "dropped")}
-
-
-def digests(root: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in root.rglob("*")
-        if path.is_file()
-    }
 
 
 def check_files(name: str, output: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -33,12 +32,6 @@ CONFIG = LogConfig(
 )
 Content = list[tuple[int, int, bytes]]
 """Batches: base offset, last offset, bytes."""
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The power cut is `FaultEnv`'s: the disk below need not be waited for."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 @pytest.fixture(scope="module")

@@ -30,21 +30,50 @@ def record(text: str) -> Record:
     return Record(value=text.encode() * 10, timestamp_ms=NOW_MS)
 
 
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
+def fill(log: Log, count: int) -> None:
+    for turn in range(count):
+        log.append(record(f"{turn}"))
+
+
+def after_power_cuts(env: FaultEnv, folder: Path, seeds: range = SEEDS, name: str = NAME) -> Iterator[Log]:
+    """The log, opened, as each of the power cuts leaves it."""
+    for seed in seeds:
+        left = folder / f"left-{seed}"
+        env.survivor(str(left), seed)
+        with Log.open(str(left / name), CONFIG, create=False, clock_ms=clock) as log:
+            yield log
+
+
+def killed_at_each(
+    folder: Path, prepare: Callable[[Log], None], work: Callable[[Log], object], kinds: frozenset[str]
+) -> Iterator[tuple[int, bool, FaultEnv]]:
+    """Has `work` on a log that `prepare` made killed at each of its operations in turn, until it ends by itself."""
+    ended, at = False, 0
+    while not ended:
+        at += 1
+        root = folder / str(at) / "root"
+        root.mkdir(parents=True)
+        with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
+            prepare(log)
+        env = FaultEnv(str(root))
+        log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)
+        env.fault = Fault(at, kinds=kinds)
+        try:
+            work(log)
+            ended = True
+        except Killed:
+            pass
+        env.release()
+        yield at, ended, env
 
 
 def require_kept(env: FaultEnv, folder: Path, name: str, count: int) -> None:
     """After a power cut the partition has `count` records, whatever the cut takes; none of them trusted unseen."""
-    for seed in SEEDS:
-        env.survivor(str(folder / f"left-{seed}"), seed)
-        with Log.open(str(folder / f"left-{seed}" / name), CONFIG, create=False, clock_ms=clock) as log:
-            assert log.log_end_offset == count
-            assert not log.load_report.was_clean
+    for log in after_power_cuts(env, folder, name=name):
+        assert log.log_end_offset == count
+        assert not log.load_report.was_clean
 
 
-@pytest.mark.usefixtures("_quick")
 def test_every_directory_that_is_made_has_its_name_on_disk(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     env = FaultEnv(str(tmp_path / "root"))
@@ -54,7 +83,6 @@ def test_every_directory_that_is_made_has_its_name_on_disk(tmp_path: Path) -> No
     require_kept(env, tmp_path, name, 1)
 
 
-@pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("home", ["lone", "broker's", "broker's, clean"])
 def test_a_process_killed_while_it_opened_leaves_nothing_half_done(tmp_path: Path, home: str) -> None:
     """The next one finds names and marks as they were to be, and must not take them for durable."""
@@ -77,20 +105,17 @@ def test_a_process_killed_while_it_opened_leaves_nothing_half_done(tmp_path: Pat
             pass
         env.restart()
         log = Log.open(str(root / name), CONFIG, env=env, clock_ms=clock)
-        for turn in range(3):
-            log.append(record(f"{turn}"))
+        fill(log, 3)
         env.release()
         require_kept(env, tmp_path / str(at), name, 3)
     assert at > 10
 
 
-@pytest.mark.usefixtures("_quick")
 def test_an_index_that_a_clean_load_made_anew_is_on_disk(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
-        for turn in range(30):
-            log.append(record(f"{turn}"))
+        fill(log, 30)
         assert len(log.segments) > 3
     (root / NAME / f"{0:020d}.index").unlink()
     env = FaultEnv(str(root))
@@ -98,13 +123,10 @@ def test_an_index_that_a_clean_load_made_anew_is_on_disk(tmp_path: Path) -> None
     assert log.load_report.was_clean
     assert log.load_report.recovered == [0]
     env.release()
-    for seed in SEEDS:
-        env.survivor(str(tmp_path / f"left-{seed}"), seed)
-        with Log.open(str(tmp_path / f"left-{seed}" / NAME), CONFIG, clock_ms=clock) as log:
-            check_indexes(log.segments[0], CONFIG, exact=True)
+    for left in after_power_cuts(env, tmp_path):
+        check_indexes(left.segments[0], CONFIG, exact=True)
 
 
-@pytest.mark.usefixtures("_quick")
 def test_a_snapshot_of_what_was_truncated_does_not_come_back(tmp_path: Path) -> None:
     """Where the log is cut to the base of its last segment, whose own snapshot is there already."""
     root = tmp_path / "root"
@@ -121,83 +143,52 @@ def test_a_snapshot_of_what_was_truncated_does_not_come_back(tmp_path: Path) -> 
     log.append([Record(timestamp_ms=NOW_MS)] * (end - base + 1))
     assert log.segments[-1].base_offset == base
     env.release()
-    for seed in range(20):
-        env.survivor(str(tmp_path / f"left-{seed}"), seed)
-        with Log.open(str(tmp_path / f"left-{seed}" / NAME), CONFIG, clock_ms=clock) as log:
-            assert log.log_end_offset == end + 1
-            assert [turn for turn in range(31) if log.producer(turn) is not None] == list(range(base))
+    for left in after_power_cuts(env, tmp_path, range(20)):
+        assert left.log_end_offset == end + 1
+        assert [turn for turn in range(31) if left.producer(turn) is not None] == list(range(base))
 
 
-@pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("target", [3, 20, 40])
 def test_a_log_that_starts_anew_elsewhere_never_begins_at_nought(tmp_path: Path, target: int) -> None:
     """Its offsets would come a second time; nor does what was deleted come back. What is left is empty, or
     a beginning of what there was."""
-    ended, at = False, 0
-    while not ended:
-        at += 1
-        root = tmp_path / str(at) / "root"
-        root.mkdir(parents=True)
-        with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
-            log.truncate_fully_and_start_at(10)
-            for turn in range(20):
-                log.append(record(f"{turn}"))
-            log.delete_records(25)
-        env = FaultEnv(str(root))
-        log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)
-        env.fault = Fault(at, kinds=CHANGES)
-        try:
-            log.truncate_fully_and_start_at(target)
-            ended = True
-        except Killed:
-            pass
-        env.release()
-        for seed in range(3):
-            left = root.parent / str(seed)
-            env.survivor(str(left), seed)
-            with Log.open(str(left / NAME), CONFIG, clock_ms=clock) as log:
-                start, end = log.log_start_offset, log.log_end_offset
-                assert start == end == target or (start in (25, max(25, target)) and not ended)
-                assert all(each.offset >= 25 for each in log.records())
+
+    def prepare(log: Log) -> None:
+        log.truncate_fully_and_start_at(10)
+        fill(log, 20)
+        log.delete_records(25)
+
+    at = 0
+    for at, ended, env in killed_at_each(
+        tmp_path, prepare, lambda log: log.truncate_fully_and_start_at(target), CHANGES
+    ):
+        for left in after_power_cuts(env, tmp_path / str(at), range(3)):
+            start, end = left.log_start_offset, left.log_end_offset
+            assert start == end == target or (start in (25, max(25, target)) and not ended)
+            assert all(each.offset >= 25 for each in left.records())
     assert at > 10
 
 
-@pytest.mark.usefixtures("_quick")
 def test_a_removal_that_is_broken_off_leaves_no_segment_without_its_indexes(tmp_path: Path) -> None:
-    ended, at = False, 0
-    while not ended:
-        at += 1
-        root = tmp_path / str(at) / "root"
-        root.mkdir(parents=True)
-        with Log.open(str(root / NAME), CONFIG, clock_ms=clock) as log:
-            for turn in range(20):
-                log.append(record(f"{turn}"))
-            log.roll()
-        env = FaultEnv(str(root))
-        log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)
-        env.fault = Fault(at, kinds=frozenset({"sync_dir"}))
-        try:
-            log.delete_records(20)
-            ended = True
-        except Killed:
-            pass
-        env.release()
-        for seed in range(at * 40, at * 40 + 40):
-            left = root.parent / str(seed)
-            env.survivor(str(left), seed)
-            with Log.open(str(left / NAME), CONFIG, clock_ms=clock) as log:
-                assert log.log_start_offset == log.segments[0].base_offset or not ended
-                for segment in log.segments:
-                    check_indexes(segment, CONFIG, exact=True)
+    def prepare(log: Log) -> None:
+        fill(log, 20)
+        log.roll()
+
+    at = 0
+    for at, ended, env in killed_at_each(
+        tmp_path, prepare, lambda log: log.delete_records(20), frozenset({"sync_dir"})
+    ):
+        for left in after_power_cuts(env, tmp_path / str(at), range(at * 40, at * 40 + 40)):
+            assert left.log_start_offset == left.segments[0].base_offset or not ended
+            for segment in left.segments:
+                check_indexes(segment, CONFIG, exact=True)
     assert at > 3
 
 
-@pytest.mark.usefixtures("_quick")
 def test_the_recovery_point_on_disk_is_the_logs_end_after_a_close(tmp_path: Path) -> None:
     """Also where a recovery found the log to end elsewhere and nothing was appended since."""
     with Log.open(str(tmp_path / NAME), CONFIG, clock_ms=clock) as log:
-        for turn in range(3):
-            log.append(record(f"{turn}"))
+        fill(log, 3)
     (tmp_path / NAME / ".logdex-clean").unlink()
     file = tmp_path / NAME / f"{0:020d}.log"
     file.write_bytes(file.read_bytes()[:-1])

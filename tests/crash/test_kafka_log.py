@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from pathlib import Path
@@ -16,12 +15,6 @@ SEEDS = 240
 SEEDS_SLOW = 2000
 PARTS = 8
 NAMES = frozenset({"rename", "remove", "truncate"})
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The power cut is `FaultEnv`'s: the disk below need not be waited for."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 def power_cut(folder: Path, seed: int) -> None:
@@ -55,25 +48,23 @@ def fault(chance: random.Random, *, is_first: bool) -> Fault:
     return Fault(chance.randrange(1, 600 if is_first or chance.random() < 0.5 else 80))
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_power_cuts(tmp_path: Path, part: int) -> None:
-    for seed in range(part, SEEDS, PARTS):
-        (tmp_path / str(seed)).mkdir()
+def cut_all(folder: Path, seeds: range) -> None:
+    for seed in seeds:
+        (folder / str(seed)).mkdir()
         try:
-            power_cut(tmp_path / str(seed), seed)
+            power_cut(folder / str(seed), seed)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_power_cuts(tmp_path: Path, part: int) -> None:
+    cut_all(tmp_path, range(part, SEEDS, PARTS))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_power_cuts(tmp_path: Path, part: int) -> None:
-    for seed in range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS):
-        (tmp_path / str(seed)).mkdir()
-        try:
-            power_cut(tmp_path / str(seed), seed)
-        except Exception as error:
-            error.add_note(f"seed {seed}")
-            raise
+    cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))

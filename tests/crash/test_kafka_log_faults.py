@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
 import threading
 from pathlib import Path
@@ -27,11 +26,6 @@ STEPS = (
     *("append", "append", "transactional", "marker", "append", "columns", "roll", "append", "append", "flush"),
     *("append", "truncate", "append", "delete", "append", "transactional", "marker", "retention", "append"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 def play(root: Path, env: Env, model: Model) -> list[LogdexError]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import LogdexError, StorageError
 from logdex.io.env import Env
 from logdex.io.staging import LOCK_NAME
 from logdex.kafka import segment_files
@@ -22,9 +21,11 @@ from tests.crash.trees import (
     check_outlives_power_cuts,
     count_harmed_without_sync,
     fingerprint,
+    killed_at,
     operations,
-    place,
     put_tree,
+    refused_at,
+    run_again,
     tree,
 )
 
@@ -94,11 +95,7 @@ def test_killed_at_operations(outputs: Outputs, fresh: Fresh, had_old: bool, eve
     total = len(log)
     for at in chosen(log, every):
         folder = fresh()
-        output = place(outputs, folder, had_old=had_old)
-        env = FaultEnv(str(folder), Fault(at))
-        with pytest.raises(Killed):
-            run(outputs, output, env)
-        env.release()
+        output, env = killed_at(run, outputs, folder, at, had_old=had_old)
         left = folder.parent / f"left-{at}"
         env.survivor(str(left), seed=at)
         outputs.check(left / "new" / "out", had_old=had_old)
@@ -119,21 +116,14 @@ def test_refused_at_operations(outputs: Outputs, fresh: Fresh, every: int) -> No
     for at in chosen(clean, every):
         code = REFUSALS[at % len(REFUSALS)]
         folder = fresh()
-        output = place(outputs, folder, had_old=True)
-        env = FaultEnv(str(folder), Fault(at, code))
-        with pytest.raises(LogdexError) as raised:
-            run(outputs, output, env)
-        assert isinstance(raised.value, StorageError), clean[at - 1]
-        assert raised.value.errno == code
-        assert env.open_paths == []
+        output = refused_at(run, outputs, folder, at, code, had_old=True)
         if at <= last_rename:
             names = {path.name for path in output.iterdir()} - {LOCK_NAME}
             assert names == set(PARTITIONS), clean[at - 1]
             assert {name: tree(output / name) for name in PARTITIONS} == outputs.old
         outputs.check(output, had_old=True)
         if at % 5 == 0 or at > last_rename:
-            run(outputs, output, Env(), sync=False)
-            outputs.check_done(output)
+            run_again(run, outputs, output)
     assert fingerprint(outputs.source) == logs
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import LogdexError, StorageError
+from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.io.staging import LOCK_NAME
 from logdex.rocketmq.rebuild import rebuild
@@ -24,10 +24,13 @@ from tests.crash.trees import (
     check_outlives_power_cuts,
     count_harmed_without_sync,
     fingerprint,
+    killed_at,
     make_outputs,
     operations,
     place,
     put_tree,
+    refused_at,
+    run_again,
     tree,
 )
 
@@ -49,17 +52,12 @@ def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool
     store = fingerprint(outputs.source)
     for at in range(1, len(operations(run, outputs, fresh(), had_old=had_old)) + 1):
         folder = fresh()
-        output = place(outputs, folder, had_old=had_old)
-        env = FaultEnv(str(folder), Fault(at))
-        with pytest.raises(Killed):
-            run(outputs, output, env)
-        env.release()
+        output, env = killed_at(run, outputs, folder, at, had_old=had_old)
         for seed in range(SEEDS):
             left = folder.parent / f"left-{at}-{seed}"
             env.survivor(str(left), seed=at * SEEDS + seed)
             outputs.check(left / "new" / "out", had_old=had_old)
-            run(outputs, left / "new" / "out", Env(), sync=False)
-            outputs.check_done(left / "new" / "out")
+            run_again(run, outputs, left / "new" / "out")
             shutil.rmtree(left)
         outputs.check(output, had_old=had_old)
         run(outputs, output, Env(), sync=False)
@@ -118,13 +116,7 @@ def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: i
     published = clean.index(("sync_dir", f"{folder}/new/out"), last_rename)
     for at in range(1, len(clean) + 1):
         folder = fresh()
-        output = place(outputs, folder, had_old=had_old)
-        env = FaultEnv(str(folder), Fault(at, code))
-        with pytest.raises(LogdexError) as raised:
-            run(outputs, output, env)
-        assert isinstance(raised.value, StorageError), clean[at - 1]
-        assert raised.value.errno == code
-        assert env.open_paths == []
+        output = refused_at(run, outputs, folder, at, code, had_old=had_old)
         if at <= published + 1:
             names = sorted(path.name for path in output.iterdir()) if output.exists() else []
             if clean[at - 1][0] == "lock_file":
@@ -134,8 +126,7 @@ def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: i
         else:
             assert {name: tree(output / name) for name in NAMES} == outputs.right
         if at > published or at % 8 == 0:  # before that the output was shown to be as it was
-            run(outputs, output, Env(), sync=False)
-            outputs.check_done(output)
+            run_again(run, outputs, output)
     assert fingerprint(outputs.source) == store
 
 

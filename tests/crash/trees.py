@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
+from logdex.errors import LogdexError, StorageError
 from logdex.io.env import Env
 from logdex.rocketmq.dialect import Dialect, StoreConfig
 from logdex.rocketmq.rebuild import rebuild
-from logdex.testing import FaultEnv
+from logdex.testing import Fault, FaultEnv, Killed
 from logdex.testing.store_builder import write_commit_log
 from tests.small_stores import FILE_SIZE, message
 
@@ -120,6 +123,34 @@ def operations(run: Run, outputs: Outputs, folder: Path, *, had_old: bool) -> li
     outputs.check_done(output)
     assert env.open_paths == []
     return env.log
+
+
+def killed_at(run: Run, outputs: Outputs, folder: Path, at: int, *, had_old: bool) -> tuple[Path, FaultEnv]:
+    """A run that was killed at its operation `at`: the output, and the system that the power may now be cut of."""
+    output = place(outputs, folder, had_old=had_old)
+    env = FaultEnv(str(folder), Fault(at))
+    with pytest.raises(Killed):
+        run(outputs, output, env)
+    env.release()
+    return output, env
+
+
+def refused_at(run: Run, outputs: Outputs, folder: Path, at: int, code: int, *, had_old: bool) -> Path:
+    """The output of a run whose operation `at` was refused: the error says with what, and no file is left open."""
+    output = place(outputs, folder, had_old=had_old)
+    env = FaultEnv(str(folder), Fault(at, code))
+    with pytest.raises(LogdexError) as raised:
+        run(outputs, output, env)
+    assert isinstance(raised.value, StorageError), env.log[at - 1]
+    assert raised.value.errno == code
+    assert env.open_paths == []
+    return output
+
+
+def run_again(run: Run, outputs: Outputs, output: Path) -> None:
+    """The next run is right."""
+    run(outputs, output, Env(), sync=False)
+    outputs.check_done(output)
 
 
 def check_outlives_power_cuts(run: Run, outputs: Outputs, folder: Path, *, had_old: bool, seeds: int) -> None:

@@ -14,8 +14,8 @@ from logdex.kafka.rebuild import rebuild, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.spark.rebuild_job import rebuild_kafka
 from tests import golden_kafka
-from tests.conformance.test_kafka_rebuild import check_files, digests, facts
-from tests.directories import tree_hash
+from tests.conformance.test_kafka_rebuild import check_files, facts
+from tests.directories import digests, tree_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

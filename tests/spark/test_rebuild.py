@@ -20,7 +20,8 @@ from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests import golden
 from tests.conformance.test_rebuild import config_of, derived_files, expected_files
-from tests.unit.rocketmq.test_rebuild_job import CONFIG, contents, facts, messages
+from tests.directories import contents
+from tests.unit.rocketmq.test_rebuild_job import CONFIG, facts, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

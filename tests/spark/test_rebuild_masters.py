@@ -20,7 +20,8 @@ import pytest
 from logdex.rocketmq.rebuild import rebuild
 from logdex.spark.rebuild_job import rebuild_with_config
 from logdex.testing.store_builder import write_commit_log
-from tests.unit.rocketmq.test_rebuild_job import CONFIG, contents, messages
+from tests.directories import contents
+from tests.unit.rocketmq.test_rebuild_job import CONFIG, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

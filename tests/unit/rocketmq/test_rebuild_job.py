@@ -21,6 +21,7 @@ from logdex.rocketmq.rebuild_job import rebuild_on
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests import golden
 from tests.conformance.test_rebuild import config_of
+from tests.directories import contents
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=200, max_hash_slot_num=7, max_index_num=8
@@ -51,10 +52,6 @@ class Serial:
             if place not in results or self._random.random() < 0.5:
                 results[place] = done
         return [results[place] for place in range(len(tasks))]
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def facts(report: RebuildReport) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.testing import CHANGES, Fault, FaultEnv, Killed
+from tests.directories import contents
 
 SEEDS = range(60)
 
@@ -21,7 +22,7 @@ def survivors(env: FaultEnv, tmp_path: Path) -> list[dict[str, bytes]]:
     for seed in SEEDS:
         target = tmp_path / f"left-{seed}"
         env.survivor(str(target), seed)
-        found.append({str(p.relative_to(target)): p.read_bytes() for p in target.rglob("*") if p.is_file()})
+        found.append(contents(target))
     return found
 
 

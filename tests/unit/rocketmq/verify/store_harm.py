@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from logdex.rocketmq.message import StoredMessage, decode_message
 from logdex.rocketmq.store_files import queue_folder
 from logdex.rocketmq.verify import VerifyReport, verify
 from tests import golden
+from tests.directories import tree_hash
 
 
 def config_of(name: str) -> StoreConfig:
@@ -40,16 +40,6 @@ def walk(path: Path) -> Iterator[tuple[int, StoredMessage]]:
             return
         yield at, message
         at += size
-
-
-def tree_hash(root: Path) -> str:
-    """Names, bytes and modification times of everything below."""
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        digest.update(f"{path.relative_to(root)} {path.stat().st_mtime_ns}\n".encode())
-        if path.is_file():
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 @dataclass

@@ -11,7 +11,8 @@ import pytest
 from logdex.io.env import Env
 from logdex.rocketmq.verify import VerifyReport, verify
 from tests import golden
-from tests.unit.rocketmq.verify.store_harm import Store, tree_hash
+from tests.directories import contents, tree_hash
+from tests.unit.rocketmq.verify.store_harm import Store
 
 NAMES = ("tiny-5.5.0", "tiny-4.7.0", "tiny-torn", "tiny-expired")
 SHARES_OF_A_FILE = (0.0, 0.001, 0.1, 0.33, 0.5, 0.77, 0.99, 0.9999)
@@ -34,7 +35,7 @@ def run(store: Store) -> VerifyReport:
 def flip_many(store: Store, seeds: range) -> None:
     """One to four flips a seed, put back after the look."""
     files = [path for path in sorted(store.root.rglob("*")) if path.is_file() and path.stat().st_size]
-    before = tree_hash_of_bytes(store)
+    before = contents(store.root)
     for seed in seeds:
         rng = random.Random(seed)
         path = rng.choice(files)
@@ -45,11 +46,7 @@ def flip_many(store: Store, seeds: range) -> None:
         path.write_bytes(harmed)
         run(store)
         path.write_bytes(data)
-    assert tree_hash_of_bytes(store) == before
-
-
-def tree_hash_of_bytes(store: Store) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(store.root.rglob("*")) if path.is_file()}
+    assert contents(store.root) == before
 
 
 @pytest.mark.parametrize("name", NAMES)
