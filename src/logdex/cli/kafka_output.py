@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logdex.cli.output import emit, emit_json, hint, human_count, human_time, note, shown
+from logdex.cli.output import emit, emit_json, hint, human_count, human_time, note, shown, shown_start
 
 if TYPE_CHECKING:
     from logdex.kafka.record import Record
     from logdex.kafka.snapshot.partition import PartitionSnapshot
     from logdex.kafka.snapshot.scan import KafkaScan
 
-VALUE_SHOWN = 120
-"""Characters of a value that a line shows."""
 PROBLEMS_TOLD = 20
 
 ControlOption = Annotated[bool, typer.Option("--control", help="Kafka's control records too.")]
@@ -51,8 +49,8 @@ def _line(partition: PartitionSnapshot, record: Record) -> str:
         parts.append("control")
     elif record.is_transactional:
         parts.append(f"transaction of producer {record.producer_id}")
-    text = "null" if record.value is None else shown(record.value[: 4 * VALUE_SHOWN])
-    return "  ".join(parts) + "  " + (text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…")
+    parts.append("null" if record.value is None else shown_start(record.value))
+    return "  ".join(parts)
 
 
 def tell_scan(scan: KafkaScan, path: str) -> bool:

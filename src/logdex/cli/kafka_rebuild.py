@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, emit_json, hint, human_count, human_size, kept_rows, note, table
-from logdex.cli.progress import progress_bar
+from logdex.cli.output import hint, human_count, human_size, note, note_settings
+from logdex.cli.rebuilding import print_report, rebuilding
 
 if TYPE_CHECKING:
     from logdex.kafka.rebuild.report import KafkaRebuildReport
@@ -33,24 +33,15 @@ def rebuild_kafka(
     total = find_source(found, DEFAULT_ENV).size_bytes
     if in_place:
         note(f"writes beside the logs in {target}; what is replaced is kept under a dated name")
-    if master is not None:
-        from logdex.spark.rebuild_job import rebuild_kafka as rebuild_on_spark
-        from logdex.spark.session import session
-
-        note("starting Spark, a few seconds")
-        with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", total) as progress:
-            report = rebuild_on_spark(spark, found.path, target, settings, in_place=in_place, progress=progress)
-    else:
-        with progress_bar("rebuild", total) as progress:
+    with rebuilding(master, total) as (spark, progress):
+        if spark is None:
             report = rebuild_on(LocalRunner(progress), found.path, target, settings, in_place=in_place)
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        _print(report, target)
-    for told in report.inferred:
-        note(f"inferred {told}")
-    for guess in report.assumed:
-        note(f"assumed {guess}")
+        else:
+            from logdex.spark.rebuild_job import rebuild_kafka as rebuild_on_spark
+
+            report = rebuild_on_spark(spark, found.path, target, settings, in_place=in_place, progress=progress)
+    print_report(report, _source(report), _rows(report, target), as_json=as_json)
+    note_settings(report.inferred, report.assumed)
     for line in [*report.notes, *report.losses]:
         note(line)
     if report.lossy:
@@ -58,13 +49,12 @@ def rebuild_kafka(
     return report
 
 
-def _print(report: KafkaRebuildReport, target: str) -> None:
-    speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
-    emit(
-        f"Rebuilt from {human_count(report.messages, 'record')} in {human_count(report.batches, 'batch', 'batches')}, "
-        f"{human_size(report.bytes)}, in {report.seconds:.1f} s ({speed}/s), engine {report.engine}, "
-        f"{human_count(report.tasks, 'task')}"
-    )
+def _source(report: KafkaRebuildReport) -> str:
+    batches = human_count(report.batches, "batch", "batches")
+    return f"{human_count(report.messages, 'record')} in {batches}, {human_size(report.bytes)}"
+
+
+def _rows(report: KafkaRebuildReport, target: str) -> list[tuple[str, str]]:
     rows = [
         ("logs", f"{human_count(report.partitions, 'partition')}, {human_count(report.segments, 'segment')}"),
         (".index", _entries(report.offset_index_entries)),
@@ -74,9 +64,7 @@ def _print(report: KafkaRebuildReport, target: str) -> None:
     ]
     if report.key_index_entries:
         rows.append((".keyindex", _entries(report.key_index_entries)))
-    rows.append(("files", f"{human_count(report.files, 'file')} in {target}"))
-    rows += kept_rows(report.kept)
-    table(rows)
+    return [*rows, ("files", f"{human_count(report.files, 'file')} in {target}")]
 
 
 def _entries(count: int) -> str:

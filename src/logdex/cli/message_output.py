@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logdex.cli.output import emit, emit_json, human_time, note, shown
+from logdex.cli.output import emit, emit_json, human_time, note, shown, shown_start
 from logdex.errors import CorruptError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.message import StoredMessage
-
-BODY_SHOWN = 120
-"""Characters of a body that a line shows."""
 
 MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line for each message, body in base64.")]
 DecompressOption = Annotated[
@@ -90,5 +87,4 @@ def _line(message: StoredMessage, physical_offset: int, body: bytes) -> str:
         parts.append(f"keys={','.join(map(shown, message.keys))}")
     if message.unique_key is not None:
         parts.append(f"id={shown(message.unique_key)}")
-    text = shown(body[: 4 * BODY_SHOWN])
-    return "  ".join(parts) + "  " + (text if len(text) <= BODY_SHOWN else text[: BODY_SHOWN - 1] + "…")
+    return "  ".join([*parts, shown_start(body)])

@@ -27,6 +27,7 @@ PathArgument = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
+NoSyncOption = Annotated[bool, typer.Option("--no-sync", help="Leave out fsync: faster, unsafe if power fails.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", help="Only this partition (Kafka).", min=0, show_default=False)

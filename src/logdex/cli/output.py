@@ -19,6 +19,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 KEPT_SHOWN = 3
+VALUE_SHOWN = 120
+"""Characters of a body or a value that a line shows."""
 
 
 def shown(value: bytes | str) -> str:
@@ -31,6 +33,12 @@ def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     # Python's way to carry a byte of a file name that is no UTF-8
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+
+
+def shown_start(value: bytes) -> str:
+    """The beginning of a value, as much as a line has room for."""
+    text = shown(value[: 4 * VALUE_SHOWN])
+    return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
 
 
 def emit(line: str) -> None:
@@ -53,6 +61,14 @@ def note(line: str) -> None:
 def hint(line: str) -> None:
     """What to type next, below a `note`."""
     sys.stderr.write(f"        {shown(line)}\n")
+
+
+def note_settings(inferred: Iterable[str], assumed: Iterable[str]) -> None:
+    """Settings that nobody gave: those that the files told, and those that nothing decided."""
+    for text in inferred:
+        note(f"inferred {text}")
+    for text in assumed:
+        note(f"assumed {text}")
 
 
 def fail(message: str, what_next: str | None) -> None:

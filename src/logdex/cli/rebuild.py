@@ -10,13 +10,11 @@ import typer
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.kafka_paths import directory_of, kafka_path
 from logdex.cli.kafka_rebuild import rebuild_kafka
-from logdex.cli.options import JsonOption, StoreOptions, output_target, store_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
-from logdex.cli.progress import progress_bar
+from logdex.cli.options import JsonOption, NoSyncOption, StoreOptions, output_target, store_command
+from logdex.cli.output import human_count, human_size, note, note_settings
+from logdex.cli.rebuilding import print_report, rebuilding
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.commit_log import CommitLog
-    from logdex.rocketmq.dialect import StoreConfig
     from logdex.rocketmq.rebuild import RebuildReport
 
 
@@ -56,7 +54,7 @@ def rebuild(
     key_index: Annotated[bool, typer.Option("--key-index", help="A .keyindex for each segment too (Kafka).")] = False,
     engine: Annotated[Engine, typer.Option(help="Work in this process, or on Spark.")] = Engine.LOCAL,
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark.")] = "local[*]",
-    no_sync: Annotated[bool, typer.Option("--no-sync", help="Leave out fsync: faster, unsafe if power fails.")] = False,
+    no_sync: NoSyncOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Derive ConsumeQueues and IndexFiles from the CommitLog alone; Kafka's indexes, snapshots and leader epochs from
@@ -80,50 +78,28 @@ def rebuild(
     config, log = resolve(store)
     if in_place:
         note(f"writes consumequeue/ and index/ in {store.path}; what is there is kept under a dated name")
-    report = _run(store.path, target, config, log, engine=engine, master=master, in_place=in_place, sync=not no_sync)
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        _print_report(report, target)
-    for guess in report.assumed:
-        note(f"assumed {guess}")
+    total = sum(file.size_bytes for file in log.files)
+    with rebuilding(master if engine is Engine.SPARK else None, total) as (spark, progress):
+        if spark is None:
+            from logdex.rocketmq.rebuild import rebuild as rebuild_here
+
+            report = rebuild_here(store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress)
+        else:
+            from logdex.spark.rebuild_job import rebuild_with_config
+
+            report = rebuild_with_config(
+                spark, store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress
+            )
+    source = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
+    print_report(report, source, _rows(report, target), as_json=as_json)
+    note_settings([], report.assumed)
     for loss in report.losses:
         note(loss)
     if report.lossy:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _run(
-    path: str,
-    target: str,
-    config: StoreConfig,
-    log: CommitLog,
-    *,
-    engine: Engine,
-    master: str,
-    in_place: bool,
-    sync: bool,
-) -> RebuildReport:
-    total = sum(file.size_bytes for file in log.files)
-    if engine is Engine.SPARK:
-        from logdex.spark.rebuild_job import rebuild_with_config
-        from logdex.spark.session import session
-
-        note("starting Spark, a few seconds")
-        with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", total) as progress:
-            return rebuild_with_config(spark, path, target, config, in_place=in_place, sync=sync, progress=progress)
-    from logdex.rocketmq.rebuild import rebuild as rebuild_here
-
-    with progress_bar("rebuild", total) as progress:
-        return rebuild_here(path, target, config, in_place=in_place, sync=sync, progress=progress)
-
-
-def _print_report(report: RebuildReport, target: str) -> None:
-    speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
-    emit(
-        f"Rebuilt from {human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog, "
-        f"in {report.seconds:.1f} s ({speed}/s), engine {report.engine}, {human_count(report.tasks, 'task')}"
-    )
+def _rows(report: RebuildReport, target: str) -> list[tuple[str, str]]:
     rows = [
         (
             "ConsumeQueues",
@@ -140,5 +116,4 @@ def _print_report(report: RebuildReport, target: str) -> None:
         rows.append(
             ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
         )
-    rows += kept_rows(report.kept)
-    table(rows)
+    return rows

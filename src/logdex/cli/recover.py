@@ -8,8 +8,8 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.kafka_paths import directory_of, kafka_path, log_config
-from logdex.cli.options import JsonOption, StoreOptions, output_target, store_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
+from logdex.cli.options import JsonOption, NoSyncOption, StoreOptions, output_target, store_command
+from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, note_settings, table
 from logdex.cli.progress import progress_bar
 from logdex.errors import UsageError
 
@@ -36,7 +36,7 @@ def recover(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Write into the log's own directory; what is replaced is kept.")
     ] = False,
-    no_sync: Annotated[bool, typer.Option("--no-sync", help="Leave out fsync: faster, unsafe if power fails.")] = False,
+    no_sync: NoSyncOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Salvage a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done but lossy."""
@@ -87,9 +87,6 @@ def _print(report: SalvageReport, target: str) -> None:
     table(rows)
     for skipped in report.skipped:
         emit(str(skipped))
-    for text in report.inferred:
-        note(f"inferred {text}")
-    for text in report.assumed:
-        note(f"assumed {text}")
+    note_settings(report.inferred, report.assumed)
     for text in report.notes:
         note(text)
