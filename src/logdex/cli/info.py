@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.kafka_info import info_kafka
+from logdex.cli.kafka_info import look_at_kafka, print_kafka
 from logdex.cli.kafka_paths import kafka_path
 from logdex.cli.options import StoreOptions, store_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, shown, table
@@ -15,7 +16,8 @@ from logdex.cli.stores import resolve_in_any_case
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.overview import IndexOverview, LogOverview, StoreOverview
+    from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
+    from logdex.rocketmq.overview import IndexOverview, LogOverview, QueueOverview, StoreOverview
 
 
 @app.command(
@@ -47,9 +49,35 @@ def info(
     if of_store and not as_json:
         raise UsageError("--store goes with --json", hint=f"logdex info {store.path} --json --store")
     found = kafka_path(store)
-    if found is not None:
-        info_kafka(found, store, as_json=as_json, of_store=of_store)
-        return
+    if found is None:
+        look = _look(store)
+        _tell(look, look.queues, lambda: _print(look), as_json=as_json, of_store=of_store)
+    else:
+        kafka = look_at_kafka(found, store)
+        _tell(kafka, kafka.partitions, lambda: print_kafka(found, kafka), as_json=as_json, of_store=of_store)
+
+
+def _tell(
+    look: StoreOverview | KafkaOverview,
+    parts: Sequence[QueueOverview | PartitionOverview],
+    show: Callable[[], None],
+    *,
+    as_json: bool,
+    of_store: bool,
+) -> None:
+    """An overview and its problems; as text by `show`, as JSON the whole or its `parts`."""
+    if as_json:
+        for each in [look] if of_store else parts:
+            emit_json(each.to_json())
+    else:
+        show()
+    for problem in look.problems:
+        note(problem)
+    if look.problems:
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _look(store: StoreOptions) -> StoreOverview:
     from logdex.rocketmq.overview import overview
 
     config, geometry_error = resolve_in_any_case(store)
@@ -57,17 +85,7 @@ def info(
     if geometry_error is not None:
         look.problems.append(geometry_error.message)
     look.problems += [f"{store.path}: CommitLog offsets {start} to {end} are missing" for start, end in look.log.gaps]
-    if not as_json:
-        _print(look)
-    elif of_store:
-        emit_json(look.to_json())
-    else:
-        for queue in look.queues:
-            emit_json(queue.to_json())
-    for problem in look.problems:
-        note(problem)
-    if look.problems:
-        raise typer.Exit(PROBLEMS_FOUND)
+    return look
 
 
 def _print(look: StoreOverview) -> None:

@@ -3,67 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from logdex.cli.app import PROBLEMS_FOUND
 from logdex.cli.kafka_paths import describe, log_config
 from logdex.cli.options import StoreOptions
-from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, shown, table
+from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
 
 if TYPE_CHECKING:
     from logdex.kafka.recognise import KafkaPath
     from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
 
 
-def info_kafka(found: KafkaPath, store: StoreOptions, *, as_json: bool, of_store: bool) -> None:
-    """Shows what is at a Kafka path."""
+def look_at_kafka(found: KafkaPath, store: StoreOptions) -> KafkaOverview:
+    """What is at a Kafka path."""
     from logdex.kafka.snapshot.overview import overview
 
-    look = overview(found, log_config(store))
-    if not as_json:
-        _print(look, describe(found))
-    elif of_store:
-        emit_json(_store_json(look))
-    else:
-        for partition in look.partitions:
-            emit_json(partition.to_json())
-    for problem in look.problems:
-        note(problem)
-    if look.problems:
-        raise typer.Exit(PROBLEMS_FOUND)
+    return overview(found, log_config(store))
 
 
-def _store_json(look: KafkaOverview) -> dict[str, Any]:
-    cluster = look.cluster_metadata
-    return {
-        "path": look.path,
-        "engine": "kafka",
-        "kind": look.kind.value,
-        "clean": look.clean,
-        "in_use": look.in_use,
-        "meta_properties": None if look.meta is None else look.meta._asdict(),
-        "cluster_metadata": None if cluster is None else _cluster_json(look),
-        "other_names": look.other_names,
-        "partitions": [partition.to_json() for partition in look.partitions],
-    }
-
-
-def _cluster_json(look: KafkaOverview) -> dict[str, Any]:
-    cluster = look.cluster_metadata
-    assert cluster is not None
-    return {
-        "batches": cluster.batches,
-        "data_records": cluster.data_records,
-        "control_records": [asdict(record) for record in cluster.control_records],
-        "snapshots": {name: [asdict(record) for record in found] for name, found in cluster.snapshots.items()},
-    }
-
-
-def _print(look: KafkaOverview, what: str) -> None:
-    emit(f"{look.path}: {what}, {_state(look)}")
+def print_kafka(found: KafkaPath, look: KafkaOverview) -> None:
+    """The same for a person."""
+    emit(f"{look.path}: {describe(found)}, {_state(look)}")
     in_use = [one for one in look.partitions if one.mark is None]
     rows = [*_whose(look), ("partitions", _partitions(look, in_use)), ("indexes", _indexes(look.partitions))]
     rows += _cluster(look)

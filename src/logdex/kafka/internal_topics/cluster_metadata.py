@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex.errors import CorruptError
@@ -55,6 +55,15 @@ class ClusterMetadata:
     snapshots: dict[str, list[ControlRecord]] = field(default_factory=dict)
     """Control records (header, voters, footer) of each snapshot, by file name, oldest first."""
     problems: list[CorruptError] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``logdex info --json --store`` says of it."""
+        return {
+            "batches": self.batches,
+            "data_records": self.data_records,
+            "control_records": [asdict(record) for record in self.control_records],
+            "snapshots": {name: [asdict(record) for record in found] for name, found in self.snapshots.items()},
+        }
 
 
 def read_cluster_metadata(partition_path: str, *, env: Env = DEFAULT_ENV) -> ClusterMetadata:

@@ -19,12 +19,12 @@ from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
 from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata, uuid_to_text
+from logdex.kafka.metadata_files import MetaProperties, read_topic_id, uuid_to_text
 from logdex.kafka.open_log.home import is_log_directory
 from logdex.kafka.partition_files import has_clean_mark, read_checkpoints
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.scan import EndKind
-from logdex.kafka.segment_files import PARTITION_METADATA, PartitionName
+from logdex.kafka.segment_files import PartitionName
 from logdex.kafka.snapshot.partition import PartitionSnapshot
 
 
@@ -108,6 +108,21 @@ class KafkaOverview:
     cluster_metadata: ClusterMetadata | None = None
     other_names: list[str] = field(default_factory=list)
 
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``logdex info --json --store``."""
+        cluster = self.cluster_metadata
+        return {
+            "path": self.path,
+            "engine": "kafka",
+            "kind": self.kind.value,
+            "clean": self.clean,
+            "in_use": self.in_use,
+            "meta_properties": None if self.meta is None else self.meta._asdict(),
+            "cluster_metadata": None if cluster is None else cluster.to_json(),
+            "other_names": self.other_names,
+            "partitions": [partition.to_json() for partition in self.partitions],
+        }
+
 
 def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> KafkaOverview:
     """Looks at a path. What cannot be read is told in `problems`; raises only for what cannot be opened at all."""
@@ -161,7 +176,8 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
     one.leader_epochs = snapshot.leader_epochs
     one.segments = [_segment(segment, look) for segment in snapshot.segments]
     try:
-        one.topic_id = _topic_id(snapshot)
+        topic_id = read_topic_id(snapshot.directory, env=snapshot.env)
+        one.topic_id = None if topic_id is None else uuid_to_text(topic_id)
         _add_times(snapshot, one)
     except LogdexError as error:
         look.problems.append(str(error))
@@ -176,13 +192,6 @@ def _log_start(snapshot: PartitionSnapshot, look: KafkaOverview) -> int:
     name = PartitionName(snapshot.topic, snapshot.partition, snapshot.mark)
     start = read_checkpoints(snapshot.directory, name, snapshot.problems, snapshot.env).log_start_offset or 0
     return max(min(start, snapshot.log_end_offset), snapshot.log_start_offset)
-
-
-def _topic_id(snapshot: PartitionSnapshot) -> str | None:
-    path = f"{snapshot.directory}/{PARTITION_METADATA}"
-    if not snapshot.env.exists(path):
-        return None
-    return uuid_to_text(PartitionMetadata.read(path, env=snapshot.env).topic_id)
 
 
 def _add_times(snapshot: PartitionSnapshot, one: PartitionOverview) -> None:
