@@ -118,7 +118,12 @@ def _copy(target: int, source: int, size: int) -> None:
     if size > _LONG_COPY:
         copy_bytes(target, source, size)
         return
-    done = np.int64(0)
+    if size <= 0:
+        return
+    _copy_step(target, source)  # most are that short: no loop yet
+    if size > _COPY_STEP:
+        _copy_step(target + _COPY_STEP, source + _COPY_STEP)
+    done = np.int64(2 * _COPY_STEP)
     while done < size:
         _copy_step(target + done, source + done)
         done += _COPY_STEP
@@ -333,6 +338,8 @@ def _decode_batch(batch: int, c: ColumnAddresses, t: RecordTargets, s: Sources, 
     if load_i64(state + 8 * ROWS) + count > t.rows or size > room:
         store_i64(state + 8 * NEED_ROWS, count)
         store_i64(state + 8 * NEED_BYTES, size)
+        store_i64(state + 8 * GIVEN, at)  # not to be inflated again
+        store_i64(state + 8 * GIVEN_SIZE, size)
         return FULL
     headers, header_keys = load_i64(state + 8 * HEADERS), load_i64(state + 8 * HEADER_KEY_BYTES)
     header_values, header_nulls = load_i64(state + 8 * HEADER_VALUE_BYTES), load_i64(state + 8 * HEADER_NULLS)
