@@ -27,13 +27,19 @@ from logdex.layout import (
     RECORD_BATCH,
 )
 
-_UP_TO_MAGIC = 17
+UP_TO_MAGIC_SIZE_BYTES = 17
+"""So much of a batch says its size and its format, whichever that is."""
 _WINDOW = 4096
 _SIZE_MIN = {
     MAGIC_V0: LEGACY_RECORD_V0.size_bytes + 8,  # key and value lengths
     MAGIC_V1: LEGACY_RECORD_V1.size_bytes + 8,
     MAGIC_V2: RECORD_BATCH.size_bytes,
 }
+
+
+def stated_size(data: bytes, position: int) -> int:
+    """The size, offset and length included, that the batch at `position` of `data` says it has; any number."""
+    return LOG_OVERHEAD_SIZE_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
 
 
 class BatchHeader(NamedTuple):
@@ -142,7 +148,7 @@ class FileRecords:
         """
         end = self.size_bytes if stop is None else min(stop, self.size_bytes)
         window, window_at = b"", position
-        while position + _UP_TO_MAGIC < end:
+        while position + UP_TO_MAGIC_SIZE_BYTES < end:
             at = position - window_at
             if at + RECORD_BATCH.size_bytes > len(window):
                 window, window_at, at = self.read(position, _WINDOW), position, 0
@@ -275,13 +281,12 @@ class FileRecords:
 
 def _parse_header(window: bytes, at: int, position: int, end: int, path: str) -> BatchHeader | None:
     """The batch's header at `window[at:]`, the file's `position`; None where the file ends within the batch."""
-    if len(window) - at < _UP_TO_MAGIC:
+    if len(window) - at < UP_TO_MAGIC_SIZE_BYTES:
         raise _shrunk(path)
-    size = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
-    magic = window[at + 16]
+    total = stated_size(window, at)
+    size, magic = total - LOG_OVERHEAD_SIZE_BYTES, window[at + 16]
     if size < LEGACY_RECORD_V0.size_bytes + 8 - LOG_OVERHEAD_SIZE_BYTES:
         raise _bad(path, position + 8, "length", "at least 14", size)
-    total = size + LOG_OVERHEAD_SIZE_BYTES
     if position + total > end:
         return None
     if magic > MAGIC_V2:

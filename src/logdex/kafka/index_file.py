@@ -103,18 +103,13 @@ class IndexFile(ABC):
     # -- counting ------------------------------------------------------------------------------------------------------
     @property
     def slots(self) -> int:
-        """What Kafka takes for the number of entries when it opens this file: every slot, zeros included."""
+        """Entries that fit the file as it is now; so many Kafka counts when it opens it, zeros included."""
         return self.size_bytes // self._entry_size
-
-    @property
-    def max_entries(self) -> int:
-        """Slots of the file as it is now: entries that fit."""
-        return self.slots
 
     @property
     def is_full(self) -> bool:
         """Whether the segment must be rolled before another append."""
-        return self.entries >= self.max_entries
+        return self.entries >= self.slots
 
     def _count_entries(self, file: ReadFile, count_zero_slots: bool) -> int:
         """Looks for the first slot of zeros with reads: a broker may cut the tail off at any time, and to touch mapped

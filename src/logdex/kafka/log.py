@@ -7,7 +7,6 @@ Source: Kafka's UnifiedLog. What a power cut, a full disk or two writers can do 
 from __future__ import annotations
 
 import posixpath
-import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -18,7 +17,7 @@ from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.cleaner.job import CompactionReport, compact
 from logdex.kafka.cleaner.offset_map import DEDUPE_BUFFER_BYTES
-from logdex.kafka.log_config import LogConfig
+from logdex.kafka.log_config import LogConfig, make_config
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.append import (
     AppendInfo,
@@ -36,15 +35,13 @@ from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.open_log.home import LogHome, make_dirs_durably
 from logdex.kafka.open_log.loader import LogLoader
 from logdex.kafka.open_log.reading import ReadableLog
+from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.open_log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
 from logdex.kafka.open_log.swap import replace_segments
 from logdex.kafka.open_log.transactions import Transaction
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
+from logdex.kafka.segment_base import wall_clock_ms
 from logdex.kafka.segment_files import parse_partition_dir
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Log(ReadableLog):
@@ -67,7 +64,7 @@ class Log(ReadableLog):
         *,
         create: bool = True,
         env: Env = DEFAULT_ENV,
-        clock_ms: Callable[[], int] = _wall_clock_ms,
+        clock_ms: Callable[[], int] = wall_clock_ms,
         **settings: Any,
     ) -> Log:
         """Opens a partition directory, created where missing unless `create` is false (`MissingFileError`).
@@ -76,9 +73,7 @@ class Log(ReadableLog):
         that was not closed cleanly is recovered: `load_report` says what was done. Raises `LogInUseError`,
         `UsageError` for a file, `CorruptError` for what a broker could not load either, `StorageError`.
         """
-        if config is not None and settings:
-            raise UsageError("both a config and single settings", hint="give one of them")
-        config = config if config is not None else _make_config(settings)
+        config = make_config(config, settings)
         _refuse_file(path, env)
         if not create and not env.is_dir(path):
             raise MissingFileError("no such directory", path=path)
@@ -95,6 +90,8 @@ class Log(ReadableLog):
                 now_ms=clock_ms,
                 env=env,
             ).load()
+            for error in home.damaged:
+                loaded.report.note(LoadStep.REBUILT, error.path, f"its offsets count as 0: {error.message}")
             return cls(LogCore(loaded, home, config, clock_ms, env))
         except BaseException:
             home.close()
@@ -281,11 +278,3 @@ def _refuse_file(path: str, env: Env) -> None:
         named = parse_partition_dir(posixpath.basename(above)) is not None
         hint = f"give the partition's: {above}" if named else "give one named TOPIC-PARTITION, such as events-0"
         raise UsageError(f"{path} is a file, not a directory", hint=hint)
-
-
-def _make_config(settings: dict[str, Any]) -> LogConfig:
-    try:
-        return LogConfig(**settings)
-    except TypeError as error:
-        known = ", ".join(LogConfig.__dataclass_fields__)
-        raise UsageError(f"unknown setting: {error}", hint=f"settings are {known}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from logdex import limits
 from logdex.errors import UsageError
@@ -79,3 +80,14 @@ class LogConfig:
             raise UsageError(
                 f"message_timestamp_type is {self.message_timestamp_type!r}", hint="say CreateTime or LogAppendTime"
             )
+
+
+def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig:
+    """A whole config, or one of single settings; `UsageError` for both and for unknown ones."""
+    if config is not None and settings:
+        raise UsageError("both a config and single settings", hint="give one of them")
+    try:
+        return config if config is not None else LogConfig(**settings)
+    except TypeError as error:
+        known = ", ".join(LogConfig.__dataclass_fields__)
+        raise UsageError(f"unknown setting: {error}", hint=f"settings are {known}") from error

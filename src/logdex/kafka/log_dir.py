@@ -6,6 +6,7 @@ Source: ``docs/formats/kafka-log-directory.md``; Kafka's LogManager.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from logdex.errors import NotAStoreError
@@ -16,7 +17,7 @@ from logdex.kafka.internal_topics import cluster_metadata, consumer_offsets
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from logdex.kafka.internal_topics.consumer_offsets import ConsumerOffsets, read_consumer_offsets
 from logdex.kafka.log_lock import lock_is_held
-from logdex.kafka.metadata_files import CleanShutdown, MetaProperties, PartitionMetadata
+from logdex.kafka.metadata_files import CleanShutdown, MetaProperties, read_topic_id
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.segment_files import PartitionName, parse_partition_dir
 
@@ -52,6 +53,14 @@ class PartitionDir:
     def topic_partition(self) -> TopicPartition:
         """The partition's name."""
         return TopicPartition(self.topic, self.partition)
+
+
+def partitions_by_topic(partitions: Iterable[PartitionDir]) -> dict[str, list[int]]:
+    """The numbers of partitions by topic, in the order given."""
+    found: dict[str, list[int]] = {}
+    for each in partitions:
+        found.setdefault(each.topic, []).append(each.partition)
+    return found
 
 
 class KafkaLogDir:
@@ -91,10 +100,7 @@ class KafkaLogDir:
 
     def topics(self) -> dict[str, list[int]]:
         """Partition numbers by topic, of the partitions in use."""
-        found: dict[str, list[int]] = {}
-        for each in self.partition_dirs():
-            found.setdefault(each.topic, []).append(each.partition)
-        return found
+        return partitions_by_topic(self.partition_dirs())
 
     def other_names(self) -> list[str]:
         """Names in the directory that are neither a partition's nor of Kafka's own files."""
@@ -103,8 +109,7 @@ class KafkaLogDir:
 
     def topic_id(self, partition: PartitionDir) -> uuid.UUID | None:
         """The id in a partition's `partition.metadata`; None without that file."""
-        path = f"{partition.path}/{segment_files.PARTITION_METADATA}"
-        return PartitionMetadata.read(path, env=self._env).topic_id if self._env.exists(path) else None
+        return read_topic_id(partition.path, env=self._env)
 
     # -- the directory's own files -------------------------------------------------------------------------------------
     def recovery_points(self) -> dict[TopicPartition, int]:

@@ -13,20 +13,21 @@ from typing import NamedTuple
 
 from logdex.errors import CorruptError, TruncatedError, UsageError
 from logdex.kafka.errors import OffsetOutOfRangeError
-from logdex.kafka.file_records import TimestampAndOffset
+from logdex.kafka.file_records import UP_TO_MAGIC_SIZE_BYTES, TimestampAndOffset, stated_size
 from logdex.kafka.log_segment import LogSegment, SegmentRead
 from logdex.kafka.log_segments import floor_segment
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch, decode_batch
 from logdex.kafka.transaction_index import AbortedTxn
-from logdex.layout import CONTROL_ABORT, LOG_OVERHEAD_SIZE_BYTES
+from logdex.layout import CONTROL_ABORT
 
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 MAX_TIMESTAMP = -3
-_UP_TO_MAGIC = 17
+READ_BYTES = 1 << 20
+"""fetch.max.bytes of one partition, by default."""
 
 
 def check_isolation(isolation: str) -> None:
@@ -112,8 +113,8 @@ def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:
 def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iterator[RecordBatch]:
     """The whole batches of what was read that lie below `end_offset`."""
     data, at = read.data, 0
-    while at + _UP_TO_MAGIC <= len(data):
-        size = LOG_OVERHEAD_SIZE_BYTES + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+    while at + UP_TO_MAGIC_SIZE_BYTES <= len(data):
+        size = stated_size(data, at)
         if size > len(data) - at:
             return
         position = read.position + at
@@ -157,8 +158,20 @@ def committed_batches(batches: Iterable[RecordBatch], aborted: Iterable[AbortedT
         yield batch
 
 
+def visible_batches(
+    view: LogView, batches: Sequence[RecordBatch], isolation: str, control: bool
+) -> Iterator[RecordBatch]:
+    """Of batches that were read one after the other, those whose records a reader is shown; asks the view's indexes
+    before it returns."""
+    shown: Iterable[RecordBatch] = batches
+    if isolation == READ_COMMITTED and batches:
+        aborted = collect_aborted(view, batches[0].base_offset, batches[-1].last_offset + 1)
+        shown = committed_batches(batches, aborted)
+    return (batch for batch in shown if control or not batch.is_control)
+
+
 def read_records(
-    view: LogView, offset: int, *, max_bytes: int, max_records: int | None, committed: bool, control: bool
+    view: LogView, offset: int, max_bytes: int, isolation: str, *, max_records: int | None, control: bool
 ) -> list[Record]:
     """Records from `offset` on; see `Log.read`. Goes on over batches that hold nothing to show."""
     records: list[Record] = []
@@ -168,12 +181,7 @@ def read_records(
         if not batches:
             return records
         after = batches[-1].last_offset + 1
-        shown: Iterable[RecordBatch] = batches
-        if committed:
-            shown = committed_batches(batches, collect_aborted(view, batches[0].base_offset, after))
-        for batch in shown:
-            if batch.is_control and not control:
-                continue
+        for batch in visible_batches(view, batches, isolation, control):
             for record in batch.records():
                 if record.offset < offset:
                     continue

@@ -15,18 +15,17 @@ from dataclasses import replace
 
 from logdex.errors import CorruptError, CrcMismatchError, StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_read import READ_COMMITTED, READ_UNCOMMITTED, check_isolation
+from logdex.kafka.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, check_isolation
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch, decode_batch
 from logdex.kafka.segment_files import LOG_SUFFIX, offsets_of
-from logdex.layout import CONTROL_ABORT, LEGACY_RECORD_V0, LOG_OVERHEAD_SIZE_BYTES
+from logdex.layout import CONTROL_ABORT, LEGACY_RECORD_V0
 
 POLL_INTERVAL_S = 0.05
-READ_BYTES = 1 << 20
-_UP_TO_MAGIC = 17
-_SIZE_MIN = LEGACY_RECORD_V0.size_bytes + 8 - LOG_OVERHEAD_SIZE_BYTES
+_SIZE_MIN = LEGACY_RECORD_V0.size_bytes + 8
 _PATIENCE = 40
 """Polls for which a whole batch with a wrong checksum at the file's end counts as one that is still being written."""
 
@@ -173,11 +172,10 @@ class LogTail:
     def _whole_batches(self, segment: LogSegment) -> list[RecordBatch]:
         batches: list[RecordBatch] = []
         data, at = segment.log.read(self._position, READ_BYTES), 0
-        while at + _UP_TO_MAGIC <= len(data):
-            size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
-            if size < _SIZE_MIN:
+        while at + UP_TO_MAGIC_SIZE_BYTES <= len(data):
+            total = stated_size(data, at)
+            if total < _SIZE_MIN:
                 break  # zeros that are not written yet
-            total = LOG_OVERHEAD_SIZE_BYTES + size
             if total > len(data) - at:
                 if batches or self._position + total > segment.log.size_bytes:
                     break  # the next poll's

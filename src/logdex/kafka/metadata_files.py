@@ -16,6 +16,7 @@ from logdex import limits
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.atomic_file import write_atomically
+from logdex.kafka.segment_files import PARTITION_METADATA
 
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -63,6 +64,12 @@ class PartitionMetadata(NamedTuple):
     def write(self, path: str, *, env: Env = DEFAULT_ENV) -> None:
         """Replaces the file at `path`."""
         write_atomically(path, self.to_bytes(), env=env)
+
+
+def read_topic_id(directory: str, *, env: Env) -> uuid.UUID | None:
+    """The id in the `partition.metadata` of a partition's directory; None without that file."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    return PartitionMetadata.read(path, env=env).topic_id if env.exists(path) else None
 
 
 def _value(line: str, name: str) -> str:

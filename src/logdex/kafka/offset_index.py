@@ -70,7 +70,7 @@ class OffsetIndex(IndexFile):
 
     def require_room(self, count: int) -> None:
         """Raises `IndexFullError` unless `count` more entries fit."""
-        self._require_room(count, self.max_entries)
+        self._require_room(count, self.slots)
 
     def append(self, offset: int, position: int) -> None:
         """Adds an entry: `IndexFullError`, `OffsetOverflowError`, `OffsetOrderError` (not above the last offset),

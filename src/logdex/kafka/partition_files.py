@@ -92,15 +92,18 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
     if name.mark is not None or name.partition == UNKNOWN_PARTITION:
         return Checkpoints()
     home, _ = home_of(env.real_path(directory), env=env)
-    found: list[int | None] = []
-    for file in (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-        try:
-            entries = read_offset_checkpoint(posixpath.join(home, file), env=env)
-            found.append(entries.get(TopicPartition(name.topic, name.partition)))
-        except LogdexError as error:  # also what is no file
-            problems.append(error)
-            found.append(None)
-    return Checkpoints(*found)
+    files = (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+    known = (read_offsets(home, file, problems, env) for file in files)
+    return Checkpoints(*(offsets.get(TopicPartition(name.topic, name.partition)) for offsets in known))
+
+
+def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) -> dict[TopicPartition, int]:
+    """What the checkpoint `file` in `home` says; nothing where it cannot be read, and then `problems` gets why."""
+    try:
+        return read_offset_checkpoint(posixpath.join(home, file), env=env)
+    except LogdexError as error:  # also what is no file
+        problems.append(error)
+        return {}
 
 
 def has_clean_mark(directory: str, env: Env) -> bool | None:

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kafka.record import NO_SEQUENCE
+from logdex.kafka.record_format import SEQUENCE_SPAN
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
-_SEQUENCE_MAX = (1 << 31) - 1
-_KEPT = 5  # ProducerState remembers no more; more may be given it, never fewer
+BATCHES_RETAINED = 5
+"""So many batches of a producer are remembered to tell a repeated one."""
 
 
 class ProducerBatch(NamedTuple):
@@ -37,12 +38,12 @@ class ProducerBatch(NamedTuple):
 
 def increment_sequence(sequence: int, by: int) -> int:
     """`sequence` + `by`, wrapped from 2^31 - 1 to 0."""
-    return (sequence + by) & _SEQUENCE_MAX
+    return (sequence + by) % SEQUENCE_SPAN
 
 
 def decrement_sequence(sequence: int, by: int) -> int:
     """`sequence` - `by`, wrapped from 0 to 2^31 - 1; -1 (none) stays."""
-    return sequence if sequence == NO_SEQUENCE else (sequence - by) & _SEQUENCE_MAX
+    return sequence if sequence == NO_SEQUENCE else (sequence - by) % SEQUENCE_SPAN
 
 
 def producer_batches(columns: BatchColumns, *, every: bool = False) -> Iterator[ProducerBatch]:
@@ -62,7 +63,7 @@ def producer_batches(columns: BatchColumns, *, every: bool = False) -> Iterator[
 def telling_places(columns: BatchColumns) -> npt.NDArray[np.intp]:
     """Where in a window the batches are that `producer_batches` gives."""
     places = np.flatnonzero(columns.producer_id >= 0)
-    return _telling(columns, places) if len(places) > _KEPT else places
+    return _telling(columns, places) if len(places) > BATCHES_RETAINED else places
 
 
 def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -76,7 +77,7 @@ def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray
     first[1:] = (producer[1:] != producer[:-1]) | (kind[1:] != kind[:-1]) | (kind[1:] & BATCH_CONTROL != 0)
     ends = np.append(np.flatnonzero(first)[1:], count)
     until_end = np.repeat(ends, np.diff(ends, prepend=0)) - np.arange(count)
-    return np.sort(places[first | (until_end <= _KEPT)])
+    return np.sort(places[first | (until_end <= BATCHES_RETAINED)])
 
 
 def _values(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[list[Any]]:
@@ -85,7 +86,7 @@ def _values(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[list[An
     is_control = attributes & BATCH_CONTROL != 0
     base_offset, last_offset = columns.base_offset[places], columns.last_offset[places]
     base_sequence = columns.base_sequence[places].astype(np.int64)
-    wrapped = (base_sequence + (last_offset - base_offset)) & _SEQUENCE_MAX
+    wrapped = (base_sequence + (last_offset - base_offset)) % SEQUENCE_SPAN
     timestamp = np.where(is_control, columns.control_timestamp_ms[places], columns.max_timestamp_ms[places])
     values = (
         columns.producer_id[places],

@@ -25,17 +25,18 @@ from logdex.kafka.errors import (
     TransactionCoordinatorFencedError,
 )
 from logdex.kafka.log_config import DAY_MS
-from logdex.kafka.producer_batches import ProducerBatch, decrement_sequence, producer_batches
+from logdex.kafka.producer_batches import (
+    BATCHES_RETAINED,
+    ProducerBatch,
+    decrement_sequence,
+    increment_sequence,
+    producer_batches,
+)
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from logdex.kafka.transaction_index import AbortedTxn
 from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import CONTROL_ABORT, CONTROL_COMMIT
 from logdex.primitives.java_hash_map import DEFAULT_CAPACITY, grown_capacity, hash_map_order
-
-BATCHES_RETAINED = 5
-"""So many batches of a producer are remembered to tell a repeated one."""
-
-_SEQUENCE_MAX = (1 << 31) - 1
 
 
 class BatchMetadata(NamedTuple):
@@ -159,10 +160,8 @@ class ProducerState:
     def _check_sequence(self, batch: ProducerBatch) -> None:
         if self.producer_epoch == NO_PRODUCER_EPOCH:
             return  # nothing is known of this producer: it may begin anywhere
-        if batch.producer_epoch != self.producer_epoch:
-            expected = 0
-        else:
-            expected = 0 if self.last_sequence == _SEQUENCE_MAX else self.last_sequence + 1
+        is_new = batch.producer_epoch != self.producer_epoch
+        expected = 0 if is_new else increment_sequence(self.last_sequence, 1)
         if batch.base_sequence != expected:
             raise OutOfOrderSequenceError(
                 f"sequence {batch.base_sequence} of epoch {batch.producer_epoch} cannot follow "

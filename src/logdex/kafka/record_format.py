@@ -126,11 +126,12 @@ def _read_headers(data: bytes | memoryview, at: int, end: int) -> tuple[tuple[He
         if key is None:
             raise ValueError("a header without a key")
         value, at = _read_bytes(data, at, end)
-        headers.append((_text_or_bytes(key), value))
+        headers.append((header_key_of(key), value))
     return tuple(headers), at
 
 
-def _text_or_bytes(key: bytes) -> str | bytes:
+def header_key_of(key: bytes) -> str | bytes:
+    """A stored header key as a record has it: text, or bytes that are not UTF-8."""
     try:
         return key.decode()
     except UnicodeDecodeError:

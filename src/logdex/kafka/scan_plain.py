@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 
 from logdex import layout
 from logdex.kafka.record_format import wrapped_long
@@ -15,33 +14,13 @@ from logdex.kernels import batch_scan as kernel
 from logdex.primitives.crc32c import crc32c_by_table
 from logdex.primitives.varint import read_varlong
 
-
-@dataclass(frozen=True, slots=True)
-class PlainBatch:
-    """One batch; the fields of `logdex.kernels.batch_columns.BatchColumns`."""
-
-    position: int
-    base_offset: int
-    last_offset: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    producer_id: int
-    control_timestamp_ms: int
-    crc: int
-    size: int
-    leader_epoch: int
-    magic: int
-    attributes: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
-    control_type: int
-    coordinator_epoch: int
+Row = tuple[int, ...]
+"""One batch: the fields of `logdex.kernels.batch_columns.BatchColumns`, in their order."""
 
 
-def scan_plain(data: bytes, start: int = 0, *, check_crc: bool = True) -> tuple[list[PlainBatch], int, int]:
+def scan_plain(data: bytes, start: int = 0, *, check_crc: bool = True) -> tuple[list[Row], int, int]:
     """Rows of the batches from `start` on, the byte where the scan stopped, and the kernel's reason for it."""
-    rows: list[PlainBatch] = []
+    rows: list[Row] = []
     at = start
     while True:
         reason = _problem(data, at, check_crc)
@@ -77,11 +56,11 @@ def _problem(data: bytes, at: int, check_crc: bool) -> int | None:
     return None if good else kernel.BAD_CRC
 
 
-def _batch(raw: bytes, at: int) -> PlainBatch:
+def _batch(raw: bytes, at: int) -> Row:
     fields = layout.RECORD_BATCH.struct.unpack_from(raw)
     offset, _, epoch, magic, crc, attributes, last, base_ms, max_ms, producer, producer_epoch, sequence, count = fields
     kind, coordinator_epoch, control_ms = _control(raw, attributes, base_ms, max_ms, count)
-    return PlainBatch(
+    return (
         at,
         offset,
         wrapped_long(offset + last),
@@ -102,12 +81,12 @@ def _batch(raw: bytes, at: int) -> PlainBatch:
     )
 
 
-def _legacy(raw: bytes, at: int) -> PlainBatch:
+def _legacy(raw: bytes, at: int) -> Row:
     offset, _, crc, magic, attributes = layout.LEGACY_RECORD_V0.struct.unpack_from(raw)
     attributes &= 0xFF
     ms = struct.unpack_from(">q", raw, 18)[0] if magic == 1 else -1
     count = -1 if attributes & layout.BATCH_CODEC_MASK else 1
-    return PlainBatch(at, offset, offset, ms, ms, -1, -1, crc, len(raw), -1, magic, attributes, -1, -1, count, -1, -1)
+    return (at, offset, offset, ms, ms, -1, -1, crc, len(raw), -1, magic, attributes, -1, -1, count, -1, -1)
 
 
 def _control(raw: bytes, attributes: int, base_ms: int, max_ms: int, count: int) -> tuple[int, int, int]:

@@ -31,7 +31,8 @@ _SUFFIXES = {
 """By the attribute that holds the file; the .log comes last, without which the others are nothing."""
 
 
-def _now_ms() -> int:
+def wall_clock_ms() -> int:
+    """Now, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -53,7 +54,7 @@ class SegmentFiles:
         open_files: OpenFiles | None = None,
         suffix: str = "",
         count_zero_slots: bool = False,
-        clock_ms: Callable[[], int] = _now_ms,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset

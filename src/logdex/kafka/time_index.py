@@ -46,7 +46,7 @@ class TimeIndex(IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether the segment must be rolled: the last slot is kept for the entry of the roll."""
-        return self.entries >= self.max_entries - 1
+        return self.entries >= self.slots - 1
 
     def entry(self, slot: int) -> TimestampEntry:
         """The entry in a slot. `UsageError` for one that there is not."""
@@ -65,7 +65,7 @@ class TimeIndex(IndexFile):
 
     def require_room(self, count: int, *, on_roll: bool = False) -> None:
         """Raises `IndexFullError` unless `count` more entries fit, beside the one of the roll unless `on_roll`."""
-        self._require_room(count, self.max_entries if on_roll else self.max_entries - 1)
+        self._require_room(count, self.slots if on_roll else self.slots - 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, on_roll: bool = False) -> bool:
         """Adds an entry if its timestamp is above the last one's; says whether it did.

@@ -308,3 +308,4 @@ def test_checkpoints_that_are_harmed_count_as_none(path: Path) -> None:
     (path / RECOVERY_POINT_CHECKPOINT).write_text("0\nx\n")
     with reopen(path) as log:
         assert contents(log) == expected(20)
+        assert steps(log)[-1] == (LoadStep.REBUILT, RECOVERY_POINT_CHECKPOINT)

@@ -23,6 +23,7 @@ from logdex.kafka.cleaner.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from logdex.kafka.cleaner.segments import CleanedSegments
 from logdex.kafka.cleaner.transactions import CleanedTransactions
 from logdex.kafka.errors import LogClosedError
+from logdex.kafka.file_records import stated_size
 from logdex.kafka.log_read import LogView, collect_aborted
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.core import LogCore
@@ -30,7 +31,7 @@ from logdex.kafka.open_log.retention import apply_retention
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind
 from logdex.kafka.transaction_index import AbortedTxn
-from logdex.layout import BATCH_CONTROL, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2
+from logdex.layout import BATCH_CONTROL, MAGIC_V2
 
 _PIECE_BYTES = 4 << 20
 
@@ -261,7 +262,7 @@ class _Source:
             if end.kind not in (EndKind.END, EndKind.TORN):
                 self._explain(segment, position + end.position)
             if end.position == 0:
-                total = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD_SIZE_BYTES
+                total = stated_size(data, 0)
                 if total <= len(data) or position + total > segment.size_bytes:
                     self._explain(segment, position)
                 size = total

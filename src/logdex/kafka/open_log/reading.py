@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from logdex.kafka import log_read
 from logdex.kafka.file_records import TimestampAndOffset
 from logdex.kafka.leader_epochs import EpochEntry
 from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_read import READ_COMMITTED, READ_UNCOMMITTED, LogView
+from logdex.kafka.log_read import READ_BYTES, READ_UNCOMMITTED, LogView
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.open_log.report import LoadReport
@@ -17,9 +17,6 @@ from logdex.kafka.producer_state import ProducerState
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch
 from logdex.kafka.transaction_index import AbortedTxn
-
-READ_BYTES = 1 << 20
-"""fetch.max.bytes of one partition, by default."""
 
 
 class ReadableLog:
@@ -114,14 +111,7 @@ class ReadableLog:
         Raises `OffsetOutOfRangeError`, `CorruptError` for a batch that cannot be read.
         """
         with self._view(isolation) as view:
-            return log_read.read_records(
-                view,
-                offset,
-                max_bytes=max_bytes,
-                max_records=max_records,
-                committed=isolation == READ_COMMITTED,
-                control=control,
-            )
+            return log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
 
     def read_batches(
         self, offset: int, max_bytes: int = READ_BYTES, *, isolation: str = READ_UNCOMMITTED
@@ -144,14 +134,10 @@ class ReadableLog:
         while True:
             with self._view(isolation) as view:
                 batches = log_read.read_batches(view, position, READ_BYTES)
-                after = batches[-1].last_offset + 1 if batches else position
-                shown: Iterable[RecordBatch] = batches
-                if isolation == READ_COMMITTED and batches:
-                    aborted = log_read.collect_aborted(view, batches[0].base_offset, after)
-                    shown = log_read.committed_batches(batches, aborted)
+                shown = log_read.visible_batches(view, batches, isolation, control)
+            after = batches[-1].last_offset + 1 if batches else position
             for batch in shown:
-                if control or not batch.is_control:
-                    yield from (record for record in batch.records() if record.offset >= position)
+                yield from (record for record in batch.records() if record.offset >= position)
             if after <= position:
                 return
             position = after

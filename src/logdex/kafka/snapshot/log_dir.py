@@ -16,11 +16,11 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.key_index.query import require_key_index_dir
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_dir import KafkaLogDir
+from logdex.kafka.log_config import LogConfig, make_config
+from logdex.kafka.log_dir import KafkaLogDir, partitions_by_topic
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.record import Record
-from logdex.kafka.snapshot.partition import Key, PartitionSnapshot, make_config
+from logdex.kafka.snapshot.partition import Key, PartitionSnapshot
 from logdex.kafka.snapshot.scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.reports import Progress
 
@@ -59,10 +59,7 @@ class LogDirSnapshot:
 
     def topics(self) -> dict[str, list[int]]:
         """Partition numbers by topic."""
-        found: dict[str, list[int]] = {}
-        for each in self._dirs.values():
-            found.setdefault(each.topic, []).append(each.partition)
-        return found
+        return partitions_by_topic(self._dirs.values())
 
     def partition(self, topic: str, partition: int) -> PartitionSnapshot:
         """One of them; `MissingFileError` where it is not here."""
@@ -83,9 +80,7 @@ class LogDirSnapshot:
             if topic in (None, each.topic) and partition in (None, each.partition)
         ]
         if not wanted and (topic is not None or partition is not None):
-            what = (
-                "no topic " + repr(topic) if topic not in self.topics() and topic is not None else "no such partition"
-            )
+            what = "no such partition" if topic is None or topic in self.topics() else f"no topic {topic!r}"
             raise MissingFileError(what, path=self.path, hint=f"logdex info {self.path} lists what is here")
         return [self._partition(name) for name in wanted]
 

@@ -18,8 +18,8 @@ from logdex.kafka import log_read
 from logdex.kafka.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.key_index.query import query_key, require_key_index_dir
 from logdex.kafka.leader_epochs import EpochEntry, LeaderEpochs
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_read import EARLIEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED, LogView
+from logdex.kafka.log_config import LogConfig, make_config
+from logdex.kafka.log_read import EARLIEST_TIMESTAMP, READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.partition_files import (
     Checkpoints,
@@ -37,7 +37,6 @@ from logdex.kafka.snapshot.scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.kafka.snapshot.state import find_end, load_producers
 from logdex.reports import Progress
 
-READ_BYTES = 1 << 20
 Key = str | bytes
 
 
@@ -224,15 +223,8 @@ class PartitionSnapshot:
     ) -> list[Record]:
         """Records from `offset` on through the offset index, as `logdex.kafka.Log.read` gives them."""
         log_read.check_isolation(isolation)
-        committed = isolation == READ_COMMITTED
-        return log_read.read_records(
-            self._view(isolation),
-            offset,
-            max_bytes=max_bytes,
-            max_records=max_records,
-            committed=committed,
-            control=control,
-        )
+        view = self._view(isolation)
+        return log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
 
     def _view(self, isolation: str) -> LogView:
         end = self.log_end_offset
@@ -325,17 +317,6 @@ class PartitionSnapshot:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig:
-    """A whole config, or one of single settings; `UsageError` for both and for unknown ones."""
-    if config is not None and settings:
-        raise UsageError("both a config and single settings", hint="give one of them")
-    try:
-        return config if config is not None else LogConfig(**settings)
-    except TypeError as error:
-        known = ", ".join(LogConfig.__dataclass_fields__)
-        raise UsageError(f"unknown setting: {error}", hint=f"settings are {known}") from error
 
 
 def key_bytes(key: Key) -> bytes:

@@ -18,6 +18,7 @@ from logdex.kafka.log_read import READ_COMMITTED, check_isolation
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Header, Record, TimestampType
 from logdex.kafka.record_columns import RECORD_SCHEMA, read_record_batches
+from logdex.kafka.record_format import header_key_of
 from logdex.kafka.scan import EndKind, ScanEnd
 from logdex.kafka.snapshot.state import find_aborted, walk_from
 from logdex.kafka.transaction_index import AbortedTxn
@@ -328,11 +329,4 @@ def _headers(batch: pa.RecordBatch) -> list[tuple[Header, ...]]:
     column = batch.column("headers")
     if not len(column.flatten()):
         return [()] * len(column)
-    return [tuple((_header_key(each["key"]), each["value"]) for each in found) for found in column.to_pylist()]
-
-
-def _header_key(key: bytes) -> str | bytes:
-    try:
-        return key.decode("utf-8")
-    except UnicodeDecodeError:
-        return key
+    return [tuple((header_key_of(each["key"]), each["value"]) for each in found) for found in column.to_pylist()]

@@ -12,17 +12,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, StorageError, UsageError
+from logdex.errors import UsageError
 from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import segment_files as files
-from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.index_interval import index_intervals
 from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
 from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of, is_log_directory
+from logdex.kafka.partition_files import read_offsets
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.segment_files import parse_partition_dir
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
@@ -65,7 +66,7 @@ def verify(
         is_clean = is_closed_cleanly(directory, env)
         name, start = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0
         if name is not None and name.mark is None:
-            starts = _log_starts(home_of(env.real_path(directory), env=env)[0], env)
+            starts = read_offsets(home_of(env.real_path(directory), env=env)[0], files.LOG_START_CHECKPOINT, [], env)
             start = starts.get(TopicPartition(name.topic, name.partition), 0)
         own = settings.of_partitions([directory], env)[directory]
         PartitionCheck(
@@ -108,14 +109,6 @@ def _require_log(directory: str, offset: int, path: str, env: Env) -> None:
         raise UsageError(f"{path}: there is no {log} to hold it against", hint="give the partition's directory")
 
 
-def _log_starts(home: str, env: Env) -> dict[TopicPartition, int]:
-    """Where the checkpoint in `home` says that logs begin; nothing where it cannot be read, as for the broker."""
-    try:
-        return read_offset_checkpoint(posixpath.join(home, files.LOG_START_CHECKPOINT), env=env)
-    except (CorruptError, StorageError):
-        return {}
-
-
 class _Settings(NamedTuple):
     """The settings given; `infers_interval`: those of a partition have the interval that its topic's indexes tell."""
 
@@ -140,7 +133,7 @@ def _verify_log_dir(
 ) -> None:
     log_dir = KafkaLogDir(path, env=env)
     is_home = is_log_directory(path, env=env)
-    starts = _log_starts(path, env)
+    starts = read_offsets(path, files.LOG_START_CHECKPOINT, [], env)
     if is_home and not env.exists(f"{path}/{files.CLEAN_SHUTDOWN}"):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
     ends: dict[TopicPartition, LogEnd] = {}
@@ -151,7 +144,7 @@ def _verify_log_dir(
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
         is_closed = is_closed_cleanly(partition.path, env)
-        own = starts if is_home else _log_starts(partition.path, env)
+        own = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
         check = PartitionCheck(
             *(partition.path, configs[partition.path], out, env, totals),
             log_start_offset=own.get(partition.topic_partition, 0),
