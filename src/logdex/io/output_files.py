@@ -33,6 +33,10 @@ class OutputFiles:
         if self._sync and position + len(data) == file_size_bytes:
             file.begin_writeback()
 
+    def put(self, path: str, data: ByteArray | bytes) -> None:
+        """Writes a whole file."""
+        self.write_at(path, len(data), 0, data)
+
     def _reopen(self, path: str, file_size_bytes: int) -> WriteFile:
         if len(self._open) >= self._open_max:
             old_path, old = self._open.popitem(last=False)

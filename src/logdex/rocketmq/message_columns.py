@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from logdex.kernels import message_gather as gather
 from logdex.kernels import property_columns as kernel
-from logdex.kernels.scan import ColumnAddresses
+from logdex.kernels.scan import ColumnAddresses, Int64s
 from logdex.layout import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 from logdex.primitives.host import Host
 from logdex.rocketmq.message_arrow import SCHEMA
@@ -29,8 +29,6 @@ from logdex.rocketmq.topic_table import TopicTable
 BATCH_MESSAGES = 4_096
 BATCH_BYTES = 16 << 20
 """A batch ends before its messages exceed this, or with its first: memory is bounded by that, whatever the bodies."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 def to_record_batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> pa.RecordBatchReader:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 
 import numpy as np
-import numpy.typing as npt
 
 from logdex import limits
 from logdex.errors import CorruptError, NotAStoreError
@@ -20,6 +19,7 @@ from logdex.kafka.scan import ScanEnd
 from logdex.kafka.segment_files import LOG_SUFFIX, parse_offset_file
 from logdex.kernels import key_index as kernel
 from logdex.kernels.crc32c import crc_sources
+from logdex.kernels.key_index import UInt32s, UInt64s
 from logdex.kernels.xxh64 import hash_records
 from logdex.layout import (
     KEY_INDEX_BLOCK_SIZE_BYTES,
@@ -29,9 +29,6 @@ from logdex.layout import (
     KEY_INDEX_VERSION,
 )
 from logdex.primitives.crc32c import crc32c
-
-UInt64s = npt.NDArray[np.uint64]
-UInt32s = npt.NDArray[np.uint32]
 
 FAN_OUT_BITS_MAX = 22
 _ENTRIES_A_BUCKET_BITS = 3

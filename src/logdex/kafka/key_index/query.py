@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
-from logdex.kafka.key_index.reader import Int64s, KeyIndex
+from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Record
 from logdex.kafka.record_columns import read_record_batches
 from logdex.kafka.segment_files import KEY_INDEX_SUFFIX
 from logdex.kafka.snapshot.scan import OFFSET_MAX, records_of
+from logdex.kernels.batch_columns import Int64s
 
 OnBadBatch = Callable[[CorruptError], None]
 OnBadIndex = Callable[[LogdexError], None]

@@ -20,6 +20,7 @@ from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.kafka.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, log_edges_crc
 from logdex.kernels import key_index as kernel
+from logdex.kernels.batch_columns import Int64s
 from logdex.kernels.crc32c import crc_sources
 from logdex.kernels.xxh64 import hash_column
 from logdex.layout import (
@@ -31,8 +32,6 @@ from logdex.layout import (
 )
 from logdex.primitives.crc32c import crc32c
 from logdex.primitives.xxh64 import xxh64
-
-Int64s = npt.NDArray[np.int64]
 
 _FIELDS = tuple(field.name for field in KEY_INDEX_HEADER.fields)
 _HEAD = KEY_INDEX_HEADER.size_bytes

@@ -104,7 +104,7 @@ def _derive(
         except CorruptError as error:
             losses.append(f"{segment.path}: no key index: {error}")
     for name, data in outputs.items():
-        files.write_at(f"{directory}/{name}", len(data), 0, data)
+        files.put(f"{directory}/{name}", data)
     return SegmentDone(
         source=segment,
         directory=directory,

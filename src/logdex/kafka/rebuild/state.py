@@ -62,7 +62,7 @@ def derive_states(
             fold = _Fold(task, env)
             folder = f"{own}/{task.partition}".rstrip("/")
             for name, data in fold.files.items():
-                files.write_at(f"{folder}/{name}", len(data), 0, data)
+                files.put(f"{folder}/{name}", data)
             snapshots = sum(name.endswith(SNAPSHOT_SUFFIX) for name in fold.files)
             losses = tuple(fold.losses)
             done.append(StateDone(task.partition, folder, tuple(fold.files), snapshots, fold.aborted, losses))

@@ -39,7 +39,7 @@ class SmallFiles:
     def put(self, name: str, data: bytes) -> None:
         """Writes one."""
         self.names.append(name)
-        self._output.write_at(f"{self._directory}/{name}", len(data), 0, data)
+        self._output.put(f"{self._directory}/{name}", data)
 
     def copy(self, source: str, name: str, check: Callable[[str], object] | None = None) -> None:
         """Copies one, if it is there and `check` can read it."""

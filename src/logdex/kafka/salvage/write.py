@@ -206,4 +206,4 @@ class PartitionWriter:
 
     def _put(self, name: str, data: bytes | ByteArray) -> None:
         self.names.append(name)
-        self._files.write_at(f"{self._directory}/{name}", len(data), 0, data)
+        self._files.put(f"{self._directory}/{name}", data)

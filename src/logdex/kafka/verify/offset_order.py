@@ -59,37 +59,26 @@ class OffsetOrder:
     def _bounds(self, columns: BatchColumns, places: npt.NDArray[np.intp]) -> None:
         last = columns.last_offset[places]
         if self._overlap is None and self._next_base is not None:
-            over = np.flatnonzero(last >= self._next_base)
-            if len(over):
-                self._overlap = _seen(columns, int(places[over[0]]))
+            self._overlap = _first(columns, places[last >= self._next_base])
         if self._overflow is None:
-            over = np.flatnonzero(last - self._base_offset > limits.RELATIVE_OFFSET_MAX)
-            if len(over):
-                self._overflow = _seen(columns, int(places[over[0]]))
+            self._overflow = _first(columns, places[last - self._base_offset > limits.RELATIVE_OFFSET_MAX])
 
     def finish(self) -> None:
         """Tells of a segment that reaches into the next, or beyond what its indexes can hold."""
-        if self._overlap is not None:
-            self._out.find(
-                "segment-overlap",
-                self._path,
-                self._overlap.position,
-                "from this batch on the segment reaches into the next one",
-                expected=f"below {self._next_base}",
-                found=self._overlap.last_offset,
-                mend=self._out.recover,
-            )
-        if self._overflow is not None:
-            self._out.find(
-                "offset-overflow",
-                self._path,
-                self._overflow.position,
-                "from this batch on offsets do not fit the segment's indexes",
-                expected=f"{self._base_offset} to {self._base_offset + limits.RELATIVE_OFFSET_MAX}",
-                found=self._overflow.last_offset,
-                mend=self._out.recover,
-            )
+        within = f"below {self._next_base}"
+        self._finish("segment-overlap", self._overlap, "the segment reaches into the next one", within)
+        within = f"{self._base_offset} to {self._base_offset + limits.RELATIVE_OFFSET_MAX}"
+        self._finish("offset-overflow", self._overflow, "offsets do not fit the segment's indexes", within)
+
+    def _finish(self, check: str, seen: _Seen | None, what: str, expected: str) -> None:
+        if seen is None:
+            return
+        text, found, mend = f"from this batch on {what}", seen.last_offset, self._out.recover
+        self._out.find(check, self._path, seen.position, text, expected=expected, found=found, mend=mend)
 
 
-def _seen(columns: BatchColumns, place: int) -> _Seen:
-    return _Seen(int(columns.position[place]), int(columns.last_offset[place]))
+def _first(columns: BatchColumns, places: npt.NDArray[np.intp]) -> _Seen | None:
+    """The first of some batches, if there are any."""
+    if not len(places):
+        return None
+    return _Seen(int(columns.position[places[0]]), int(columns.last_offset[places[0]]))
