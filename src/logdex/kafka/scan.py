@@ -15,9 +15,11 @@ import numpy as np
 
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.kernels import batch_fields as field
 from logdex.kernels import batch_scan as kernel
 from logdex.kernels.batch_columns import BatchColumns, make_batch_columns, pick_columns
 from logdex.kernels.crc32c import crc_sources
+from logdex.layout import MAGIC_V2
 
 WINDOW_BATCHES = 8_192
 """Columns of a window (100 bytes a batch) then stay in the core's cache while they are used."""
@@ -125,16 +127,36 @@ def find_behind(data: ByteArray, end: ScanEnd) -> int:
     """Where readers go on behind the damage that ended a scan; -1 for nowhere.
 
     Where a batch with a wrong checksum is followed by a good one, or by the file's end, its bytes are its own: what
-    looks like a batch in them (a message of a wrapper, a value that holds a log) is none of this log.
+    looks like a batch in them (a message of a wrapper, a value that holds a log) is none of this log, unless its length
+    is what is wrong (`_find_swallowed`).
     """
     if isinstance(end.error, CrcMismatchError):
         at = end.position
-        following = at + kernel.OVERHEAD + int.from_bytes(data[at + 8 : at + 12].tobytes(), "big", signed=True)
-        if following == data.size:
-            return -1
-        if is_batch(data, following):
-            return following
+        following = at + kernel.OVERHEAD + _load(data, at + field.LENGTH, 4)
+        if following == data.size or is_batch(data, following):
+            swallowed = _find_swallowed(data[:following], at)
+            return swallowed if swallowed >= 0 or following == data.size else following
     return find_next_batch(data, end.position)
+
+
+def _find_swallowed(data: ByteArray, at: int) -> int:
+    """Where batches of the same log begin in what the bad batch `at` has taken for its own, up to the end of `data`;
+    -1 for nowhere. Their offsets are above its own, and they end where it does, or in zeros: behind batches in a
+    record's value comes one byte at least, its count of headers."""
+    found = find_next_batch(data, at)
+    if found < 0 or data[at + field.MAGIC] != MAGIC_V2:
+        return -1
+    if _load(data, found, 8) <= _load(data, at, 8) + _load(data, at + field.LAST_OFFSET_DELTA, 4):
+        return -1
+    scanner = BatchScanner()
+    for _ in scanner.scan_bytes(data, found):
+        pass
+    rest = data[scanner.end.position :]
+    return -1 if rest.size == 1 or rest.any() else found
+
+
+def _load(data: ByteArray, position: int, size_bytes: int) -> int:
+    return int.from_bytes(data[position : position + size_bytes].tobytes(), "big", signed=True)
 
 
 def is_batch(data: ByteArray, position: int) -> bool:

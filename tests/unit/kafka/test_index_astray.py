@@ -207,6 +207,32 @@ def test_batches_within_a_bad_batch_are_not_the_logs() -> None:
         assert find_behind(array, stop.value.value) == expected
 
 
+@pytest.mark.parametrize("zeros", [0, 2, 40])
+@pytest.mark.parametrize("behind", [0, 1])
+def test_batches_that_a_wrong_length_swallows_are_the_logs(zeros: int, behind: int) -> None:
+    bad = bytearray(batch(record(0, 0, b"k", b"bad"), 1, base_offset=5))
+    following = [batch(record(0, 0, b"k", b"next"), 1, base_offset=offset) for offset in (9, 10)]
+    struct.pack_into(">i", bad, 8, len(bad) + len(following[0]) + len(following[1]) - 12 + zeros)
+    last = [batch(record(0, 0, b"k", b"last"), 1, base_offset=11)] * behind
+    array = np.frombuffer(b"".join([bad, *following, bytes(zeros), *last]), np.uint8)
+    scanner = BatchScanner()
+    assert list(scanner.scan_bytes(array)) == []
+    assert find_behind(array, scanner.end) == len(bad)
+
+
+@pytest.mark.parametrize("headers", [[], [(b"h", b"x")]])
+@pytest.mark.parametrize("behind", [0, 1])
+def test_batches_in_a_bad_batchs_value_are_not(headers: list[Any], behind: int) -> None:
+    inner = batch(record(0, 0, b"k", b"inner"), 1, base_offset=77)
+    bad = bytearray(batch(record(0, 0, b"k", inner * 2, headers), 1, base_offset=1))
+    bad[17] ^= 1
+    last = [batch(record(0, 0, b"k", b"last"), 1, base_offset=2)] * behind
+    array = np.frombuffer(b"".join([bad, *last]), np.uint8)
+    scanner = BatchScanner()
+    assert list(scanner.scan_bytes(array)) == []
+    assert find_behind(array, scanner.end) == (len(bad) if behind else -1)
+
+
 def test_offsets_that_fall_between_two_index_entries_end_a_rebuild_of_that_segment_only(tmp_path: Path) -> None:
     root = tmp_path / "logs"
     for name, offsets in {"bad-0": (0, 1, 249, 7), "good-0": (0, 1, 2, 3)}.items():
