@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class Layout:
             at += size
         self.fields = tuple(placed)
         self._by_name = {field.name: field for field in self.fields}
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.void]:
+        """The type of an array of such structures, as stored."""
+        return np.dtype([(field.name, f">{field.format}") for field in self.fields])
 
     def offset_of(self, name: str) -> int:
         """Byte offset of field `name` from the start of the structure."""

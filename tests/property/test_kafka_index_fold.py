@@ -73,7 +73,7 @@ def test_kernel_and_plain_twin_agree(log: tuple[int, list[Row]], interval: int, 
         return
     assert end == kernel.GOOD
     assert (found_offsets, found_times) == (offset_entries, time_entries)
-    assert fold.bytes_since_last_entry == state[0]
+    assert fold._state.tolist() == state
     assert fold.max_timestamp == ((state[1], state[2]) if state[1] > -1 else (-1, base))
     if not cuts:
         index, times_index = derive_indexes([columns_of(rows)], base, interval)

@@ -20,9 +20,7 @@ from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.kafka.record import NO_TIMESTAMP
 from logdex.kernels import index_fold as kernel
 from logdex.kernels.batch_columns import BatchColumns, Int64s
-
-_OFFSET_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp_ms", ">i8"), ("relative_offset", ">i4")])
+from logdex.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, Layout
 
 
 class IndexFold:
@@ -63,11 +61,6 @@ class IndexFold:
         if timestamp <= NO_TIMESTAMP:
             return NO_TIMESTAMP, self.base_offset
         return timestamp, int(self._state[kernel.MAX_OFFSET])
-
-    @property
-    def bytes_since_last_entry(self) -> int:
-        """Bytes of batches since the last .index entry."""
-        return int(self._state[kernel.BYTES_SINCE_ENTRY])
 
     def add(self, columns: BatchColumns) -> tuple[Int64s, Int64s]:
         """Takes batches in, in log order: new entries (last offset, position)[n, 2] and (timestamp, offset)[m, 2].
@@ -173,17 +166,19 @@ def fold_plain(
 
 def encode_offset_entries(entries: npt.NDArray[np.int64], base_offset: int) -> bytes:
     """.index bytes of (offset, position) rows, whose offsets are within reach of `base_offset`."""
-    packed = np.empty(len(entries), _OFFSET_ENTRY)
-    packed["relative_offset"] = entries[:, 0] - base_offset
-    packed["position"] = entries[:, 1]
-    return packed.tobytes()
+    return _packed(entries - (base_offset, 0), OFFSET_INDEX_ENTRY)
 
 
 def encode_time_entries(entries: npt.NDArray[np.int64], base_offset: int) -> bytes:
     """.timeindex bytes of (timestamp, offset) rows, whose offsets are within reach of `base_offset`."""
-    packed = np.empty(len(entries), _TIME_ENTRY)
-    packed["timestamp_ms"] = entries[:, 0]
-    packed["relative_offset"] = entries[:, 1] - base_offset
+    return _packed(entries - (0, base_offset), TIME_INDEX_ENTRY)
+
+
+def _packed(rows: Int64s, layout: Layout) -> bytes:
+    """Rows of stored numbers, a column a field."""
+    packed = np.empty(len(rows), layout.dtype)
+    for field, column in zip(layout.fields, rows.T, strict=True):
+        packed[field.name] = column
     return packed.tobytes()
 
 

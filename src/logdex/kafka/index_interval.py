@@ -32,7 +32,7 @@ SCANNED_BYTES_MAX = 16 << 20
 
 _REOPENED_MAX = 2
 _ENDLESS = limits.SEGMENT_SIZE_BYTES_MAX + 1
-_ENTRY = np.dtype([(field.name, f">i{field.size_bytes}") for field in OFFSET_INDEX_ENTRY.fields])
+_ENTRY = OFFSET_INDEX_ENTRY.dtype
 _ROUND_UNITS = (1 << 20, 1_000_000, 1 << 10, 1_000, 100, 10)
 
 

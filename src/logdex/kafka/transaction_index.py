@@ -18,7 +18,7 @@ from logdex.io.env import DEFAULT_ENV, Env, WriteFile
 from logdex.layout import TRANSACTION_INDEX_ENTRY
 
 VERSION = 0
-_ENTRY = np.dtype([(field.name, f">i{field.size_bytes}") for field in TRANSACTION_INDEX_ENTRY.fields])
+_ENTRY = TRANSACTION_INDEX_ENTRY.dtype
 _SIZE_BYTES = TRANSACTION_INDEX_ENTRY.size_bytes
 
 

@@ -22,8 +22,6 @@ from logdex.rocketmq.index_keys import Keys, hash_keys, to_bytes
 
 __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", "IndexHeader", "IndexSelection"]
 
-_ENTRY_TYPE = np.dtype([(field.name, {"i": ">i4", "q": ">i8"}[field.format]) for field in INDEX_ENTRY.fields])
-
 
 NAME_DIGITS = 17
 
@@ -182,7 +180,7 @@ class IndexFile:
         end = min(self.header.index_count, self.max_index_num)
         end = end if count is None else min(start + count, end)
         data = self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * max(end - start, 0), "entry")
-        rows = np.frombuffer(data, _ENTRY_TYPE)
+        rows = np.frombuffer(data, INDEX_ENTRY.dtype)
         return IndexEntries(
             rows["key_hash"].astype(np.int32),
             rows["phy_offset"].astype(np.int64),

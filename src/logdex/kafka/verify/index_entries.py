@@ -40,16 +40,12 @@ class IndexEntries(ABC):
         self._is_exact = is_exact
         self._out = out
         self._mapped: MappedBytes | None = None
-        self._raw: npt.NDArray[Any] = np.empty(0, self._dtype())
+        self._raw: npt.NDArray[Any] = np.empty(0, self.layout.dtype)
         self.zero_slots = 0
         if not self.is_missing:
             self._load(env)
         self._judged = np.zeros(len(self._raw), np.bool_)
         self._true = np.zeros(len(self._raw), np.bool_)
-
-    @classmethod
-    def _dtype(cls) -> npt.DTypeLike:
-        return np.dtype([(field.name, f">i{field.size_bytes}") for field in cls.layout.fields])
 
     def _load(self, env: Env) -> None:
         size = env.size_bytes(self.path)
@@ -66,7 +62,7 @@ class IndexEntries(ABC):
                 "size", whole, f"{size - whole} bytes behind the last whole entry", f"a multiple of {slot}", size
             )
         self._mapped = env.map_read(self.path)
-        slots = self._mapped.array[: size // slot * slot].view(self._dtype())
+        slots = self._mapped.array[: size // slot * slot].view(self.layout.dtype)
         count = _used_slots(slots)
         self.zero_slots = len(slots) - count
         self._raw = slots[:count]
