@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,8 @@ def _scan(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", golden_kafka.NAMES)
-def test_batches_and_records(name: str, tmp_path: Path) -> None:
-    root = golden_kafka.unpack(name, tmp_path)
+def test_batches_and_records(name: str, golden_log: Callable[[str], Path]) -> None:
+    root = golden_log(name)
     lines = [line for line in golden_kafka.records(name) if line["kind"] == "batch"]
     golden = golden_kafka.by_segment(lines)
     for path in sorted(root.glob("*/*.log")):

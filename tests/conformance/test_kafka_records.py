@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from logdex.kafka.record_batch import RecordBatch, decode_batch, encode_batch, e
 from tests import golden_kafka
 
 CONTROL_NAMES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
+GoldenLog = Callable[[str], Path]
 PLACE = ("kind", "partition", "segment", "position", "error")
 EXACT_CODECS = (
     Compression.NONE,
@@ -27,9 +28,8 @@ EXACT_CODECS = (
 pytestmark = pytest.mark.skipif(not golden_kafka.NAMES, reason="needs golden Kafka logs")
 
 
-def _batches(name: str, folder: Path) -> Iterator[tuple[RecordBatch, dict[str, Any], list[dict[str, Any]]]]:
+def _batches(name: str, root: Path) -> Iterator[tuple[RecordBatch, dict[str, Any], list[dict[str, Any]]]]:
     """(batch, its golden line, its records' lines) for each batch line of a case, also where a checksum is wrong."""
-    root = golden_kafka.unpack(name, folder)
     logs: dict[tuple[str, int], bytes] = {}
     pending: list[tuple[RecordBatch, dict[str, Any], list[dict[str, Any]]]] = []
     for line in golden_kafka.records(name):
@@ -116,9 +116,9 @@ def _check_marker(batch: RecordBatch, record_lines: list[dict[str, Any]]) -> Non
 
 
 @pytest.mark.parametrize("name", golden_kafka.NAMES)
-def test_every_batch_and_record_is_read_as_by_the_real_classes(name: str, tmp_path: Path) -> None:
+def test_every_batch_and_record_is_read_as_by_the_real_classes(name: str, golden_log: GoldenLog) -> None:
     seen = 0
-    for batch, line, record_lines in _batches(name, tmp_path / "case"):
+    for batch, line, record_lines in _batches(name, golden_log(name)):
         expected = {field: value for field, value in line.items() if field not in PLACE}
         got = _batch_line(batch, valid=line["valid"])
         if not line["valid"]:
@@ -160,9 +160,9 @@ def _options(batch: RecordBatch, records: list[Record]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", golden_kafka.NAMES)
-def test_records_encode_to_the_bytes_that_kafka_wrote(name: str, tmp_path: Path) -> None:
+def test_records_encode_to_the_bytes_that_kafka_wrote(name: str, golden_log: GoldenLog) -> None:
     """None, gzip and lz4: the same bytes. Snappy and zstd: the same records, header but for length and CRC."""
-    for batch, line, _ in _batches(name, tmp_path / "case"):
+    for batch, line, _ in _batches(name, golden_log(name)):
         if not line["valid"]:
             continue
         records = list(batch.records())

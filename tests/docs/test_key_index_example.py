@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,19 +10,13 @@ import pytest
 from logdex.kafka.key_index import decode_header
 from logdex.kafka.key_index.build import build_key_index
 from logdex.primitives.xxh64 import xxh64
-from tests import golden_kafka
 from tests.docs.test_formats import block, hex_dump, marks, table
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_kafka.unpack("tiny-broker", tmp_path_factory.mktemp("key-index-example"))
-
-
 @pytest.mark.parametrize(("mark", "text"), [(mark, text) for _, mark, text in marks("key-index")])
-def test_example_is_what_is_built(mark: str, text: str, logs: Path) -> None:
+def test_example_is_what_is_built(mark: str, text: str, golden_log: Callable[[str], Path]) -> None:
     given = dict(part.split("=", 1) for part in mark.split())
-    raw = build_key_index(str(logs / given["file"])).tobytes()
+    raw = build_key_index(str(golden_log("tiny-broker") / given["file"])).tobytes()
     at, size = int(given["at"]), int(given["size"])
     assert block(text) == hex_dump(raw[at : at + size])
     if at == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,9 @@ RECORDS = [Record(key=b"k%d" % i, value=b"v" * i, timestamp_ms=1000 + i) for i i
 
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("name", [name for name in golden_kafka.NAMES if name.startswith(("codec-", "shapes"))])
-def test_batches_of_the_broker_encoded_again(name: str, tmp_path: Path) -> None:
+def test_batches_of_the_broker_encoded_again(name: str, golden_log: Callable[[str], Path]) -> None:
     """Key for key the broker's batches; byte for byte without a codec and with lz4."""
-    root = golden_kafka.unpack(name, tmp_path)
+    root = golden_log(name)
     seen = same = 0
     for log in sorted(root.rglob("*.log")):
         data, at = log.read_bytes(), 0
