@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
+import pytest
+
+from logdex.errors import CorruptError
 from logdex.kafka.batch_writer import encode_batch
+from logdex.kafka.index_file import IndexFile
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Compression, Record
@@ -59,6 +64,12 @@ def grown(path: Path, count: int = 30) -> LogSegment:
     for offset in range(40, 40 + count):
         append(segment, batch(offset, offset * 10, value=b"x" * 20))
     return segment
+
+
+def check_sanity(index: IndexFile, message: str | None) -> None:
+    """An index's `sanity_check` says what matches `message`; nothing where that is None."""
+    with nullcontext() if message is None else pytest.raises(CorruptError, match=message):
+        index.sanity_check()
 
 
 def files(path: Path) -> dict[str, bytes]:
