@@ -155,7 +155,7 @@ class _FreshLog:
 def _to_segment(table: pa.Table, codec: str, target: Path) -> None:
     remove(target)
     target.mkdir()
-    with LogSegment.open(str(target), 0, writable=True) as segment:
+    with LogSegment(str(target), 0, writable=True) as segment:
         for piece in _pieces(table, codec):
             segment.append(piece.data.data, piece.columns)
         segment.on_become_inactive()

@@ -33,7 +33,7 @@ def look_ups(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> lis
     rows = []
     for codec in kafka_data.CODECS:
         partition = kafka_data.ensure(data, codec, records)
-        with LogSegment.open(str(partition), 0) as segment:
+        with LogSegment(str(partition), 0) as segment:
             ours = _look_ups(segment, codec)
             theirs = around(list(ours.values()), repeats, partial(kafka_peer.read, data, codec))
         rows += [row(each, theirs.get(f"{name}PerSecond"), 1e6, BARS[name]) for name, each in ours.items()]

@@ -109,7 +109,7 @@ def test_lookups_answer_as_kafka_on_the_directory_as_it_is(case: tuple[str, Path
     name, root = case
     old = golden_kafka.manifest(name)["kafka"].startswith("3.")
     for (partition, base), asked in looked_up(name).items():
-        with LogSegment.open(str(root / partition), base, settings(name), count_zero_slots=count_zero_slots) as segment:
+        with LogSegment(str(root / partition), base, settings(name), count_zero_slots=count_zero_slots) as segment:
             for line in asked:
                 check_answer(line, *answer(segment, line), with_entry=count_zero_slots, old=old)
 
@@ -117,7 +117,7 @@ def test_lookups_answer_as_kafka_on_the_directory_as_it_is(case: tuple[str, Path
 def test_bulk_lookups_answer_as_single_ones(case: tuple[str, Path]) -> None:
     name, root = case
     for (partition, base), asked in looked_up(name).items():
-        with LogSegment.open(str(root / partition), base, settings(name)) as segment:
+        with LogSegment(str(root / partition), base, settings(name)) as segment:
             good = [line for line in asked if not isinstance(answer(segment, line)[1], CorruptError)]
             offsets = [line["query"] for line in good if line["kind"] == "lookup"]
             times = [line["query"] for line in good if line["kind"] == "timelookup"]
@@ -164,7 +164,7 @@ def test_a_recovered_segment_answers_as_kafkas(case: tuple[str, Path], tmp_path:
         (directory / log_name).write_bytes((root / partition / log_name).read_bytes())
         recover(str(directory), base, settings(name))
         assert (directory / log_name).stat().st_size == cut[partition, base]
-        with LogSegment.open(str(directory), base, settings(name)) as segment:
+        with LogSegment(str(directory), base, settings(name)) as segment:
             for line in asked:
                 check_answer(line, *answer(segment, line), with_entry=True, old=old)
 

@@ -81,7 +81,7 @@ def test_a_harmed_index_never_shows_what_is_not_there(whole: dict[str, bytes], t
     refused = 0
     for harmed in harms(whole[suffix], random.Random(SEED)):
         (tmp_path / f"{BASE:020}{suffix}").write_bytes(harmed)
-        with LogSegment.open(str(tmp_path), BASE, CONFIG) as segment:
+        with LogSegment(str(tmp_path), BASE, CONFIG) as segment:
             for offset in QUERIES:
                 found, error = attempt(segment.translate_offset, offset)
                 if found is not None:
@@ -136,7 +136,7 @@ def test_lookups_in_a_harmed_log(whole: dict[str, bytes], tmp_path: Path) -> Non
     errors = 0
     for harmed in harms(whole[".log"], random.Random(SEED + 2)):
         (tmp_path / f"{BASE:020}.log").write_bytes(harmed)
-        with LogSegment.open(str(tmp_path), BASE, CONFIG) as segment:
+        with LogSegment(str(tmp_path), BASE, CONFIG) as segment:
             for call, queries in (
                 (segment.translate_offset, (BASE, BASE + 17, BASE + 35)),
                 (segment.find_offset_by_timestamp, (5000, 5090, 5175)),

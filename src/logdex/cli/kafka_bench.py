@@ -43,7 +43,7 @@ def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random, 
     if not offsets:
         return
     directory = largest.path.rpartition("/")[0]
-    with LogSegment.open(directory, largest.base_offset, log_config(store)) as segment:
+    with LogSegment(directory, largest.base_offset, log_config(store)) as segment:
         try:
             yield from _look_ups(segment, offsets, times)
         except CorruptError as error:

@@ -13,16 +13,15 @@ from logdex.io.env import DEFAULT_ENV, Env
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def write_atomically(path: str, data: bytes, *, sync: bool = True, env: Env = DEFAULT_ENV) -> None:
-    """Makes `data` what is at `path`; at any moment the old bytes or the new ones are there. `sync`: they are on disk
-    when this returns. Where it fails nothing is left beside `path`, if the system lets it be removed."""
+def write_atomically(path: str, data: bytes, *, env: Env = DEFAULT_ENV) -> None:
+    """Makes `data` what is at `path`, on disk when this returns; at any moment the old bytes or the new ones are there.
+    Where it fails nothing is left beside `path`, if the system lets it be removed."""
     beside = path + TEMPORARY_SUFFIX
     try:
         with env.open_write(beside) as file:
             file.truncate(0)
             file.write_at(0, data)
-            if sync:
-                file.sync()
+            file.sync()
         env.rename(beside, path)
     except LogdexError:
         try:
@@ -30,5 +29,4 @@ def write_atomically(path: str, data: bytes, *, sync: bool = True, env: Env = DE
         except LogdexError:
             pass  # the first error is the one to tell
         raise
-    if sync:
-        env.sync_dir(posixpath.dirname(path) or ".")
+    env.sync_dir(posixpath.dirname(path) or ".")

@@ -85,8 +85,7 @@ class FileRecords:
         self, path: str, *, writable: bool = False, env: Env = DEFAULT_ENV, open_files: OpenFiles | None = None
     ) -> None:
         self.path = path
-        self.writable = writable
-        """Whether this file may be changed."""
+        self._writable = writable
         self._env = env
         self._files = open_files if open_files is not None else OpenFiles(env, open_max=1)
         self._owns_files = open_files is None
@@ -216,7 +215,7 @@ class FileRecords:
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def _require_writable(self) -> WriteFile:
-        if not self.writable:
+        if not self._writable:
             raise UsageError(f"{self.path}: opened for reading only", hint="open it with writable=True")
         if self._write_file is None:
             self._write_file = self._env.open_write(self.path)

@@ -51,8 +51,7 @@ class IndexFile(ABC):
         self._entry_size = self.layout.size_bytes
         self._struct: struct.Struct = self.layout.struct
         self._file: WriteFile | None = None
-        self.writable = writable
-        """Whether this index may be changed."""
+        self._writable = writable
         self._closed = False
         if max_size_bytes < self._entry_size:
             raise UsageError(f"{path}: an index of {max_size_bytes} bytes holds no entry", hint="say at least 24")
@@ -71,7 +70,7 @@ class IndexFile(ABC):
     # -- opening -------------------------------------------------------------------------------------------------------
     def _open_view(self, count_zero_slots: bool) -> int:
         """Maps the file; how many entries it has."""
-        if self.missing and not self.writable:
+        if self.missing and not self._writable:
             self._map(MappedBytes(self._env, self.path, None))
             return 0
         with self._env.open_read(self.path) as file:
@@ -189,7 +188,7 @@ class IndexFile(ABC):
 
     def _require_writable(self) -> WriteFile:
         self._require_open()  # its entries are not known any more: an append would overwrite the first one
-        if not self.writable:
+        if not self._writable:
             raise UsageError(f"{self.path}: opened for reading only", hint="open it with writable=True")
         if self._file is None:
             self._file = self._env.open_write(self.path)

@@ -67,11 +67,6 @@ class LogSegments:
         """The last one whose base offset is not above `offset`."""
         return floor_segment(self.as_tuple, offset)
 
-    def higher(self, base_offset: int) -> LogSegment | None:
-        """The first one whose base offset is above `base_offset`."""
-        place = bisect_right(self.base_offsets, base_offset)
-        return self.as_tuple[place] if place < len(self.as_tuple) else None
-
     def values(self, start: int, stop: int) -> tuple[LogSegment, ...]:
         """Those that can hold offsets of [start, stop): from the floor of `start` to the last one below `stop`."""
         bases = self.base_offsets

@@ -16,7 +16,6 @@ from dataclasses import replace
 from logdex.errors import CorruptError, CrcMismatchError, StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
-from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, check_isolation
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Record
@@ -124,7 +123,7 @@ class LogTail:
             return False
         base_offset = below[-1] if below else bases[0]
         try:
-            self._segment = LogSegment(self.path, base_offset, LogConfig(), env=self._env)
+            self._segment = LogSegment(self.path, base_offset, env=self._env)
         except StorageError:
             if self._env.exists(posixpath.join(self.path, f"{base_offset:020d}{LOG_SUFFIX}")):
                 raise
@@ -164,7 +163,7 @@ class LogTail:
             return
         base_offset = segment.base_offset
         self._leave_segment()
-        self._segment = LogSegment(self.path, base_offset, LogConfig(), env=self._env)
+        self._segment = LogSegment(self.path, base_offset, env=self._env)
         self._position, self.offset = self._find(self._segment, self.offset)
         if self._committed is not None:
             self._committed.forget_from(self.offset)

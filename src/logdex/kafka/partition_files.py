@@ -65,7 +65,7 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
     try:
         for base_offset in bases:
             try:
-                segments.append(LogSegment.open(directory, base_offset, config, env=env, open_files=open_files))
+                segments.append(LogSegment(directory, base_offset, config, env=env, open_files=open_files))
             except StorageError as error:
                 if env.exists(error.path):
                     raise

@@ -99,6 +99,6 @@ def load_producer_snapshot(path: str, *, env: Env = DEFAULT_ENV) -> list[Produce
     return read_producer_snapshot(env.read_file(path, limits.PRODUCER_SNAPSHOT_SIZE_BYTES_MAX), path=path)
 
 
-def write_producer_snapshot(path: str, states: ProducerStates, *, sync: bool = True, env: Env = DEFAULT_ENV) -> None:
+def write_producer_snapshot(path: str, states: ProducerStates, *, env: Env = DEFAULT_ENV) -> None:
     """Writes the snapshot of `states` to `path`: whole or not at all."""
-    write_atomically(path, derive_producer_snapshot(states), sync=sync, env=env)
+    write_atomically(path, derive_producer_snapshot(states), env=env)

@@ -39,15 +39,16 @@ def wall_clock_ms() -> int:
 class SegmentFiles:
     """The files of the segment at `base_offset`; `log` is open, the indexes are opened when they are first needed.
 
-    Opened for reading, no byte is changed, and a missing index is one without entries. `suffix` is appended to the
-    files' names (``.cleaned`` and the like); `count_zero_slots` is as of `IndexFile`, `open_files` as of `FileRecords`.
+    Opened for reading, no byte is changed, and a missing index is one without entries; `writable`: files that are
+    missing are created when they are needed. `suffix` is appended to the files' names (``.cleaned`` and the like);
+    `count_zero_slots` is as of `IndexFile`, `open_files` as of `FileRecords`.
     """
 
     def __init__(
         self,
         directory: str,
         base_offset: int,
-        config: LogConfig,
+        config: LogConfig | None = None,
         *,
         writable: bool = False,
         env: Env = DEFAULT_ENV,
@@ -58,8 +59,8 @@ class SegmentFiles:
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
-        self.config = config
-        self.writable = writable
+        self.config = config or LogConfig()
+        self._writable = writable
         self.suffix = suffix
         self.env = env
         self.clock_ms = clock_ms
@@ -67,31 +68,6 @@ class SegmentFiles:
         """When it was opened, or emptied since."""
         self._count_zero_slots = count_zero_slots
         self.log = FileRecords(self.path_of(names.LOG_SUFFIX), writable=writable, env=env, open_files=open_files)
-
-    @classmethod
-    def open(
-        cls,
-        directory: str,
-        base_offset: int,
-        config: LogConfig | None = None,
-        *,
-        writable: bool = False,
-        env: Env = DEFAULT_ENV,
-        open_files: OpenFiles | None = None,
-        suffix: str = "",
-        count_zero_slots: bool = False,
-    ) -> Self:
-        """Opens the segment at `base_offset`; `writable`: files that are missing are created when they are needed."""
-        return cls(
-            directory,
-            base_offset,
-            config or LogConfig(),
-            writable=writable,
-            env=env,
-            open_files=open_files,
-            suffix=suffix,
-            count_zero_slots=count_zero_slots,
-        )
 
     def path_of(self, suffix: str) -> str:
         """The path of one of the segment's files: ``.log``, ``.index`` …"""
@@ -112,7 +88,7 @@ class SegmentFiles:
             self.path_of(suffix),
             self.base_offset,
             max_size_bytes=self.config.segment_index_bytes,
-            writable=self.writable,
+            writable=self._writable,
             count_zero_slots=self._count_zero_slots,
             env=self.env,
         )
@@ -121,7 +97,7 @@ class SegmentFiles:
     def txn_index(self) -> TransactionIndex:
         """The .txnindex, opened when it is first needed."""
         return TransactionIndex(
-            self.path_of(names.TXN_INDEX_SUFFIX), self.base_offset, writable=self.writable, env=self.env
+            self.path_of(names.TXN_INDEX_SUFFIX), self.base_offset, writable=self._writable, env=self.env
         )
 
     def open_indexes(self) -> None:

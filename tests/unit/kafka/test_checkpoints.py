@@ -80,7 +80,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside(tmp_path: Path, r
         write_atomically(str(path), b"new", env=NoSyncEnv(refuse))
     assert [child.name for child in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old, and longer"
-    write_atomically(str(path), b"new", sync=False)
+    write_atomically(str(path), b"new")
     assert path.read_bytes() == b"new"
 
 

@@ -49,11 +49,11 @@ def point(path: Path, base: int, slot: int, position: int) -> None:
 
 @pytest.mark.parametrize("position", [4 * 71, 1 << 20])
 def test_an_entry_that_passes_over_batches_is_told(path: Path, position: int) -> None:
-    with LogSegment.open(str(path), 0) as segment:
+    with LogSegment(str(path), 0) as segment:
         size = segment.size_bytes // 5
         assert segment.locate(2) == segment.translate_offset(2)
     point(path, 0, 1, 4 * size if position < 1000 else position)  # that of offset 2
-    with LogSegment.open(str(path), 0) as segment, pytest.raises(CorruptError, match="leads astray") as told:
+    with LogSegment(str(path), 0) as segment, pytest.raises(CorruptError, match="leads astray") as told:
         segment.locate(2)
     assert told.value.path.endswith(".index")
     with open_kafka(str(path)) as snapshot:
@@ -79,7 +79,7 @@ def test_a_torn_end_takes_its_index_entries_along(path: Path) -> None:
         assert log.load_report.was_clean
         assert log.append(Record(value=b"again")).first_offset == 9
         assert [found.value for found in log.read(9)] == [b"again"]
-    with LogSegment.open(str(path), 5) as segment:
+    with LogSegment(str(path), 5) as segment:
         assert [segment.offset_index.entry(slot).offset for slot in range(segment.offset_index.entries)] == [6, 7, 8]
 
 
@@ -99,7 +99,7 @@ def test_a_batch_whose_header_hides_offsets_is_not_passed_over(path: Path, delta
     with Log.open(str(path), **SETTINGS) as log:
         log.append([Record(value=b"%d" % number, timestamp_ms=2000) for number in (10, 11, 12)])
         log.append(Record(value=b"13", timestamp_ms=2000))
-    with LogSegment.open(str(path), 5) as segment:
+    with LogSegment(str(path), 5) as segment:
         place = segment.locate(12)
         assert place is not None
     file = path / f"{5:020d}.log"
@@ -143,7 +143,7 @@ def test_a_marker_of_a_type_that_there_is_not(tmp_path: Path, with_crc: bool) ->
     for name in path.glob("*.snapshot"):
         name.unlink()  # what the log itself says of producers is wanted
     file = path / f"{0:020d}.log"
-    with LogSegment.open(str(path), 0) as segment:
+    with LogSegment(str(path), 0) as segment:
         marker = segment.translate_offset(2)
         assert marker is not None
     put_control_type(file, marker.position, 0x2000, with_crc=with_crc)

@@ -52,7 +52,7 @@ class Partition:
         self.index(base).write_bytes(build_key_index(str(self.log(base))).tobytes())
 
     def segments(self) -> list[LogSegment]:
-        return [LogSegment.open(str(self.folder), base) for base in self.batches]
+        return [LogSegment(str(self.folder), base) for base in self.batches]
 
     def check(self, **how: Any) -> None:
         for key in [*KEYS, b"absent"]:
@@ -175,7 +175,7 @@ def test_real_segments(name: str, tmp_path: Path) -> None:
     keys = [b"absent", *(base64.b64decode(one["key"]) for one in golden_kafka.records(name) if one.get("key"))][:12]
     found = 0
     for log in sorted(golden_kafka.unpack(name, tmp_path).glob("*-0/*.log")):
-        segment = LogSegment.open(str(log.parent), int(log.stem))
+        segment = LogSegment(str(log.parent), int(log.stem))
         by_scan = {key: list(query_key([segment], key)) for key in keys}
         log.with_suffix(".keyindex").write_bytes(build_key_index(str(log)).tobytes())
         assert {key: list(query_key([segment], key, on_bad_index=fail)) for key in keys} == by_scan

@@ -95,7 +95,7 @@ def test_open_for_reading_changes_and_makes_nothing(tmp_path: Path) -> None:
     with grown(tmp_path) as segment:
         segment.close()
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
-    with LogSegment.open(str(tmp_path), 40) as segment:
+    with LogSegment(str(tmp_path), 40) as segment:
         assert segment.translate_offset(55) is not None
         assert segment.find_offset_by_timestamp(550) == (550, 55, 0)
         assert segment.read_next_offset() == 70
@@ -116,7 +116,7 @@ def test_missing_indexes_are_searched_without(tmp_path: Path) -> None:
         segment.close()
     for suffix in (".index", ".timeindex"):
         (tmp_path / f"{40:020}{suffix}").unlink()
-    with LogSegment.open(str(tmp_path), 40) as segment:
+    with LogSegment(str(tmp_path), 40) as segment:
         assert segment.offset_index.missing
         found = segment.translate_offset(55)
         assert found is not None
@@ -151,7 +151,7 @@ def test_suffixes_and_deletion(tmp_path: Path) -> None:
         segment.delete_files()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StorageError):
-        LogSegment.open(str(tmp_path), 40)
+        LogSegment(str(tmp_path), 40)
 
 
 def test_a_negative_position_in_an_index_is_named(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_negative_position_in_an_index_is_named(tmp_path: Path) -> None:
         segment.close()
     index = tmp_path / f"{40:020}.index"
     index.write_bytes(bytes.fromhex("00000001ffffffff"))
-    with LogSegment.open(str(tmp_path), 40) as segment, pytest.raises(CorruptError, match="negative"):
+    with LogSegment(str(tmp_path), 40) as segment, pytest.raises(CorruptError, match="negative"):
         segment.translate_offset(45)
 
 
@@ -169,12 +169,12 @@ def test_a_copy_of_a_live_segment_answers(tmp_path: Path) -> None:
     live.mkdir()
     with grown(live) as segment:
         shutil.copytree(live, copy)
-        with LogSegment.open(str(live), 40) as reader:
+        with LogSegment(str(live), 40) as reader:
             assert reader.translate_offset(69) == segment.translate_offset(69)
             append(segment, batch(70, 900))
             assert reader.translate_offset(70) is None
             reader.log.refresh()
             assert reader.translate_offset(70) == segment.translate_offset(70)
-    with LogSegment.open(str(copy), 40) as reader:
+    with LogSegment(str(copy), 40) as reader:
         assert reader.offset_index.entries == 29
         assert reader.offset_index.lookup(55).offset == 55

@@ -141,7 +141,7 @@ class PartitionSnapshot:
         with self._lock:
             if self._without_zeros is None:
                 last = self.segments[-1]
-                self._without_zeros = LogSegment.open(
+                self._without_zeros = LogSegment(
                     self.directory, last.base_offset, self.config, env=self.env, open_files=self._files
                 )
                 self._without_zeros.log.size_bytes = end.position
