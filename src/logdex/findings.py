@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import UsageError
+from logdex.errors import CorruptError, UsageError
 from logdex.reports import WorkReport
 
 FINDINGS_MAX = 1000
@@ -127,6 +127,13 @@ class FindingCollector:
             return False
         self._findings[place] = finding
         return True
+
+    def find_error(self, check: str, error: CorruptError, mend: str) -> bool:
+        """A finding of a located error."""
+        expected, found = ("" if value is None else value for value in (error.expected, error.found))
+        return self.find(
+            check, error.path, error.position, error.description, expected=expected, found=found, mend=mend
+        )
 
     def is_blamed(self, path: str) -> bool:
         """Whether there is a finding in the file at `path` yet."""

@@ -175,6 +175,9 @@ LEGACY_RECORD_V1 = Layout(
 
 LOG_OVERHEAD_SIZE_BYTES = 12
 """offset and size, which every magic begins with; `size` (`length`) counts what follows them."""
+LEGACY_SIZE_MIN_V0 = LEGACY_RECORD_V0.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
+LEGACY_SIZE_MIN_V1 = LEGACY_RECORD_V1.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
+"""The least that `size` says: behind the fixed part there are always the key's and the value's length."""
 
 OFFSET_INDEX_ENTRY = Layout("offset-index-entry", 8, ("relative_offset", "i"), ("position", "i"))
 TIME_INDEX_ENTRY = Layout("time-index-entry", 12, ("timestamp_ms", "q"), ("relative_offset", "i"))
@@ -233,4 +236,6 @@ BATCH_LOG_APPEND_TIME = 0x8
 BATCH_TRANSACTIONAL = 0x10
 BATCH_CONTROL = 0x20
 BATCH_DELETE_HORIZON = 0x40
+BATCH_KNOWN_ATTRIBUTES = 0x7F
+BATCH_CODEC_MAX, LEGACY_CODEC_MAX = 4, 3
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1

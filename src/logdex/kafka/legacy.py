@@ -23,14 +23,12 @@ from logdex.layout import (
     BATCH_LOG_APPEND_TIME,
     LEGACY_RECORD_V0,
     LEGACY_RECORD_V1,
+    LEGACY_SIZE_MIN_V0,
     LOG_OVERHEAD_SIZE_BYTES,
     MAGIC_V0,
     MAGIC_V1,
 )
 
-SIZE_MIN_V0 = LEGACY_RECORD_V0.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
-SIZE_MIN_V1 = LEGACY_RECORD_V1.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
-"""The smallest `size` of a message: CRC, magic, attributes, timestamp and the lengths of key and value."""
 _CRC_AT = LEGACY_RECORD_V0.offset_of("crc")
 _MAGIC_AT = LEGACY_RECORD_V0.offset_of("magic")
 _LENGTH = struct.Struct(">i")
@@ -119,13 +117,13 @@ def _inner_messages(plain: bytes, path: str, position: int) -> Iterator[Message]
     view, at = memoryview(plain), 0
     while at + LOG_OVERHEAD_SIZE_BYTES <= len(plain):
         (size,) = _LENGTH.unpack_from(plain, at + 8)
-        if size < SIZE_MIN_V0:
+        if size < LEGACY_SIZE_MIN_V0:
             raise CorruptError(
                 f"an inner message (byte {at} of the decompressed set) is too short",
                 path=path,
                 position=position,
                 field="size",
-                expected=f"at least {SIZE_MIN_V0}",
+                expected=f"at least {LEGACY_SIZE_MIN_V0}",
                 found=size,
             )
         end = at + LOG_OVERHEAD_SIZE_BYTES + size

@@ -39,6 +39,8 @@ from logdex.layout import (
     END_TXN_MARKER,
     LEGACY_RECORD_V0,
     LEGACY_RECORD_V1,
+    LEGACY_SIZE_MIN_V0,
+    LEGACY_SIZE_MIN_V1,
     LOG_OVERHEAD_SIZE_BYTES,
     MAGIC_V0,
     MAGIC_V1,
@@ -271,7 +273,7 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
         )
     (length,) = struct.unpack_from(">i", view, position + _LENGTH_AT)
     magic = view[position + _MAGIC_AT]
-    _check_length(length, legacy.SIZE_MIN_V0, position, path)
+    _check_length(length, LEGACY_SIZE_MIN_V0, position, path)
     size = LOG_OVERHEAD_SIZE_BYTES + length
     if size > left:
         raise TruncatedError(
@@ -294,7 +296,7 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
     if magic == MAGIC_V2:
         _check_length(length, RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES, position, path)
     elif magic == MAGIC_V1:
-        _check_length(length, legacy.SIZE_MIN_V1, position, path)
+        _check_length(length, LEGACY_SIZE_MIN_V1, position, path)
     return bytes(view[position : position + size])
 
 

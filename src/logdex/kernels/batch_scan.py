@@ -28,9 +28,7 @@ STATE_SIZE = 3
 
 OVERHEAD = layout.LOG_OVERHEAD_SIZE_BYTES
 SIZE_UP_TO_MAGIC = field.MAGIC + 1
-SIZE_MIN_V0 = layout.LEGACY_RECORD_V0.size_bytes - OVERHEAD + 8
-"""What the size field says at least: behind the fixed part there are always the key's and the value's length."""
-SIZE_MIN_V1 = layout.LEGACY_RECORD_V1.size_bytes - OVERHEAD + 8
+SIZE_MIN_V0 = layout.LEGACY_SIZE_MIN_V0
 SIZE_MIN_V2 = layout.RECORD_BATCH.size_bytes - OVERHEAD
 
 _HEADER_SIZE = layout.RECORD_BATCH.size_bytes
@@ -40,9 +38,6 @@ _LEGACY_AT_TIMESTAMP = layout.LEGACY_RECORD_V1.offset_of("timestamp_ms")
 _CODEC = layout.BATCH_CODEC_MASK
 _LOG_APPEND_TIME = layout.BATCH_LOG_APPEND_TIME
 _CONTROL = layout.BATCH_CONTROL
-_KNOWN_ATTRIBUTES = 0x7F
-_CODEC_MAX = 4
-_LEGACY_CODEC_MAX = 3
 
 
 class ColumnAddresses(NamedTuple):
@@ -73,7 +68,7 @@ def size_min(magic: int) -> int:
     """The least that a size field says in a batch of this magic."""
     if magic == 2:
         return SIZE_MIN_V2
-    return SIZE_MIN_V1 if magic == 1 else SIZE_MIN_V0
+    return layout.LEGACY_SIZE_MIN_V1 if magic == 1 else SIZE_MIN_V0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -225,10 +220,11 @@ def _is_plausible(at: int) -> bool:
     if magic == 2:
         attributes = load_be16(at + field.ATTRIBUTES)
         count, last = load_be32(at + field.COUNT), load_be32(at + field.LAST_OFFSET_DELTA)
-        known = attributes & ~_KNOWN_ATTRIBUTES == 0 and attributes & _CODEC <= _CODEC_MAX
+        known = attributes & ~layout.BATCH_KNOWN_ATTRIBUTES == 0 and attributes & _CODEC <= layout.BATCH_CODEC_MAX
         return known and 0 <= count <= last + 1 and load_be64(at + field.PRODUCER_ID) >= -1
     attributes = load_u8(at + _LEGACY_AT_ATTRIBUTES)
-    if attributes & _CODEC > _LEGACY_CODEC_MAX or attributes > (_LOG_APPEND_TIME | _CODEC if magic == 1 else _CODEC):
+    largest = _LOG_APPEND_TIME | _CODEC if magic == 1 else _CODEC
+    if attributes & _CODEC > layout.LEGACY_CODEC_MAX or attributes > largest:
         return False
     size, fixed = load_be32(at + field.LENGTH), size_min(magic)
     at += OVERHEAD + fixed - 8

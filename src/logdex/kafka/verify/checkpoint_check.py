@@ -10,7 +10,6 @@ from logdex.io.env import Env
 from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition, checked_number, malformed, read_checkpoint_lines
 from logdex.kafka.verify.checks import REMOVE, Collector
-from logdex.kafka.verify.directory_check import find_error
 
 CHECKPOINTS = {
     files.RECOVERY_POINT_CHECKPOINT: "the recovery point",
@@ -37,7 +36,7 @@ def check_checkpoints(directory: str, ends: dict[TopicPartition, LogEnd], out: C
         try:
             _check(path, what, ends, out, env)
         except CorruptError as error:
-            find_error("checkpoint-malformed", error, out, REMOVE)
+            out.find_error("checkpoint-malformed", error, REMOVE)
 
 
 def _check(path: str, what: str, ends: dict[TopicPartition, LogEnd], out: Collector, env: Env) -> None:

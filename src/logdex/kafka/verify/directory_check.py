@@ -100,12 +100,4 @@ def _readable(check: str, path: str, read: Callable[[], object], out: Collector)
     try:
         read()
     except CorruptError as error:
-        find_error(check, error, out, RESTORE)
-
-
-def find_error(check: str, error: CorruptError, out: Collector, mend: str) -> None:
-    """A finding of a located error."""
-    message = error.description
-    expected = "" if error.expected is None else error.expected
-    found = "" if error.found is None else error.found
-    out.find(check, error.path, error.position, message, expected=expected, found=found, mend=mend)
+        out.find_error(check, error, RESTORE)

@@ -49,16 +49,7 @@ def check_epochs(
     try:
         lines = _read(path, env)
     except CorruptError as error:
-        message = error.description
-        out.find(
-            "leader-epoch-malformed",
-            path,
-            error.position,
-            message,
-            expected=error.expected,
-            found=error.found,
-            mend=REMOVE,
-        )
+        out.find_error("leader-epoch-malformed", error, REMOVE)
         return
     begin = log_start_offset
     if is_unclean and lines:

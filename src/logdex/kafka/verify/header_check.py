@@ -7,11 +7,16 @@ import numpy.typing as npt
 
 from logdex.kafka.verify.checks import Collector
 from logdex.kernels.batch_columns import BatchColumns
-from logdex.layout import BATCH_CODEC_MASK, BATCH_DELETE_HORIZON, BATCH_LOG_APPEND_TIME, MAGIC_V1, MAGIC_V2
-
-_KNOWN = 0x7F
-_CODEC_MAX = 4
-_LEGACY_CODEC_MAX = 3
+from logdex.layout import (
+    BATCH_CODEC_MASK,
+    BATCH_CODEC_MAX,
+    BATCH_DELETE_HORIZON,
+    BATCH_KNOWN_ATTRIBUTES,
+    BATCH_LOG_APPEND_TIME,
+    LEGACY_CODEC_MAX,
+    MAGIC_V1,
+    MAGIC_V2,
+)
 
 
 def check_headers(columns: BatchColumns, path: str, out: Collector) -> None:
@@ -24,9 +29,9 @@ def check_headers(columns: BatchColumns, path: str, out: Collector) -> None:
     wrong = is_v2 & (delta >= 0) & ((columns.count < 0) | (extra > 0))
     _tell(columns, wrong, "batch-count", "0 to the last offset delta + 1", columns.count, path, out)
     legacy_known = np.where(magic == MAGIC_V1, BATCH_CODEC_MASK | BATCH_LOG_APPEND_TIME, BATCH_CODEC_MASK)
-    known = np.where(is_v2, _KNOWN, legacy_known)
+    known = np.where(is_v2, BATCH_KNOWN_ATTRIBUTES, legacy_known)
     codec = attributes & BATCH_CODEC_MASK
-    wrong = (attributes & ~known != 0) | (codec > np.where(is_v2, _CODEC_MAX, _LEGACY_CODEC_MAX))
+    wrong = (attributes & ~known != 0) | (codec > np.where(is_v2, BATCH_CODEC_MAX, LEGACY_CODEC_MAX))
     _tell(columns, wrong, "batch-attributes", "known bits and codec", attributes, path, out)
     wrong = is_v2 & (columns.leader_epoch < -1)
     _tell(columns, wrong, "batch-leader-epoch", "-1 or above", columns.leader_epoch, path, out)

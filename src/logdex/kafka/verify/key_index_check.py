@@ -7,7 +7,6 @@ from logdex.findings import counted
 from logdex.io.env import Env
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.directory_check import find_error
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass
 
 _MEND = "remove the file or build it anew: nothing is lost with it"
@@ -24,7 +23,7 @@ def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Coll
             covered = index.covers(segment.path)
             stated, base_offset = index.header.log_size, index.base_offset
     except CorruptError as error:
-        find_error("key-index", error, out, _MEND)
+        out.find_error("key-index", error, _MEND)
         return
     except UnsupportedLayoutError as error:
         out.info("key-index-version", path, error.message)

@@ -111,11 +111,7 @@ class ProducerCheck:
             data = self._env.read_file(path, limits.PRODUCER_SNAPSHOT_SIZE_BYTES_MAX)
             return read_producer_snapshot(data, path=path)
         except CorruptError as error:
-            position, found = error.position, error.found
-            message = error.description
-            self._out.find(
-                "producer-snapshot", path, position, message, expected=error.expected, found=found, mend=REMOVE
-            )
+            self._out.find_error("producer-snapshot", error, REMOVE)
             return None
 
     def _compare(self, offset: int, path: str) -> None:

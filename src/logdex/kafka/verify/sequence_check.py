@@ -127,28 +127,20 @@ class SequenceCheck:
         for index in self._out.some("producer-sequence", np.flatnonzero(wrong)):
             place = int(places[index])
             after = int(known_last[index]) if columns.producer_epoch[place] == known_epoch[index] else -1
-            self._out.find(
-                "producer-sequence",
-                path,
-                int(columns.position[place]),
-                f"producer {int(columns.producer_id[place])}, offset {int(columns.base_offset[place])}: "
-                "sequence numbers do not go on",
-                expected=(after + 1) & _SEQUENCE_MASK,
-                found=int(columns.base_sequence[place]),
-                mend=_MEND,
-            )
+            expected, found = (after + 1) & _SEQUENCE_MASK, int(columns.base_sequence[place])
+            self._find("producer-sequence", columns, path, place, "sequence numbers do not go on", expected, found)
         for index in self._out.some("producer-epoch", np.flatnonzero(falls)):
             place = int(places[index])
-            self._out.find(
-                "producer-epoch",
-                path,
-                int(columns.position[place]),
-                f"producer {int(columns.producer_id[place])}, offset {int(columns.base_offset[place])}: "
-                "its epoch is below that of the batch before",
-                expected=f"{int(known_epoch[index])} or above",
-                found=int(columns.producer_epoch[place]),
-                mend=_MEND,
-            )
+            least, found = f"{int(known_epoch[index])} or above", int(columns.producer_epoch[place])
+            text = "its epoch is below that of the batch before"
+            self._find("producer-epoch", columns, path, place, text, least, found)
+
+    def _find(
+        self, check: str, columns: BatchColumns, path: str, place: int, text: str, expected: object, found: int
+    ) -> None:
+        message = f"producer {int(columns.producer_id[place])}, offset {int(columns.base_offset[place])}: {text}"
+        position = int(columns.position[place])
+        self._out.find(check, path, position, message, expected=expected, found=found, mend=_MEND)
 
 
 _MEND = "compare with a replica: the batch is whole, but no broker appends it here"
