@@ -12,10 +12,10 @@ import pytest
 
 from logdex.errors import CorruptError
 from logdex.kafka.log import Log
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,
     LOG_START_CHECKPOINT,
+    LONE_CLEAN_MARK,
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
 )

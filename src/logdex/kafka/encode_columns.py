@@ -24,12 +24,10 @@ from logdex.kafka.compression import compress
 from logdex.kafka.encode_input import RecordSlice, check_table, read_slice
 from logdex.kafka.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Compression, TimestampType
 from logdex.kernels import record_encode as kernel
-from logdex.kernels.batch_columns import WIDE_COLUMNS, BatchColumns
+from logdex.kernels.batch_columns import WIDE_COLUMNS, BatchColumns, Int64s
 from logdex.kernels.crc32c import crc_sources
 from logdex.kernels.encode_codecs import CODEC_NONE, Compressor
 from logdex.primitives.crc32c import crc32c
-
-Int64s = npt.NDArray[np.int64]
 
 BATCH_BYTES = 16384
 """batch.size of Kafka's producer."""

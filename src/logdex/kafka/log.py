@@ -35,7 +35,6 @@ from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.open_log.home import LogHome, make_dirs_durably
 from logdex.kafka.open_log.loader import LogLoader
 from logdex.kafka.open_log.reading import ReadableLog
-from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.open_log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
 from logdex.kafka.open_log.swap import replace_segments
 from logdex.kafka.open_log.transactions import Transaction
@@ -81,17 +80,7 @@ class Log(ReadableLog):
         home = LogHome(path, env=env)
         try:
             home.sync_name()
-            loaded = LogLoader(
-                home.path,
-                config,
-                was_clean=home.was_clean,
-                recovery_point=home.recovery_point,
-                log_start_offset=home.log_start_offset,
-                now_ms=clock_ms,
-                env=env,
-            ).load()
-            for error in home.damaged:
-                loaded.report.note(LoadStep.REBUILT, error.path, f"its offsets count as 0: {error.message}")
+            loaded = LogLoader(home, config, now_ms=clock_ms, env=env).load()
             return cls(LogCore(loaded, home, config, clock_ms, env))
         except BaseException:
             home.close()

@@ -55,6 +55,11 @@ class LogConfig:
     kafka_version: str = "4.4.0"
     """The broker that wrote the log, 0.8 to 4.x: before 3.9.1 its indexes have an entry for each append at most."""
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether only the last record of a key stays, so that each must have one."""
+        return "compact" in self.cleanup_policy
+
     def __post_init__(self) -> None:
         """Raises `UsageError` for settings that no log can have."""
         bounds = {

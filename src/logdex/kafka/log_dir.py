@@ -21,16 +21,7 @@ from logdex.kafka.metadata_files import CleanShutdown, MetaProperties, read_topi
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.segment_files import PartitionName, parse_partition_dir
 
-_KNOWN_FILES = {
-    segment_files.META_PROPERTIES,
-    segment_files.CLEAN_SHUTDOWN,
-    segment_files.RECOVERY_POINT_CHECKPOINT,
-    segment_files.LOG_START_CHECKPOINT,
-    segment_files.HIGH_WATERMARK_CHECKPOINT,
-    segment_files.CLEANER_CHECKPOINT,
-    segment_files.LOCK_FILE,
-    "bootstrap.checkpoint",
-}
+_KNOWN_FILES = segment_files.LOG_DIRECTORY_FILES | {segment_files.LOCK_FILE, "bootstrap.checkpoint"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from logdex.io.open_files import OpenFiles
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
+    LONE_CLEAN_MARK,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     PartitionName,
     offsets_of,
@@ -29,6 +30,18 @@ from logdex.kafka.segment_files import (
 )
 
 UNKNOWN_PARTITION = -1
+_HOME_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
+
+
+def is_log_directory(path: str, *, env: Env) -> bool:
+    """Whether `path` is one that a broker keeps partitions in."""
+    return any(env.is_file(posixpath.join(path, name)) for name in _HOME_FILES)
+
+
+def home_of(directory: str, *, env: Env) -> tuple[str, bool]:
+    """(where the checkpoints of the partition in `directory`, a real path, lie; whether it is a lone one)."""
+    parent = posixpath.dirname(directory)
+    return (parent, False) if is_log_directory(parent, env=env) else (directory, True)
 
 
 class Checkpoints(NamedTuple):

@@ -14,14 +14,6 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka import segment_files as files
 from logdex.kafka.segment_files import PartitionName, parse_offset_file, parse_partition_dir
 
-_LOG_DIR_FILES = {
-    files.META_PROPERTIES,
-    files.CLEAN_SHUTDOWN,
-    files.RECOVERY_POINT_CHECKPOINT,
-    files.LOG_START_CHECKPOINT,
-    files.HIGH_WATERMARK_CHECKPOINT,
-    files.CLEANER_CHECKPOINT,
-}
 _PARTITION_FILES = {files.PARTITION_METADATA, files.LEADER_EPOCH_CHECKPOINT}
 _HINT = "give a log directory (log.dirs), one topic-N directory or one of its files"
 
@@ -87,7 +79,7 @@ def _directory(path: str, env: Env) -> KafkaPath | None:
     partition = parse_partition_dir(posixpath.basename(env.real_path(path)))
     if _holds_segments(names) or (partition is not None and _PARTITION_FILES & set(names)):
         return KafkaPath(path, KafkaPathKind.PARTITION, partition)
-    if _LOG_DIR_FILES & set(names) or any(_is_partition(path, name, env) for name in names):
+    if files.LOG_DIRECTORY_FILES & set(names) or any(_is_partition(path, name, env) for name in names):
         return KafkaPath(path, KafkaPathKind.LOG_DIR)
     return None
 

@@ -31,6 +31,19 @@ LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LOCK_FILE = ".lock"
+LONE_CLEAN_MARK = ".logdex-clean"
+"""Logdex's own, in a lone partition's directory: it was closed cleanly."""
+LOG_DIRECTORY_FILES = frozenset(
+    (
+        META_PROPERTIES,
+        CLEAN_SHUTDOWN,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_CHECKPOINT,
+        HIGH_WATERMARK_CHECKPOINT,
+        CLEANER_CHECKPOINT,
+    )
+)
+"""What a broker keeps beside the partitions of a log directory."""
 LOST_AND_FOUND = "lost+found"
 """Where `logdex recover` puts batches that it cannot place; brokers pass over directories within a partition's."""
 

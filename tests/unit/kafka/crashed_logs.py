@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from logdex.kafka.log import Log
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK
 from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.record import Record
-from logdex.kafka.segment_files import RECOVERY_POINT_CHECKPOINT
+from logdex.kafka.segment_files import LONE_CLEAN_MARK, RECOVERY_POINT_CHECKPOINT
 
 SETTINGS: dict[str, Any] = {"segment_bytes": 400, "segment_index_bytes": 1200, "index_interval_bytes": 1}
 

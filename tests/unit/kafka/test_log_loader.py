@@ -10,12 +10,12 @@ import pytest
 
 from logdex.errors import CorruptError
 from logdex.kafka.batch_writer import encode_batch
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK
 from logdex.kafka.open_log.report import LoadStep
 from logdex.kafka.record import Record
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,
     LOG_START_CHECKPOINT,
+    LONE_CLEAN_MARK,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     offset_file_name,
@@ -308,4 +308,4 @@ def test_checkpoints_that_are_harmed_count_as_none(path: Path) -> None:
     (path / RECOVERY_POINT_CHECKPOINT).write_text("0\nx\n")
     with reopen(path) as log:
         assert contents(log) == expected(20)
-        assert steps(log)[-1] == (LoadStep.REBUILT, RECOVERY_POINT_CHECKPOINT)
+        assert steps(log)[0] == (LoadStep.REBUILT, RECOVERY_POINT_CHECKPOINT)

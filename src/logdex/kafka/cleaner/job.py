@@ -73,7 +73,7 @@ def compact(
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
 ) -> CompactionReport:
     """See `Log.compact`; `replace_segments` is the log's. One at a time; others wait."""
-    if "compact" not in core.config.cleanup_policy:
+    if not core.config.is_compacted:
         raise UsageError(f"{core.path}: its cleanup_policy is {core.config.cleanup_policy!r}", hint="add 'compact'")
     now_ms = core.now_ms() if now_ms is None else now_ms
     offset_map = OffsetMap(dedupe_buffer_bytes)

@@ -88,8 +88,7 @@ def encode_records(
     kept = [records] if isinstance(records, Record) else list(records)
     if not kept:
         raise InvalidRecordError("no records to append", path=core.path)
-    if "compact" in core.config.cleanup_policy and any(record.key is None for record in kept):
-        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
+    require_keys(core, any(record.key is None for record in kept))
     now_ms = core.now_ms()
     stamped = [
         Record(each.key, each.value, now_ms if each.timestamp_ms == NO_TIMESTAMP else each.timestamp_ms, each.headers)
@@ -141,8 +140,8 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
         raise InvalidRecordError("control batches are not a client's to append", path=core.path)
     if (columns.count != columns.last_offset - columns.base_offset + 1).any() or (columns.count <= 0).any():
         raise InvalidRecordError("a batch has other offsets than its records need", path=core.path)
-    if "compact" in core.config.cleanup_policy:
-        _require_keys(core, raw, columns)
+    if core.config.is_compacted:
+        _require_keys_in(core, raw, columns)
     if core.config.message_timestamp_type == "LogAppendTime":
         return with_append_time(encoded, core.now_ms())
     return encoded
@@ -164,15 +163,20 @@ def _encoded(
     return EncodedAppend(bytearray(data), join_columns(windows), is_client, leader_epoch)
 
 
-def _require_keys(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
+def require_keys(core: LogCore, is_keyless: bool) -> None:
+    """Refuses, in a compacted log, records of which one has no key."""
+    if is_keyless and core.config.is_compacted:
+        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
+
+
+def _require_keys_in(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
     for position in columns.position.tolist():
         try:
             batch, _ = decode_batch(raw, position, path="<append>", check_crc=False)
             keyless = any(record.key is None for record in batch.records())
         except CorruptError as error:
             raise InvalidRecordError(error.message, path=core.path) from error
-        if keyless:
-            raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
+        require_keys(core, keyless)
 
 
 def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:

@@ -10,13 +10,13 @@ import pyarrow as pa
 from logdex.errors import UsageError
 from logdex.kafka.encode_columns import BATCH_OPTIONS, iter_encoded
 from logdex.kafka.encode_input import check_table, fill_times
-from logdex.kafka.errors import InvalidRecordError
 from logdex.kafka.open_log.append import (
     AppendInfo,
     EncodedAppend,
     acknowledge,
     next_sequence,
     parse_compression,
+    require_keys,
     with_append_time,
     write_encoded,
 )
@@ -37,8 +37,7 @@ def append_columns(
     options["compression"] = parse_compression(compression)
     now_ms = core.now_ms()
     table = check_table(fill_times(table, now_ms))
-    if "compact" in core.config.cleanup_policy and table.column("key").null_count:
-        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
+    require_keys(core, table.column("key").null_count > 0)
     log_append_time_ms = now_ms if core.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
     producer_id = options.get("producer_id", NO_PRODUCER_ID)
     is_next = producer_id != NO_PRODUCER_ID and "base_sequence" not in options

@@ -304,7 +304,7 @@ class LogCore:
         with self.gate.excluding(), self.closing_at_last(doomed):
             for segment in doomed:
                 self.segments.remove(segment)
-                self.producers.remove_where(lambda offset, base=segment.base_offset: offset == base)  # type: ignore[misc]
+                self.producers.remove(segment.base_offset)
                 segment.change_file_suffixes("", DELETED_SUFFIX, log_first=True)
             for segment in doomed:
                 segment.delete_files()

@@ -22,29 +22,16 @@ from logdex.io.env import Env
 from logdex.kafka.atomic_file import write_atomically
 from logdex.kafka.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
 from logdex.kafka.log_lock import DirectoryLock
+from logdex.kafka.partition_files import home_of
 from logdex.kafka.segment_files import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
-    META_PROPERTIES,
+    LONE_CLEAN_MARK,
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
 )
-
-LONE_CLEAN_MARK = ".logdex-clean"
-_LOG_DIRECTORY_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
-
-
-def is_log_directory(path: str, *, env: Env) -> bool:
-    """Whether `path` is one that a broker keeps partitions in."""
-    return any(env.is_file(posixpath.join(path, name)) for name in _LOG_DIRECTORY_FILES)
-
-
-def home_of(directory: str, *, env: Env) -> tuple[str, bool]:
-    """(where the checkpoints of the partition in `directory`, a real path, lie; whether it is a lone one)."""
-    parent = posixpath.dirname(directory)
-    return (parent, False) if is_log_directory(parent, env=env) else (directory, True)
 
 
 def make_dirs_durably(path: str, *, env: Env) -> None:

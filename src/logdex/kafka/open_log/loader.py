@@ -20,6 +20,7 @@ from logdex.kafka.leader_epochs import LeaderEpochs
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.log_segments import LogSegments
+from logdex.kafka.open_log.home import LogHome
 from logdex.kafka.open_log.leftovers import clear_leftovers
 from logdex.kafka.open_log.producers import LogProducers
 from logdex.kafka.open_log.report import LoadReport, LoadStep
@@ -56,29 +57,21 @@ class LoadedLog:
 
 
 class LogLoader:
-    """One load of the directory `path`; `recovery_point` and `log_start_offset` are the checkpoints'."""
+    """One load of the partition whose mark and checkpoints `home` has read."""
 
-    def __init__(
-        self,
-        path: str,
-        config: LogConfig,
-        *,
-        was_clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-        now_ms: Callable[[], int],
-        env: Env,
-    ) -> None:
-        self._path = path
+    def __init__(self, home: LogHome, config: LogConfig, *, now_ms: Callable[[], int], env: Env) -> None:
+        self._path = home.path
         self._config = config
-        self._was_clean = was_clean
-        self._recovery_point = recovery_point
-        self._log_start_offset = log_start_offset
+        self._was_clean = home.was_clean
+        self._recovery_point = home.recovery_point
+        self._log_start_offset = home.log_start_offset
         self._now_ms = now_ms
         self._env = env
         self._segments = LogSegments()
-        self._report = LoadReport(was_clean=was_clean)
-        self._epochs_path = posixpath.join(path, LEADER_EPOCH_CHECKPOINT)
+        self._report = LoadReport(was_clean=home.was_clean)
+        for error in home.damaged:
+            self._report.note(LoadStep.REBUILT, error.path, f"its offsets count as 0: {error.message}")
+        self._epochs_path = posixpath.join(home.path, LEADER_EPOCH_CHECKPOINT)
         self._epochs = LeaderEpochs()
         self._stored_epochs = self._epochs.entries
         self._epochs_lost = False

@@ -60,9 +60,10 @@ class LogProducers:
         return True
 
     def remove(self, offset: int) -> None:
-        """Removes the snapshot at `offset`."""
-        self._offsets.discard(offset)
-        self._env.remove(self.file_path(offset))
+        """Removes the snapshot at `offset`, if there is one."""
+        if offset in self._offsets:
+            self._offsets.discard(offset)
+            self._env.remove(self.file_path(offset))
 
     def remove_where(self, unwanted: Callable[[int], bool]) -> bool:
         """Removes the snapshots whose offset is `unwanted`; whether there were any. The caller syncs the directory."""

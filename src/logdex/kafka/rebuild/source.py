@@ -11,8 +11,7 @@ from logdex.io.env import Env
 from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.kafka.index_interval import DEFAULT_INTERVAL_BYTES
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.open_log.home import home_of, is_log_directory
-from logdex.kafka.partition_files import not_alone, partition_directory
+from logdex.kafka.partition_files import home_of, is_log_directory, not_alone, partition_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.segment_files import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.staged_output import require_own_directory

@@ -16,9 +16,8 @@ from logdex.io.staging import PREFIX as STAGING_PREFIX
 from logdex.kafka import segment_files as files
 from logdex.kafka.checkpoints import TopicPartition
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of
 from logdex.kafka.open_log.leftovers import covered_offsets, first_cleaned_offset
-from logdex.kafka.partition_files import partition_directory
+from logdex.kafka.partition_files import home_of, partition_directory
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.salvage.scan import SourceLog
 from logdex.kafka.scan import BatchScanner
@@ -32,7 +31,13 @@ _DERIVED = {
     files.SNAPSHOT_SUFFIX,
     files.KEY_INDEX_SUFFIX,
 }
-_OWN_NAMES = {files.LOCK_FILE, LOCK_NAME, LONE_CLEAN_MARK, files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA}
+_OWN_NAMES = {
+    files.LOCK_FILE,
+    LOCK_NAME,
+    files.LONE_CLEAN_MARK,
+    files.LEADER_EPOCH_CHECKPOINT,
+    files.PARTITION_METADATA,
+}
 _OWN_NAMES |= {files.RECOVERY_POINT_CHECKPOINT, files.LOG_START_CHECKPOINT}
 _COPIED_SUFFIX, _COPIED_NAME = ".checkpoint", "quorum-state"
 

@@ -20,8 +20,7 @@ from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
 from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.metadata_files import MetaProperties, read_topic_id, uuid_to_text
-from logdex.kafka.open_log.home import is_log_directory
-from logdex.kafka.partition_files import has_clean_mark, read_checkpoints
+from logdex.kafka.partition_files import has_clean_mark, is_log_directory, read_checkpoints
 from logdex.kafka.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.scan import EndKind
 from logdex.kafka.segment_files import PartitionName

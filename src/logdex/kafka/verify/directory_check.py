@@ -8,7 +8,6 @@ from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.kafka import segment_files as files
 from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK
 from logdex.kafka.segment_files import parse_offset_file
 from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
 
@@ -26,7 +25,7 @@ _KNOWN = {
     files.PARTITION_METADATA,
     files.LOCK_FILE,
     "quorum-state",
-    LONE_CLEAN_MARK,  # of a partition without a log directory: its checkpoints are with it
+    files.LONE_CLEAN_MARK,  # of a partition without a log directory: its checkpoints are with it
     files.RECOVERY_POINT_CHECKPOINT,
     files.LOG_START_CHECKPOINT,
     files.CLEANER_CHECKPOINT,

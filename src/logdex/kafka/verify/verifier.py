@@ -22,8 +22,7 @@ from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.open_log.home import LONE_CLEAN_MARK, home_of, is_log_directory
-from logdex.kafka.partition_files import read_offsets
+from logdex.kafka.partition_files import home_of, is_log_directory, read_offsets
 from logdex.kafka.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.segment_files import parse_partition_dir
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
@@ -98,7 +97,7 @@ def is_closed_cleanly(partition: str, env: Env) -> bool | None:
         return False
     if env.exists(f"{parent}/{files.CLEAN_SHUTDOWN}"):
         return True
-    if env.exists(f"{partition}/{LONE_CLEAN_MARK}"):
+    if env.exists(f"{partition}/{files.LONE_CLEAN_MARK}"):
         return True
     return False if env.exists(f"{parent}/{files.META_PROPERTIES}") else None
 
