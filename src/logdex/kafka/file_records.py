@@ -20,6 +20,8 @@ from logdex.kafka.record_batch import RecordBatch, decode_batch
 from logdex.layout import (
     LEGACY_RECORD_V0,
     LEGACY_RECORD_V1,
+    LEGACY_SIZE_MIN_V0,
+    LEGACY_SIZE_MIN_V1,
     LOG_OVERHEAD_SIZE_BYTES,
     MAGIC_V0,
     MAGIC_V1,
@@ -27,13 +29,13 @@ from logdex.layout import (
     RECORD_BATCH,
 )
 
-UP_TO_MAGIC_SIZE_BYTES = 17
+UP_TO_MAGIC_SIZE_BYTES = RECORD_BATCH.offset_of("magic") + 1
 """So much of a batch says its size and its format, whichever that is."""
 _WINDOW = 4096
-_SIZE_MIN = {
-    MAGIC_V0: LEGACY_RECORD_V0.size_bytes + 8,  # key and value lengths
-    MAGIC_V1: LEGACY_RECORD_V1.size_bytes + 8,
-    MAGIC_V2: RECORD_BATCH.size_bytes,
+_LENGTH_MIN = {
+    MAGIC_V0: LEGACY_SIZE_MIN_V0,
+    MAGIC_V1: LEGACY_SIZE_MIN_V1,
+    MAGIC_V2: RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES,
 }
 
 
@@ -283,16 +285,16 @@ def _parse_header(window: bytes, at: int, position: int, end: int, path: str) ->
     if len(window) - at < UP_TO_MAGIC_SIZE_BYTES:
         raise _shrunk(path)
     total = stated_size(window, at)
-    size, magic = total - LOG_OVERHEAD_SIZE_BYTES, window[at + 16]
-    if size < LEGACY_RECORD_V0.size_bytes + 8 - LOG_OVERHEAD_SIZE_BYTES:
-        raise _bad(path, position + 8, "length", "at least 14", size)
+    length, magic = total - LOG_OVERHEAD_SIZE_BYTES, window[at + UP_TO_MAGIC_SIZE_BYTES - 1]
+    if length < LEGACY_SIZE_MIN_V0:
+        raise _bad(path, position + 8, "length", f"at least {LEGACY_SIZE_MIN_V0}", length)
     if position + total > end:
         return None
     if magic > MAGIC_V2:
         raise _bad(path, position + 16, "magic", "0, 1 or 2", magic)
-    if total < _SIZE_MIN[magic]:
-        raise _bad(path, position + 8, "length", f"at least {_SIZE_MIN[magic] - LOG_OVERHEAD_SIZE_BYTES}", size)
-    if len(window) - at < _SIZE_MIN[magic]:
+    if length < _LENGTH_MIN[magic]:
+        raise _bad(path, position + 8, "length", f"at least {_LENGTH_MIN[magic]}", length)
+    if len(window) - at < LOG_OVERHEAD_SIZE_BYTES + _LENGTH_MIN[magic]:
         raise _shrunk(path)
     if magic == MAGIC_V2:
         fields = RECORD_BATCH.struct.unpack_from(window, at)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from logdex.errors import CorruptError, UsageError
 from logdex.kafka import compression
 from logdex.kafka.record import Compression, Record, TimestampType
-from logdex.kafka.record_format import wrapped_long
+from logdex.kafka.record_format import timestamp_type_of, wrapped_long
 from logdex.layout import (
     BATCH_CODEC_MASK,
     BATCH_LOG_APPEND_TIME,
@@ -48,10 +48,7 @@ class Message(NamedTuple):
     @property
     def timestamp_type(self) -> TimestampType:
         """None in magic 0, else as bit 3 of the attributes says."""
-        if self.magic == MAGIC_V0:
-            return TimestampType.NO_TIMESTAMP_TYPE
-        appended = self.attributes & BATCH_LOG_APPEND_TIME
-        return TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
+        return timestamp_type_of(self.magic, self.attributes)
 
 
 def read_message(raw: bytes | memoryview, *, path: str, position: int) -> Message:

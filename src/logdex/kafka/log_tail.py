@@ -21,10 +21,10 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.record import Record
 from logdex.kafka.record_batch import RecordBatch, decode_batch
 from logdex.kafka.segment_files import LOG_SUFFIX, offsets_of
-from logdex.layout import CONTROL_ABORT, LEGACY_RECORD_V0
+from logdex.layout import CONTROL_ABORT, LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES
 
 POLL_INTERVAL_S = 0.05
-_SIZE_MIN = LEGACY_RECORD_V0.size_bytes + 8
+_SIZE_MIN = LOG_OVERHEAD_SIZE_BYTES + LEGACY_SIZE_MIN_V0
 _PATIENCE = 40
 """Polls for which a whole batch with a wrong checksum at the file's end counts as one that is still being written."""
 

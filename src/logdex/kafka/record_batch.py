@@ -26,12 +26,18 @@ from logdex.kafka.record import (
     Record,
     TimestampType,
 )
-from logdex.kafka.record_format import BatchContext, MalformedRecordError, read_records, sequence_after, wrapped_long
+from logdex.kafka.record_format import (
+    BatchContext,
+    MalformedRecordError,
+    read_records,
+    sequence_after,
+    timestamp_type_of,
+    wrapped_long,
+)
 from logdex.layout import (
     BATCH_CODEC_MASK,
     BATCH_CONTROL,
     BATCH_DELETE_HORIZON,
-    BATCH_LOG_APPEND_TIME,
     BATCH_TRANSACTIONAL,
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -42,7 +48,6 @@ from logdex.layout import (
     LEGACY_SIZE_MIN_V0,
     LEGACY_SIZE_MIN_V1,
     LOG_OVERHEAD_SIZE_BYTES,
-    MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_BATCH,
@@ -105,10 +110,7 @@ class RecordBatch:
     @property
     def timestamp_type(self) -> TimestampType:
         """What the records' timestamps are."""
-        if self.magic == MAGIC_V0:
-            return TimestampType.NO_TIMESTAMP_TYPE
-        appended = self.attributes & BATCH_LOG_APPEND_TIME
-        return TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
+        return timestamp_type_of(self.magic, self.attributes)
 
     @property
     def is_transactional(self) -> bool:

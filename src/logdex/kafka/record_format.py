@@ -12,6 +12,7 @@ from typing import NamedTuple
 from logdex import limits
 from logdex.errors import UsageError
 from logdex.kafka.record import NO_SEQUENCE, Header, Record, TimestampType
+from logdex.layout import BATCH_LOG_APPEND_TIME, MAGIC_V0
 from logdex.primitives.varint import read_varint, read_varlong, write_varint, write_varlong
 
 SEQUENCE_SPAN = 1 << 31
@@ -39,6 +40,13 @@ class BatchContext(NamedTuple):
     producer_epoch: int
     is_transactional: bool
     is_control: bool
+
+
+def timestamp_type_of(magic: int, attributes: int) -> TimestampType:
+    """What timestamps are in a batch or message: none in magic 0, else as bit 3 of the attributes says."""
+    if magic == MAGIC_V0:
+        return TimestampType.NO_TIMESTAMP_TYPE
+    return TimestampType.LOG_APPEND_TIME if attributes & BATCH_LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
 
 def wrapped_long(value: int) -> int:
