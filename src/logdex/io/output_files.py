@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections import OrderedDict
+from types import TracebackType
+from typing import Self
 
 from logdex.io.env import ByteArray, Env, WriteFile
 
@@ -12,7 +14,10 @@ OPEN_MAX = 128
 
 
 class OutputFiles:
-    """Files written at positions, opened when needed, the least recently written closed first. One thread."""
+    """Files written at positions, opened when needed, the least recently written closed first. One thread.
+
+    A context manager: it closes the files, after an error as they are.
+    """
 
     def __init__(self, env: Env, *, sync: bool, open_max: int = OPEN_MAX) -> None:
         self._env = env
@@ -74,3 +79,12 @@ class OutputFiles:
             file.close()
         self._open.clear()
         self._closed.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()

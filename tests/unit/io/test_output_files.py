@@ -84,3 +84,19 @@ def test_the_disk_begins_with_all_files_before_the_first_is_waited_for(tmp_path:
     files.close()
     ends = [kind for kind in env.kinds if kind in ("begin_writeback", "sync")]
     assert ends == (["begin_writeback"] * 3 + ["sync"] * 2 if sync else [])
+
+
+def test_after_an_error_files_are_closed_as_they_are(tmp_path: Path) -> None:
+    env = CountingEnv()
+
+    def fail() -> None:
+        with OutputFiles(env, sync=True) as files:
+            files.put(f"{tmp_path}/f", b"whole")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert (env.open_now, set(env.synced)) == (0, set())
+    with OutputFiles(env, sync=True) as files:
+        files.put(f"{tmp_path}/g", b"whole")
+    assert (env.open_now, set(env.synced)) == (0, {f"{tmp_path}/g"})

@@ -68,15 +68,11 @@ def derive_segments(
     """A task: the files of some segments, below a folder of `directory` that is this attempt's."""
     own = f"{directory}/{attempt}"
     env.make_dirs(own)
-    files = OutputFiles(env, sync=settings.sync)
-    try:
-        done = []
+    done = []
+    with OutputFiles(env, sync=settings.sync) as files:
         for number, segment in enumerate(segments):
             folder = f"{own}/{segment.partition}".rstrip("/")
             done.append(_derive(segment, f"{own}/{number}.stage", folder, settings, files, env, count))
-        files.close()
-    finally:
-        files.abandon()
     return done
 
 

@@ -55,9 +55,8 @@ def derive_states(
     """A task: the files of state of some partitions, below a folder of `directory` that is this attempt's."""
     own = f"{directory}/{attempt}"
     env.make_dirs(own)
-    files = OutputFiles(env, sync=sync)
-    try:
-        done = []
+    done = []
+    with OutputFiles(env, sync=sync) as files:
         for task in tasks:
             fold = _Fold(task, env)
             folder = f"{own}/{task.partition}".rstrip("/")
@@ -66,9 +65,6 @@ def derive_states(
             snapshots = sum(name.endswith(SNAPSHOT_SUFFIX) for name in fold.files)
             losses = tuple(fold.losses)
             done.append(StateDone(task.partition, folder, tuple(fold.files), snapshots, fold.aborted, losses))
-        files.close()
-    finally:
-        files.abandon()
     return done
 
 

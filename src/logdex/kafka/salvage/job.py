@@ -134,8 +134,7 @@ class _Salvage:
         """Does it."""
         if lock_is_held(self._source.home, env=self._env) and self._env.exists(f"{self._source.home}/{LOCK_FILE}"):
             self.report.notes.append(f"{self._source.home} is open in another process: its log may go on meanwhile")
-        output = OutputFiles(self._env, sync=self._sync)
-        try:
+        with OutputFiles(self._env, sync=self._sync) as output:
             small = SmallFiles(self._directory, output, self._env)
             for partition in self._source.partitions:
                 self._salvage(partition, output, small)
@@ -145,8 +144,6 @@ class _Salvage:
             self.names = small.names[taken:]
             self.report.notes += small.notes
             self.report.files = output.close()
-        finally:
-            output.abandon()
 
     def _on_read(self, records: int, size_bytes: int) -> None:
         self._read[0] += records

@@ -24,13 +24,7 @@ from logdex.kafka.scan import BatchScanner
 from logdex.kafka.segment_files import parse_offset_file, parse_partition_dir
 from logdex.kafka.staged_output import require_own_directory
 
-_DERIVED = {
-    files.INDEX_SUFFIX,
-    files.TIME_INDEX_SUFFIX,
-    files.TXN_INDEX_SUFFIX,
-    files.SNAPSHOT_SUFFIX,
-    files.KEY_INDEX_SUFFIX,
-}
+_DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
 _OWN_NAMES = {
     files.LOCK_FILE,
     LOCK_NAME,

@@ -11,14 +11,8 @@ from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata
 from logdex.kafka.segment_files import parse_offset_file
 from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
 
-OFFSET_SUFFIXES = (
-    files.LOG_SUFFIX,
-    files.INDEX_SUFFIX,
-    files.TIME_INDEX_SUFFIX,
-    files.TXN_INDEX_SUFFIX,
-    files.SNAPSHOT_SUFFIX,
-    files.KEY_INDEX_SUFFIX,
-)
+_BROKER_SUFFIXES = (*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX)
+_OFFSET_SUFFIXES = (*_BROKER_SUFFIXES, files.KEY_INDEX_SUFFIX)
 _LEFTOVER = (files.DELETED_SUFFIX, files.CLEANED_SUFFIX, files.SWAP_SUFFIX, ".tmp")
 _KNOWN = {
     files.LEADER_EPOCH_CHECKPOINT,
@@ -30,7 +24,6 @@ _KNOWN = {
     files.LOG_START_CHECKPOINT,
     files.CLEANER_CHECKPOINT,
 }
-_BROKER_SUFFIXES = OFFSET_SUFFIXES[:-1]
 _FOREIGN = {
     "foreign-file": "not one of Kafka's files",
     "lost-and-found": "batches that a recovery could not place: logdex cat shows them",
@@ -41,7 +34,7 @@ _QUORUM_SNAPSHOT = ".checkpoint"
 def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dict[int, str]]:
     """Paths by offset, by suffix, of a partition's files that are named by an offset; findings and information about
     other names."""
-    found: dict[str, dict[int, str]] = {suffix: {} for suffix in OFFSET_SUFFIXES}
+    found: dict[str, dict[int, str]] = {suffix: {} for suffix in _OFFSET_SUFFIXES}
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
         parsed = parse_offset_file(name)
