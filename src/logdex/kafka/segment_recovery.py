@@ -37,8 +37,6 @@ class DerivedSegment:
     """Behind them."""
     next_offset: int
     """The last batch's last offset + 1; the base offset of a segment without one."""
-    max_timestamp: tuple[int, int]
-    """Largest timestamp and the last offset of the earliest batch that has it; (-1, base offset) if none."""
     end: ScanEnd
 
 
@@ -69,7 +67,6 @@ def derive_segment(
         next_offset = int(window.columns.last_offset[-1]) + 1
         if on_columns is not None:
             on_columns(window.columns)
-    max_timestamp = fold.max_timestamp
     time_parts.append(encode_time_entries(fold.finish(), base_offset))
     return DerivedSegment(
         offset_index=b"".join(offset_parts),
@@ -78,7 +75,6 @@ def derive_segment(
         size_bytes=scanner.end.position,
         truncated_bytes=size_in_all - scanner.end.position,
         next_offset=next_offset,
-        max_timestamp=max_timestamp,
         end=scanner.end,
     )
 

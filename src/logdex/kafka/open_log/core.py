@@ -41,7 +41,7 @@ class LogCore:
         self.epochs: LeaderEpochs = loaded.epochs
         self.report = loaded.report
         self.log_start_offset = loaded.log_start_offset
-        self.recovery_point = loaded.recovery_point
+        self.recovery_point = loaded.next_offset  # a load puts on disk what it recovers
         self._stored_recovery_point = home.recovery_point  # another one, after a recovery
         self.next_offset = loaded.next_offset
         self.lock = threading.RLock()

@@ -51,7 +51,6 @@ class LoadedLog:
     producers: LogProducers
     epochs: LeaderEpochs
     log_start_offset: int
-    recovery_point: int
     next_offset: int
     report: LoadReport
 
@@ -103,9 +102,7 @@ class LogLoader:
         self._sync()
         for segment in self._segments.as_tuple[:-1]:
             segment.release()
-        return LoadedLog(
-            self._segments, producers, self._epochs, log_start_offset, next_offset, next_offset, self._report
-        )
+        return LoadedLog(self._segments, producers, self._epochs, log_start_offset, next_offset, self._report)
 
     def _make_room(self, active: LogSegment) -> None:
         """Preallocates the active segment's indexes; one that recovery filled keeps all, and is rolled next."""
