@@ -113,6 +113,10 @@ def _records(segment: LogSegment, start: int, stop: int) -> tuple[Int64s, Int64s
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
+def _rises(values: Int64s, above: np.int64) -> bool:
+    return bool(values[0] > above and (values[1:] > values[:-1]).all())
+
+
 class _Sweep:
     """Goes through the headers once and yields, window by window, which queries find their batch there: the first one
     whose `column` is at or above what is wanted."""
@@ -123,7 +127,8 @@ class _Sweep:
         self._column = column
         self._window_batches = window_batches
         self.unanswered = np.arange(0)
-        """Rows that must be looked up alone, when all windows are through: headers could not be followed to the end."""
+        """Rows that must be looked up alone, when all windows are through: headers cannot be followed to the end, or
+        their offsets fall."""
 
     def __iter__(self) -> Iterator[Found]:
         order = np.argsort(self._wanted)
@@ -132,6 +137,9 @@ class _Sweep:
         scanner = BatchScanner(False, self._window_batches, self._segment.env)
         for window in scanner.scan_file(self._segment.log.path, stop=self._segment.size_bytes):
             columns = window.columns
+            if self._column == "last_offset" and not _rises(columns.last_offset, highest):
+                self.unanswered = order[done:]  # a damaged header: what is found depends on where the search begins
+                return
             rising = np.maximum.accumulate(np.maximum(getattr(columns, self._column), highest))
             highest = rising[-1]
             upto = int(np.searchsorted(rising_wanted, highest, side="right"))

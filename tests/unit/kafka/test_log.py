@@ -116,6 +116,16 @@ def test_a_batch_larger_than_a_segment_is_refused(path: str) -> None:
         log.append(Record(value=b"x" * 200))
 
 
+@pytest.mark.parametrize("epoch", [-2, 1 << 31])
+def test_a_leader_epoch_that_no_batch_can_have_is_refused(path: str, epoch: int) -> None:
+    with Log.open(path) as log:
+        with pytest.raises(UsageError, match=f"leader_epoch is {epoch}"):
+            log.append(Record(value=b"x"), leader_epoch=epoch)
+        with pytest.raises(UsageError, match=f"leader_epoch is {epoch}"):
+            log.append_batches(encode_batch([Record(value=b"x")], base_offset=0), leader_epoch=epoch)
+        assert log.append(Record(value=b"x"), leader_epoch=-1).first_offset == 0
+
+
 def test_raw_batches_get_offsets_and_nothing_else_changes(path: str) -> None:
     raw = b"".join(
         encode_batch([Record(value=str(number).encode(), timestamp_ms=number)] * 2, base_offset=0, leader_epoch=-1)

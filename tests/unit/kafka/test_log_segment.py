@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,22 @@ def test_translate_offset(tmp_path: Path) -> None:
         single = [segment.translate_offset(int(offset)) or (-1, -1, -1) for offset in offsets]
         np.testing.assert_array_equal(segment.translate_offsets(offsets), single)
         assert segment.translate_offsets([]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("delta", [-1, 0, 7, 1 << 20])
+def test_translate_offsets_by_a_harmed_header_as_one_by_one(tmp_path: Path, delta: int) -> None:
+    with make(tmp_path) as segment:
+        for base in range(40, 80, 2):
+            append(segment, batch(base, base, base + 1))
+        size = segment.size_bytes // 20
+    log = next(tmp_path.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    struct.pack_into(">i", data, 9 * size + 23, delta)  # lastOffsetDelta
+    log.write_bytes(data)
+    with make(tmp_path) as segment:
+        offsets = np.arange(38, 82)
+        single = [segment.translate_offset(int(offset)) or (-1, -1, -1) for offset in offsets]
+        np.testing.assert_array_equal(segment.translate_offsets(offsets), single)
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])

@@ -21,7 +21,7 @@ from logdex.kafka.log_segment import LogSegment
 from logdex.kafka.open_log.core import LogCore
 from logdex.kafka.producer_batches import increment_sequence
 from logdex.kafka.producer_state import PreparedAppend, aborted_of
-from logdex.kafka.record import NO_TIMESTAMP, Compression, Record, TimestampType
+from logdex.kafka.record import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.record_batch import decode_batch
 from logdex.kafka.scan import BatchScanner, EndKind
 from logdex.kernels.batch_columns import BatchColumns, Int64s, join_columns
@@ -270,6 +270,8 @@ def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
         raise InvalidRecordError(f"the log ends at {core.next_offset}: no offsets are left", path=core.path)
     base_offset = core.next_offset + np.cumsum(counts) - counts
     epoch = core.leader_epoch if encoded.leader_epoch is None else encoded.leader_epoch
+    if not NO_LEADER_EPOCH <= epoch < 1 << 31:
+        raise UsageError(f"leader_epoch is {epoch}", hint=f"say {NO_LEADER_EPOCH} (none) to {(1 << 31) - 1}")
     patch_batches(np.frombuffer(encoded.data, np.uint8), columns.position, base_offset, epoch)
     return columns._replace(
         base_offset=base_offset,
