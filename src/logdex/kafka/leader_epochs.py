@@ -18,6 +18,7 @@ from logdex.kernels.batch_columns import BatchColumns
 from logdex.layout import MAGIC_V2
 
 UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
@@ -44,6 +45,16 @@ class LeaderEpochs:
     def latest_epoch(self) -> int | None:
         """The highest epoch."""
         return self._entries[-1].epoch if self._entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        """The first entry."""
+        return self._entries[0] if self._entries else None
+
+    @property
+    def previous_epoch(self) -> int | None:
+        """The epoch before the latest one."""
+        return self._entries[-2].epoch if len(self._entries) > 1 else None
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def assign(self, epoch: int, start_offset: int) -> bool:
@@ -88,6 +99,25 @@ class LeaderEpochs:
         if begun:
             self._entries[: len(begun)] = [EpochEntry(begun[-1].epoch, start_offset)]
         return bool(begun)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest known epoch not above `epoch`, the offset where it ends), as followers ask; (-1, -1) where
+        nothing can be said. For an epoch below all known ones: (itself, where the first known one begins)."""
+        undefined = (UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+        if epoch == UNDEFINED_EPOCH:
+            return undefined
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        higher = next((entry for entry in self._entries if entry.epoch > epoch), None)
+        if higher is None:
+            return undefined
+        known = [entry.epoch for entry in self._entries if entry.epoch <= epoch]
+        return (known[-1] if known else epoch), higher.start_offset
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch under which `offset` was or will be written; None below the first one."""
+        return next((entry.epoch for entry in reversed(self._entries) if entry.start_offset <= offset), None)
 
     # -- the file ------------------------------------------------------------------------------------------------------
     @staticmethod

@@ -28,7 +28,7 @@ def test_assigning() -> None:
     assert not known.assign(2, 11)  # it has begun already
     assert known.assign(4, 12)
     assert known.entries == [(2, 10), (4, 12)]
-    assert known.latest_epoch == 4
+    assert [known.latest_epoch, known.previous_epoch, known.earliest_entry] == [4, 2, (2, 10)]
     with pytest.raises(UsageError):
         known.assign(-1, 3)
     with pytest.raises(UsageError):
@@ -50,6 +50,20 @@ def test_what_is_said_last_is_true(entry: tuple[int, int], left: list[tuple[int,
     known = epochs((1, 5), (2, 10), (4, 20))
     known.assign(*entry)
     assert known.entries == left
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 10)), (2, (2, 20)), (3, (2, 20)), (4, (4, 99)), (5, (-1, -1))],
+)
+def test_end_offsets(epoch: int, answer: tuple[int, int]) -> None:
+    assert epochs((1, 5), (2, 10), (4, 20)).end_offset_for(epoch, 99) == answer
+    assert epochs().end_offset_for(epoch, 99) == (-1, -1)
+
+
+def test_epochs_by_offset() -> None:
+    known = epochs((1, 5), (2, 10))
+    assert [known.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 1000)] == [None, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(("end", "left"), [(21, 3), (20, 2), (11, 2), (10, 1), (0, 0), (-1, 3)])
