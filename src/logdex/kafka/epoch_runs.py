@@ -1,7 +1,8 @@
 """Runs of batches with the same leader epoch: what a log says of its epochs, one flipped bit left out.
 
 No checksum covers a batch's leader epoch. A single batch whose epoch does not lie between those of its neighbours is
-harmed; a fold that believed it would tell brokers of an epoch that never was. Epochs rise along a log.
+harmed; a fold that believed it would tell brokers of an epoch that never was. Epochs rise along a log, which begins at
+its start offset: batches that still lie before that may be of later epochs, where the log was cut back to its start.
 """
 
 from __future__ import annotations
@@ -30,48 +31,62 @@ class EpochRun:
 
 
 class EpochRuns:
-    """The runs of a partition, given its windows in order. Memory: the runs. One thread."""
+    """The runs of a partition, given its windows in order. A run ends at the log's start. Memory: the runs. One
+    thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_start_offset: int = 0) -> None:
         self.runs: list[EpochRun] = []
+        self._log_start_offset = log_start_offset
 
     def add(self, columns: BatchColumns, path: str) -> None:
         """Takes a window of good batches; those of magic 0 and 1 have no epoch."""
         places = np.flatnonzero((columns.magic >= MAGIC_V2) & (columns.leader_epoch >= 0))
         if not len(places):
             return
-        epochs = columns.leader_epoch[places]
-        starts = np.flatnonzero(np.append(True, epochs[1:] != epochs[:-1]))
+        epochs, is_below = columns.leader_epoch[places], columns.last_offset[places] < self._log_start_offset
+        starts = np.flatnonzero(np.append(True, (epochs[1:] != epochs[:-1]) | (is_below[1:] != is_below[:-1])))
         counts = np.diff(np.append(starts, len(places)))
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             place, epoch = int(places[start]), int(epochs[start])
             last_place = places[start + count - 1]
             last, end = int(columns.base_offset[last_place]), int(columns.last_offset[last_place])
-            if self.runs and self.runs[-1].epoch == epoch:
+            if self.runs and self.runs[-1].epoch == epoch and self._is_below(self.runs[-1]) == is_below[start]:
                 self.runs[-1].batches += count
                 self.runs[-1].last_start_offset, self.runs[-1].last_offset = last, end
             else:
                 at = int(columns.base_offset[place])
                 self.runs.append(EpochRun(epoch, at, last, end, count, path, int(columns.position[place])))
 
+    def _is_below(self, run: EpochRun) -> bool:
+        return run.last_offset < self._log_start_offset
+
     def sort_out(self) -> tuple[list[EpochRun], list[EpochRun]]:
         """(the runs to believe, single batches whose epoch is harmed)."""
         good: list[EpochRun] = []
         harmed: list[EpochRun] = []
-        for place, run in enumerate(self.runs):
-            before = good[-1].epoch if good else -1
-            behind = self.runs[place + 1].epoch if place + 1 < len(self.runs) else None
+        for side in (True, False):
+            self._sort_out([run for run in self.runs if self._is_below(run) is side], good, harmed)
+        return good, harmed
+
+    def _sort_out(self, runs: list[EpochRun], good: list[EpochRun], harmed: list[EpochRun]) -> None:
+        before = -1
+        for place, run in enumerate(runs):
+            behind = runs[place + 1].epoch if place + 1 < len(runs) else None
             is_between = before <= run.epoch and (behind is None or run.epoch <= behind)
             if run.batches == 1 and not is_between and (behind is None or before <= behind):
                 harmed.append(run)
             else:
                 good.append(run)
-        return good, harmed
+                before = run.epoch
 
     def to_leader_epochs(self) -> LeaderEpochs:
-        """The epochs that the believed runs tell of: an entry where an epoch is above all before."""
+        """The epochs that the believed runs tell of: an entry where an epoch is above all before, and where the log
+        starts."""
         epochs = LeaderEpochs()
+        was_below = True
         for run in self.sort_out()[0]:
-            if epochs.latest_epoch is None or run.epoch > epochs.latest_epoch:
+            is_first = was_below and not self._is_below(run)
+            if epochs.latest_epoch is None or run.epoch > epochs.latest_epoch or is_first:
                 epochs.assign(run.epoch, run.start_offset)
+            was_below = self._is_below(run)
         return epochs

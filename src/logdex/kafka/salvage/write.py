@@ -110,10 +110,10 @@ class PartitionWriter:
         self._with_state = with_state
         self._on_read = on_read
         self._states = ProducerStates()
-        self._runs = EpochRuns()
 
     def write(self, segments: list[NewSegment], stored_epochs: list[EpochEntry], log_start_offset: int) -> None:
         """Writes all segments, and what follows from them. `log_start_offset`: as the checkpoint has it, 0 for none."""
+        self._runs = EpochRuns(log_start_offset)
         self._env.make_dirs(self._directory)
         for number, segment in enumerate(segments):
             if number and self._with_state:

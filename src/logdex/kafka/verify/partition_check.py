@@ -57,7 +57,7 @@ class PartitionCheck:
         self._is_clean = is_clean
         self._only = only
         self._progress = progress
-        self._runs = EpochRuns()
+        self._runs = EpochRuns(log_start_offset)
         self._sequences = SequenceCheck(log_start_offset, out)
         self._differences: list[tuple[str, str]] = []
         self.next_offset = 0

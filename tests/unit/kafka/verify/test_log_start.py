@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from logdex.kafka.batch_writer import encode_batch
 from logdex.kafka.log import Log
 from logdex.kafka.log_config import LogConfig
 from logdex.kafka.record import Record
+from logdex.kafka.salvage import recover
 from logdex.kafka.verify import verify
 from logdex.layout import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
@@ -59,6 +62,33 @@ def test_a_log_that_was_cut_at_its_start_is_sound(partition: Path, start: int) -
     with opened(partition) as log:  # producers are unknown where nothing of them lies behind the start
         log.append([RECORD], leader_epoch=3, producer_id=2, producer_epoch=0, sequence=2 if start <= 5 else 9)
     assert checks(partition) == []
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 4])
+@pytest.mark.parametrize("gap", [0, 2])
+def test_what_lies_before_the_start_says_nothing_of_later_epochs(
+    partition: Path, tmp_path: Path, epoch: int, gap: int
+) -> None:
+    with opened(partition) as log:
+        log.delete_records(4)
+        log.truncate_to(4)  # epoch 3 is forgotten, its batch at 3 still lies in the segment
+        later = encode_batch([RECORD], base_offset=4 + gap, leader_epoch=epoch)
+        log.append_batches(later, assign_offsets=False)
+        log.append([RECORD], leader_epoch=5)
+        assert log.leader_epochs == [(epoch, 4 + gap), (5, 5 + gap)]
+    assert checks(partition) == []
+    home = tmp_path / "home"
+    shutil.copytree(partition, home / partition.name)
+    (home / partition.name / LOG_START).rename(home / LOG_START)
+    (home / "meta.properties").write_bytes(b"version=1\ncluster.id=abc\nnode.id=1\n")
+    report = recover(str(home), str(tmp_path / "out"), sync=False)
+    assert not [note for note in report.notes if "epoch" in note]
+    assert checks(tmp_path / "out") == []
+    log_file = partition / f"{0:020d}.log"
+    data = bytearray(log_file.read_bytes())
+    data[12:16] = (9).to_bytes(4, "big")  # the first batch's: harmed all the same
+    log_file.write_bytes(data)
+    assert checks(partition) == ["batch-leader-epoch"]
 
 
 def test_from_the_start_on_epochs_must_be_told(partition: Path) -> None:
