@@ -12,11 +12,14 @@ from logdex.kafka.recognise import recognise as recognise_kafka
 from logdex.rocketmq.recognise import require_store
 from logdex.rocketmq.store_files import StorePaths
 
-_HINT = "give a RocketMQ store's root (it holds commitlog/), a Kafka log directory, a topic-N directory or a .log file"
+_HINT = (
+    "give a RocketMQ store's root (it holds commitlog/), a CommitLog file, a Kafka log directory, a topic-N directory "
+    "or a .log file"
+)
 
 
 def find_kafka(path: str, *, env: Env = DEFAULT_ENV) -> KafkaPath | None:
-    """What of Kafka's is at `path`; None for a RocketMQ store.
+    """What of Kafka's is at `path`; None for a RocketMQ store or a CommitLog file.
 
     Raises `NotAStoreError` for what is neither, `UnsupportedLayoutError` for a layout of RocketMQ's that is not read.
     """

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         "logdex cat store --limit 3",
         "logdex cat store --topic orders --queue 0 --offset 2000 --limit 2 --json",
         "logdex cat store --topic payments --from 2026-03-03T08:00 --to 2026-03-03T09:00",
+        "logdex cat store/commitlog/00000000000000000000 --limit 3",
         "logdex cat logs --topic orders --partition 0 --offset 40 --limit 3",
         "logdex cat logs/orders-0/00000000000000000000.log --control --json",
         notes="A CommitLog ends at the first message that is not whole or fails its CRC, as for the broker: what is "

@@ -13,7 +13,7 @@ from logdex.cli.kafka_paths import kafka_path
 from logdex.cli.message_output import DecompressOption, MessageJsonOption, MessagePrinter
 from logdex.cli.options import PartitionOption, StoreOptions, store_command, time_option
 from logdex.cli.output import hint, note
-from logdex.cli.stores import open_store
+from logdex.cli.stores import note_one_file, open_store
 from logdex.errors import UsageError
 
 
@@ -22,9 +22,11 @@ from logdex.errors import UsageError
         "logdex get store --topic orders --queue 0 --offset 100 --count 2",
         "logdex get store --topic orders --queue 0 --offset 0 --tag 'created || completed' --json",
         "logdex get store --topic orders --queue 0 --time 2026-03-05T12:00:00Z --count 1",
+        "logdex get store/commitlog/00000000000000000000 --topic orders --queue 0 --offset 0 --count 1",
         "logdex get logs --topic orders --partition 0 --offset 40 --count 2",
         "logdex get logs/orders-0 --time 2023-11-14T22:13:20Z --count 1 --json",
-        notes="The status and the offset to go on at are on stderr.",
+        notes="The status and the offset to go on at are on stderr. A CommitLog file by itself has no index: it "
+        "is scanned.",
     )
 )
 @store_command
@@ -96,6 +98,7 @@ def _get_from_queue(
             offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
             note(f"queue offset {offset} by that time")
         result = snapshot.get_message(topic, queue, offset, *limits)
+        is_whole = note_one_file(snapshot)
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
     note(
@@ -103,8 +106,8 @@ def _get_from_queue(
         f"go on at --offset {result.next_begin_offset}"
     )
     if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
-        hint(f"logdex info {store.path} lists the queues; logdex rebuild derives those that are lost")
+        hint(f"logdex info {store.path} lists the queues; logdex rebuild derives those that a store has lost")
     if result.problem is not None:
         note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
-    if printer.problems or result.problem is not None:
+    if printer.problems or result.problem is not None or not is_whole:
         raise typer.Exit(PROBLEMS_FOUND)

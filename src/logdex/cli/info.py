@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.file_info import look_at_file, print_file
 from logdex.cli.kafka_info import look_at_kafka, print_kafka
 from logdex.cli.kafka_paths import kafka_path
 from logdex.cli.options import StoreOptions, store_command
@@ -17,6 +18,7 @@ from logdex.errors import UsageError
 
 if TYPE_CHECKING:
     from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
+    from logdex.rocketmq.file_overview import FileOverview
     from logdex.rocketmq.overview import IndexOverview, LogOverview, QueueOverview, StoreOverview
 
 
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
         "logdex info store",
         "logdex info store --json",
         "logdex info store --json --store",
+        "logdex info store/commitlog/00000000000000000000",
+        "logdex info store/checkpoint --json",
         "logdex info logs",
         "logdex info logs/orders-0 --json",
         notes="Reads the ends of files, not what lies between: `logdex verify` does that. A store without "
-        "consumequeue/ has its log scanned. Of a Kafka log directory __consumer_offsets is read, for the groups.",
+        "consumequeue/ has its log scanned, and so has a CommitLog file; of a ConsumeQueue file, an IndexFile, the "
+        "checkpoint and config/*.json it tells what they say. Of a Kafka log directory __consumer_offsets is read, for "
+        "the groups.",
     )
 )
 @store_command
@@ -48,6 +54,10 @@ def info(
     """
     if of_store and not as_json:
         raise UsageError("--store goes with --json", hint=f"logdex info {store.path} --json --store")
+    one = look_at_file(store.path)
+    if one is not None:
+        _tell(one, [one], lambda: print_file(one), as_json=as_json, of_store=of_store)
+        return
     found = kafka_path(store)
     if found is None:
         look = _look(store)
@@ -58,8 +68,8 @@ def info(
 
 
 def _tell(
-    look: StoreOverview | KafkaOverview,
-    parts: Sequence[QueueOverview | PartitionOverview],
+    look: StoreOverview | KafkaOverview | FileOverview,
+    parts: Sequence[QueueOverview | PartitionOverview | FileOverview],
     show: Callable[[], None],
     *,
     as_json: bool,
@@ -89,17 +99,15 @@ def _look(store: StoreOptions) -> StoreOverview:
 
 
 def _print(look: StoreOverview) -> None:
-    emit(f"{look.root}: a RocketMQ store, {_state(look)}")
+    what = "one RocketMQ CommitLog file" if look.is_one_file else f"a RocketMQ store, {_state(look)}"
+    emit(f"{look.root}: {what}")
     table(
         [
             ("CommitLog", _commit_log(look)),
             ("", f"offsets {look.log.min_offset} to {look.log.end_offset}, {_times(look.log)}"),
             ("", f"ends with {look.log.end}: {look.log.end_reason}"),
             *(("", f"missing: offsets {start} to {end}") for start, end in look.log.gaps),
-            ("ConsumeQueues", _consume_queues(look)),
-            ("IndexFiles", _index(look)),
-            *_index_reach(look),
-            ("checkpoint", _checkpoint(look)),
+            *(_scanned(look) if look.is_one_file else _derived(look)),
             ("version", look.config.dialect.version),
             *(("", reason) for reason in look.config.evidence),
             *(("", f"assumed: {guess}") for guess in look.config.assumed),
@@ -109,6 +117,21 @@ def _print(look: StoreOverview) -> None:
         emit("")
         _print_queues(look)
     _print_groups(look)
+
+
+def _derived(look: StoreOverview) -> list[tuple[str, str]]:
+    return [
+        ("ConsumeQueues", _consume_queues(look)),
+        ("IndexFiles", _index(look)),
+        *_index_reach(look),
+        ("checkpoint", _checkpoint(look)),
+    ]
+
+
+def _scanned(look: StoreOverview) -> list[tuple[str, str]]:
+    topics, queues = len({queue.topic for queue in look.queues}), human_count(len(look.queues), "queue")
+    counts = f"{human_count(look.log.messages or 0, 'message')}, {human_count(topics, 'topic')}, {queues}"
+    return [("a scan finds", counts)]
 
 
 def _state(look: StoreOverview) -> str:

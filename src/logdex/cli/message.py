@@ -10,7 +10,7 @@ from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.message_output import DecompressOption, MessageJsonOption, MessagePrinter
 from logdex.cli.options import StoreOptions, store_command
 from logdex.cli.output import hint, note
-from logdex.cli.stores import open_store
+from logdex.cli.stores import note_one_file, open_store
 
 if TYPE_CHECKING:
     from logdex.rocketmq.message import StoredMessage
@@ -23,6 +23,7 @@ Found = list[tuple[int, "StoredMessage"]]
     epilog=epilog(
         "logdex message store 7F00000100002A9F0000000000000000",
         "logdex message store 7F00000100002A9F0000000000000000 --json",
+        "logdex message store/commitlog/00000000000000000000 7F00000100002A9F0000000000000000",
         notes="The server's MessageID (32 or 56 hexadecimal digits) holds the place in the CommitLog. A client's id "
         "(UNIQ_KEY) is looked up in the IndexFiles and needs its topic.",
     )
@@ -62,6 +63,7 @@ def _by_place(snapshot: StoreSnapshot, msg_id: str) -> Found:
 
 def _by_unique_key(snapshot: StoreSnapshot, topic: str, msg_id: str) -> Found:
     result = snapshot.query_message(topic, msg_id, scan_missing=True)
+    note_one_file(snapshot)
     for problem in result.unreadable:
         note(problem.message)
     if not result.messages:

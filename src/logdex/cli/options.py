@@ -21,8 +21,8 @@ PathArgument = Annotated[
     str,
     typer.Argument(
         metavar="PATH",
-        help="A RocketMQ store's root (the folder that holds commitlog/), a Kafka log directory, one topic-N "
-        "directory or one .log file.",
+        help="A RocketMQ store's root (the folder that holds commitlog/) or one CommitLog file, a Kafka log directory, "
+        "one topic-N directory or one .log file.",
         show_default=False,
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from logdex.cli.kafka_query import query_kafka
 from logdex.cli.message_output import DecompressOption, MessageJsonOption, MessagePrinter
 from logdex.cli.options import FromOption, PartitionOption, StoreOptions, ToOption, store_command
 from logdex.cli.output import hint, human_count, note
-from logdex.cli.stores import open_store
+from logdex.cli.stores import note_one_file, open_store
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,11 +27,13 @@ RANGES_TOLD = 3
         "logdex query store --topic orders --key order-100017",
         "logdex query store --topic orders --key customer-722 --from 2026-03-03 --to 2026-03-05 --max 5 --json",
         "logdex query store --topic orders --key order-100017 --broker-semantics",
+        "logdex query store/commitlog/00000000000000000000 --topic orders --key order-100017",
         "logdex query logs --topic orders --key key-104",
         "logdex query logs/orders-1 --key key-104 --max 1 --json",
         notes="A key is one of a message's KEYS or its UNIQ_KEY. Where the IndexFiles have lost a part of the log, "
-        "stderr says which, and the exit code is 1; --scan-missing searches that part in the log itself. A record of "
-        "Kafka's has one key; its log is read where no key index is (logdex rebuild makes one).",
+        "stderr says which, and the exit code is 1; --scan-missing searches that part in the log itself. A CommitLog "
+        "file by itself is scanned. A record of Kafka's has one key; its log is read where no key index is (logdex "
+        "rebuild makes one).",
     )
 )
 @store_command
@@ -134,12 +137,16 @@ def _query_store(
         )
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
+        is_whole = note_one_file(snapshot)
+        is_one_file = snapshot.commit_log.is_one_file
     if not result.messages:
         note("no message found")
     if result.next_cursor is not None:
         note(f"there are more: go on with --cursor {result.next_cursor}")
+    if is_one_file:
+        result = replace(result, missing=())  # it was searched, and this was said
     is_complete = broker_semantics or _tell_completeness(result, scan_missing)
-    if printer.problems or not is_complete:
+    if printer.problems or not is_complete or not is_whole:
         raise typer.Exit(PROBLEMS_FOUND)
 
 

@@ -30,9 +30,11 @@ class Engine(StrEnum):
         "logdex rebuild store --output rebuilt",
         "logdex rebuild store --output rebuilt --engine spark --master 'local[2]'",
         "logdex rebuild store --output rebuilt --json",
+        "logdex rebuild store/commitlog/00000000000000000000 --output rebuilt",
         "logdex rebuild logs --output rebuilt --key-index",
-        notes="What --output already holds under these names is kept under a dated name. Nothing is published before "
-        "all is written: a rebuild that was stopped can simply be run again.",
+        notes="Of a CommitLog file given by itself: what follows from its messages alone. What --output "
+        "already holds under these names is kept under a dated name. Nothing is published before all is "
+        "written: a rebuild that was stopped can simply be run again.",
     )
 )
 @store_command
@@ -90,6 +92,8 @@ def rebuild(
             report = rebuild_with_config(
                 spark, store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress
             )
+    if log.is_one_file:
+        note(f"{store.path} is one CommitLog file: queues and index are of its messages alone, not of the whole store")
     source = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
     print_report(report, source, _rows(report, target), as_json=as_json)
     note_settings([], report.assumed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex.cli.options import StoreOptions
+from logdex.cli.output import hint, note
 
 if TYPE_CHECKING:
     from logdex.errors import GeometryError
@@ -18,11 +19,10 @@ def resolve(store: StoreOptions) -> tuple[StoreConfig, CommitLog]:
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.geometry import resolve_config
     from logdex.rocketmq.recognise import require_store
-    from logdex.rocketmq.store_files import StorePaths
 
     require_store(store.path)
     config = resolve_config(store.path, **store.geometry())
-    log = CommitLog(StorePaths(store.path).commit_log, file_size_bytes=config.mapped_file_size_commit_log)
+    log = CommitLog.of_store(store.path, file_size_bytes=config.mapped_file_size_commit_log)
     return config, log
 
 
@@ -41,6 +41,19 @@ def resolve_in_any_case(store: StoreOptions) -> tuple[StoreConfig, GeometryError
         usual = StoreConfig()
         pair = {"max_hash_slot_num": usual.max_hash_slot_num, "max_index_num": usual.max_index_num}
         return resolve_config(store.path, **(store.geometry() | pair)), error
+
+
+def note_one_file(snapshot: StoreSnapshot) -> bool:
+    """Says of one CommitLog file that the answer is from a scan, and where that stopped if not at a good end; whether
+    it is of all that there is. Says nothing of a store."""
+    if not snapshot.commit_log.is_one_file:
+        return True
+    note(f"{snapshot.root} is one CommitLog file, without an index: all of it was scanned")
+    tail = snapshot.log_tail()
+    if not tail.is_clean:
+        note(f"the log ends at offset {tail.end_offset} ({tail.end}): {tail.reason}")
+        hint(f"logdex verify {snapshot.root} names every such place")
+    return tail.is_clean
 
 
 def open_store(store: StoreOptions) -> StoreSnapshot:

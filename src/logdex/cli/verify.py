@@ -25,9 +25,11 @@ if TYPE_CHECKING:
         "logdex verify store",
         "logdex verify store --json",
         "logdex verify store --check message-crc --check torn-tail",
+        "logdex verify store/commitlog/00000000000000000000",
         "logdex verify logs",
-        notes="Reads everything and changes nothing. With --json: one line for each finding (with a `check`), one for "
-        "each piece of information (with a `kind`), and the report at last.",
+        notes="Of a CommitLog file given by itself the messages are checked, no index. Reads everything and "
+        "changes nothing. With --json: one line for each finding (with a `check`), one for each piece of "
+        "information (with a `kind`), and the report at last.",
     )
 )
 @store_command
@@ -59,13 +61,12 @@ def _verify_rocketmq(
     store: StoreOptions, _: KafkaPath | None, max_findings: int, checks: Collection[str] | None
 ) -> VerifyReport:
     from logdex.rocketmq.commit_log import CommitLog
-    from logdex.rocketmq.store_files import StorePaths
     from logdex.rocketmq.verify import verify as verify_store
 
     config, geometry_error = resolve_in_any_case(store)
     if geometry_error is not None:
         fail(geometry_error.message, geometry_error.hint)
-    with CommitLog(StorePaths(store.path).commit_log, file_size_bytes=config.mapped_file_size_commit_log) as log:
+    with CommitLog.of_store(store.path, file_size_bytes=config.mapped_file_size_commit_log) as log:
         total = sum(file.size_bytes for file in log.files)
     with progress_bar("verify", total) as progress:
         return verify_store(store.path, config, max_findings=max_findings, checks=checks, progress=progress)

@@ -16,6 +16,8 @@ from logdex.layout import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import StoredMessage, checked_size, decode_message, host_sizes
 from logdex.rocketmq.offset_files import OffsetFile, infer_file_size, list_offset_files
+from logdex.rocketmq.store_file import commit_log_file
+from logdex.rocketmq.store_files import StorePaths
 
 _HEAD_SIZE_BYTES = 8
 _STORE_TIMESTAMP_END = MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + 8
@@ -31,13 +33,16 @@ class _Listing:
     starts: tuple[int, ...]
     foreign: tuple[str, ...]
     file_size_bytes: int
+    is_one_file: bool
 
 
 class CommitLog:
-    """The files of one CommitLog directory, listed at construction and by `refresh`. Read-only; safe to share between
-    threads. `file_size_bytes`: mappedFileSizeCommitLog, inferred from the files where it is None.
+    """The files of one CommitLog directory, listed at construction and by `refresh`; or one file, which is then all of
+    the log. Read-only; safe to share between threads. `file_size_bytes`: mappedFileSizeCommitLog, inferred from the
+    files where it is None.
 
-    Raises `MissingFileError` where the directory is missing, `NotAStoreError` where it holds no CommitLog file.
+    Raises `MissingFileError` where the directory is missing, `NotAStoreError` where it holds no CommitLog file,
+    `CorruptError` for one file that tells its offset neither by its name nor by its first message.
     """
 
     def __init__(self, directory: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
@@ -47,10 +52,22 @@ class CommitLog:
         self._open = OpenFiles(env)
         self._listing = self._list()
 
+    @staticmethod
+    def of_store(root: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> CommitLog:
+        """The log of the store at `root`; where `root` is a CommitLog file, that file."""
+        path = root if env.is_file(root) else StorePaths(root).commit_log
+        return CommitLog(path, file_size_bytes=file_size_bytes, env=env)
+
     def _list(self) -> _Listing:
-        if not self._env.is_dir(self.directory):
+        files: tuple[CommitLogFile, ...]
+        foreign: tuple[str, ...] = ()
+        is_one_file = self._env.is_file(self.directory)
+        if is_one_file:
+            files = (commit_log_file(self.directory, env=self._env),)
+        elif self._env.is_dir(self.directory):
+            files, foreign = list_offset_files(self._env, self.directory)
+        else:
             raise MissingFileError("no such directory", path=self.directory, hint="a store has its log in commitlog/")
-        files, foreign = list_offset_files(self._env, self.directory)
         if not files:
             raise NotAStoreError(
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
@@ -59,7 +76,7 @@ class CommitLog:
         if inferred < BLANK.size_bytes:  # no file of a broker is so short: it was cut, or nothing is in it yet
             inferred = StoreConfig().mapped_file_size_commit_log
         size = self._given_file_size or inferred
-        return _Listing(files, tuple(file.start_offset for file in files), foreign, size)
+        return _Listing(files, tuple(file.start_offset for file in files), foreign, size, is_one_file)
 
     def refresh(self) -> None:
         """Lists the directory again, for a broker that goes on writing to it."""
@@ -75,6 +92,11 @@ class CommitLog:
     def foreign(self) -> tuple[str, ...]:
         """Names in the directory that are no CommitLog files."""
         return self._listing.foreign
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether this is one file given by itself: what the store's other files hold is not known then."""
+        return self._listing.is_one_file
 
     @property
     def file_size_bytes(self) -> int:

@@ -6,6 +6,7 @@ Source: ``docs/formats/consume-queue.md``; ConsumeQueue.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -17,11 +18,11 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.offset_files import OffsetFile, infer_file_size, list_offset_files
+from logdex.rocketmq.offset_files import OffsetFile, infer_file_size, list_offset_files, offset_in_name
 
 ENTRY_SIZE_BYTES = CONSUME_QUEUE_ENTRY.size_bytes
 ENTRY_DTYPE = np.dtype([("physical_offset", "<i8"), ("size", "<i4"), ("tags_code", "<i8")])
-_STORED_DTYPE = ENTRY_DTYPE.newbyteorder(">")
+STORED_DTYPE = ENTRY_DTYPE.newbyteorder(">")
 EntryArray = npt.NDArray[np.void]
 """Entries in bulk: a structured array of `ENTRY_DTYPE`, in native byte order."""
 
@@ -59,7 +60,8 @@ class ConsumeQueueEntry:
 
 
 class ConsumeQueue:
-    """One queue's files, listed at construction and by `refresh`. Read-only; safe to share between threads.
+    """One queue's files, listed at construction and by `refresh`. Read-only; safe to share between threads. `directory`
+    may be one of those files: then it is all of the queue.
 
     `file_size_bytes`: as the broker rounds mappedFileSizeConsumeQueue, inferred from the files where it is None.
     `open_files` is shared by many queues, so that they do not use up the process's descriptors.
@@ -93,13 +95,19 @@ class ConsumeQueue:
 
     def refresh(self) -> None:
         """Lists the directory again and finds the end anew, for a broker that goes on writing to it."""
-        if not self._env.is_dir(self.directory):
-            raise MissingFileError("no such queue directory", path=self.directory)
         self._open.close()  # a broker that recovers makes files anew under the same names
-        self.files, self.foreign = list_offset_files(self._env, self.directory)
+        self.files, self.foreign = self._list()
         inferred = infer_file_size(self.files, unit_bytes=ENTRY_SIZE_BYTES)
         self.file_size_bytes = self._given_file_size or inferred or StoreConfig().consume_queue_file_size_bytes
         self.max_offset = self._find_end()
+
+    def _list(self) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
+        if self._env.is_dir(self.directory):
+            return list_offset_files(self._env, self.directory)
+        start = offset_in_name(posixpath.basename(self.directory))
+        if start is None or not self._env.is_file(self.directory):
+            raise MissingFileError("no such queue directory", path=self.directory)
+        return (OffsetFile(self.directory, start, self._env.size_bytes(self.directory)),), ()
 
     @property
     def wrong_sizes(self) -> tuple[OffsetFile, ...]:
@@ -134,11 +142,7 @@ class ConsumeQueue:
     def entry(self, queue_offset: int) -> ConsumeQueueEntry:
         """The entry at a queue offset, whether written or not; `MissingFileError` where no file holds it."""
         file, position = self.place_of(queue_offset)
-        with self._open.lend(file.path) as opened:
-            data = opened.read_at(position, ENTRY_SIZE_BYTES)
-        if len(data) < ENTRY_SIZE_BYTES:
-            raise _shorter(file, position + len(data))
-        return ConsumeQueueEntry(*CONSUME_QUEUE_ENTRY.struct.unpack(data))
+        return ConsumeQueueEntry(*CONSUME_QUEUE_ENTRY.struct.unpack(self._read(file, position, ENTRY_SIZE_BYTES)))
 
     def entries(self, start: int, count: int) -> EntryArray:
         """Up to `count` entries from queue offset `start` on, stopping at `max_offset`; `MissingFileError` where a file
@@ -150,13 +154,18 @@ class ConsumeQueue:
         while count > 0:
             file, position = self.place_of(start)
             here = min(count, (file.size_bytes - position) // ENTRY_SIZE_BYTES)
-            with self._open.lend(file.path) as opened:
-                data = opened.read_at(position, here * ENTRY_SIZE_BYTES)
-            if len(data) < here * ENTRY_SIZE_BYTES:
-                raise _shorter(file, position + len(data))
-            parts.append(np.frombuffer(data, _STORED_DTYPE).astype(ENTRY_DTYPE))
+            data = self._read(file, position, here * ENTRY_SIZE_BYTES)
+            parts.append(np.frombuffer(data, STORED_DTYPE).astype(ENTRY_DTYPE))
             start, count = start + here, count - here
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
+        """Bytes of whole entries; `TruncatedError` where the file has fewer by now."""
+        with self._open.lend(file.path) as opened:
+            data = opened.read_at(position, size_bytes)
+        if len(data) < size_bytes:
+            raise TruncatedError("the file has become shorter", path=file.path, position=position + len(data))
+        return data
 
     def min_offset(self, commit_log_min_offset: int) -> int:
         """The queue's minimum offset as the engine has it after a start (correctMinOffset), given the CommitLog's
@@ -223,10 +232,6 @@ class ConsumeQueue:
     def close(self) -> None:
         """Closes the files that reads have opened; a later read opens them again."""
         self._open.close()
-
-
-def _shorter(file: OffsetFile, position: int) -> TruncatedError:
-    return TruncatedError("the file has become shorter", path=file.path, position=position)
 
 
 def discover_queues(store: str, *, env: Env = DEFAULT_ENV) -> Iterator[tuple[bytes, int, str]]:

@@ -47,14 +47,13 @@ def resolve_config(
     conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
     require_supported_conf(conf, root)
     said = _Said(conf.path)
-    paths = StorePaths(root)
     log_size = said.given("mappedFileSizeCommitLog", mapped_file_size_commit_log, conf.mapped_file_size_commit_log)
     queue_size = said.given(
         "mappedFileSizeConsumeQueue", mapped_file_size_consume_queue, conf.mapped_file_size_consume_queue
     )
     slots = said.given("maxHashSlotNum", max_hash_slot_num, conf.max_hash_slot_num)
     entries = said.given("maxIndexNum", max_index_num, conf.max_index_num)
-    log = _open_log(paths, log_size, env)
+    log = _open_log(root, log_size, env)
     if log_size is None and log is not None:
         log_size = log.file_size_bytes
         said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
@@ -113,10 +112,10 @@ def index_file_paths(root: str, env: Env) -> list[str]:
     return list_index_files(StorePaths(root).index, env)
 
 
-def _open_log(paths: StorePaths, file_size: int | None, env: Env) -> CommitLog | None:
+def _open_log(root: str, file_size: int | None, env: Env) -> CommitLog | None:
     """The CommitLog, None for a store without one: what uses it will say so."""
     try:
-        return CommitLog(paths.commit_log, file_size_bytes=file_size, env=env)
+        return CommitLog.of_store(root, file_size_bytes=file_size, env=env)
     except (MissingFileError, NotAStoreError):
         return None
 

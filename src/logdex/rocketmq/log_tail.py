@@ -41,6 +41,8 @@ class LogTail:
     is_clean: bool = True
     last_store_timestamp_ms: int | None = None
     queues: dict[tuple[bytes, int], QueueSpan] = field(default_factory=dict)
+    messages: int | None = None
+    """All messages of the log, where it was scanned from its start."""
 
 
 def find_log_tail(log: CommitLog, known_offset: int | None, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> LogTail:
@@ -105,4 +107,5 @@ def scan_log_tail(log: CommitLog, start_offset: int | None, config: StoreConfig,
             span.end_timestamp_ms = int(times[-1])
     end = scanner.end
     assert end is not None  # the scan ran to its end
-    return LogTail(end.offset, end.kind.value, end.reason, end.is_clean, last_ms, queues)
+    messages = scanner.messages if start_offset is None else None
+    return LogTail(end.offset, end.kind.value, end.reason, end.is_clean, last_ms, queues, messages)

@@ -29,6 +29,12 @@ class OffsetFile:
         return self.start_offset + self.size_bytes
 
 
+def offset_in_name(name: str) -> int | None:
+    """The offset that a file of 20 digits is named by; None for another name, and for one above the largest offset."""
+    is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
+    return int(name) if is_offset and int(name) <= OFFSET_MAX else None
+
+
 def list_offset_files(
     env: Env, directory: str, *, refused: list[str] | None = None
 ) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:

@@ -88,11 +88,13 @@ class LogOverview:
     gaps: list[tuple[int, int]]
     begin_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
+    messages: int | None = None
+    """How many there are, where the log was scanned."""
 
 
 @dataclass(slots=True)
 class StoreOverview:
-    """A store. `problems` are what could not be read, one line each."""
+    """A store, or one CommitLog file (`is_one_file`). `problems` are what could not be read, one line each."""
 
     root: str
     config: StoreConfig
@@ -103,16 +105,18 @@ class StoreOverview:
     index: IndexOverview = field(default_factory=IndexOverview)
     checkpoint: StoreCheckpoint | None = None
     problems: list[str] = field(default_factory=list)
+    is_one_file: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``logdex info --json --store``."""
+        """The object of ``logdex info --json --store``; of one file nothing says whether it was shut down cleanly."""
         config = asdict(self.config)
         evidence, assumed, dialect = config.pop("evidence"), config.pop("assumed"), config.pop("dialect")
         return {
             "path": self.root,
             "engine": "rocketmq",
             "rocketmq_version": dialect["version"],
-            "clean": not self.small_files.is_unclean,
+            "one_file": self.is_one_file,
+            "clean": None if self.is_one_file else not self.small_files.is_unclean,
             "broker_process_id": self.small_files.process_id,
             "geometry": config,
             "evidence": list(evidence),
@@ -133,9 +137,7 @@ class StoreOverview:
 def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> StoreOverview:
     """Looks through the store at `root`. Raises what `CommitLog` raises; damage elsewhere becomes a problem of the
     answer."""
-    with CommitLog(
-        StorePaths(root).commit_log, file_size_bytes=config.mapped_file_size_commit_log, env=env
-    ) as commit_log:
+    with CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env) as commit_log:
         return _Look(root, config, commit_log, env).run()
 
 
@@ -163,6 +165,7 @@ class _Look:
             self._index(),
             self._checkpoint(),
             list(dict.fromkeys(self.problems)),  # many queues may meet one file
+            self.log.is_one_file,
         )
 
     def _read_queues(self, queues: list[ConsumeQueue]) -> tuple[LogTail, list[QueueOverview]]:
@@ -259,6 +262,7 @@ class _Look:
             gaps=log.gaps(),
             begin_timestamp_ms=begin,
             end_timestamp_ms=tail.last_store_timestamp_ms,
+            messages=tail.messages,
         )
 
     def _index(self) -> IndexOverview:

@@ -73,7 +73,9 @@ def output_of(root: str, output: str, *, in_place: bool, sync: bool, env: Env) -
 
 def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
     """Refuses an output in the store unless `in_place`, and one that the store itself would be replaced in."""
-    store, target = env.real_path(root), env.real_path(output)
+    if in_place and env.is_file(root):
+        raise UsageError(f"--in-place needs a store, and {root} is one file", hint="say --output DIR, or give the root")
+    store, target = _store_of(env.real_path(root), env), env.real_path(output)
     inside = posixpath.commonpath([store, target]) == store
     if in_place and store != target:
         raise UsageError("--in-place writes into the store itself", hint="leave out --output")
@@ -82,7 +84,17 @@ def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
         if name in (CONSUME_QUEUE_DIR, INDEX_DIR) or name.startswith(STAGING_PREFIX):
             raise UsageError(f"{output} holds the store as {name}", hint="choose another --output")
     if inside and not in_place:
-        raise UsageError(f"{output} lies in the store", hint="choose another --output, or say --in-place")
+        raise UsageError(
+            f"{output} lies in the store",
+            hint="choose another --output" + ("" if env.is_file(root) else ", or say --in-place"),
+        )
+
+
+def _store_of(root: str, env: Env) -> str:
+    """The store; of a CommitLog file the one that it lies in: what was derived from one file must not replace that."""
+    folder = posixpath.dirname(root)
+    lies_in_store = env.is_file(root) and posixpath.basename(folder) == COMMIT_LOG_DIR
+    return posixpath.dirname(folder) if lies_in_store else root
 
 
 def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
@@ -162,13 +174,14 @@ def rebuild(
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RebuildReport:
-    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``ROOT/commitlog``; nothing in ROOT is written.
+    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``ROOT/commitlog``, or from ROOT where that is one
+    CommitLog file; nothing in ROOT is written.
 
     Staged and published at the end; safe to run again after a kill. `sync` False leaves out every fsync.
     """
     started = time.perf_counter()
     check_output(root, output, in_place=in_place, env=env)
-    log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     env.require_free(output, output_size_bytes(sum(file.size_bytes for file in log.files), config))
     report = RebuildReport("local", assumed=list(config.assumed))
     scanner = Scanner(config, env=env)

@@ -37,7 +37,7 @@ from logdex.rocketmq.rebuild_parts import (
     plan_parts,
     scan_part,
 )
-from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
+from logdex.rocketmq.store_files import CONSUME_QUEUE_DIR, INDEX_DIR
 
 STAGE_DIR = "stage"
 TASKS_DIR = "tasks"
@@ -60,7 +60,7 @@ def rebuild_on(
     started = time.perf_counter()
     root, output = env.real_path(root), env.real_path(output)  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
-    log = CommitLog(f"{root}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     total = sum(file.size_bytes for file in log.files)
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
     report = RebuildReport(engine, assumed=list(config.assumed))

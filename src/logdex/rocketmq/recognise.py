@@ -11,27 +11,31 @@ import re
 from logdex.errors import LogdexError, NotAStoreError, UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.layout_check import require_supported_layout
+from logdex.rocketmq.store_file import StoreFile, StoreFileKind, recognise_file
 from logdex.rocketmq.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
 
 _KAFKA_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex)")
 _KAFKA_PARTITION = re.compile(r".+-\d+")
 _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
-_OFFSET_NAME = re.compile(r"\d{20}")
 _PARTS_OF_A_STORE = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"}
 _KAFKA_HINT = "logdex.open reads it, and so does every command but `message`"
-_HINT = "give the store's root: the folder that holds commitlog/"
+_HINT = "give the store's root, the folder that holds commitlog/, or a CommitLog file, named by its offset in 20 digits"
 
 
 def require_store(root: str, *, env: Env = DEFAULT_ENV, hint: str = _HINT) -> None:
-    """Raises unless `root` is the directory of a RocketMQ store with a CommitLog: `NotAStoreError` says what it is
-    instead and which path to give, `UnsupportedLayoutError` names a layout that is not read. Reads names only.
+    """Raises unless `root` is the directory of a RocketMQ store with a CommitLog, or a CommitLog file: `NotAStoreError`
+    says what it is instead and which path to give, `UnsupportedLayoutError` names a layout that is not read. Reads
+    names, and how a file begins.
 
     `hint`: what may be given, where nothing there leads to a store.
     """
     if not env.exists(root):
         raise NotAStoreError("no such file or directory", path=root, hint="check the path")
     if not env.is_dir(root):
-        raise _file_error(root, hint)
+        found = recognise_file(root, env=env)
+        if found is not None and found.kind is StoreFileKind.COMMIT_LOG:
+            return
+        raise _file_error(root, found, hint)
     names = env.list_dir(root)
     require_supported_layout(root, env=env)
     if env.is_dir(StorePaths(root).commit_log):
@@ -42,12 +46,16 @@ def require_store(root: str, *, env: Env = DEFAULT_ENV, hint: str = _HINT) -> No
     raise _directory_error(root, names, env, hint)
 
 
-def _file_error(path: str, hint: str) -> LogdexError:
-    name, parent = posixpath.basename(path), posixpath.dirname(path)
-    if _KAFKA_SEGMENT.fullmatch(name):
+def _file_error(path: str, found: StoreFile | None, hint: str) -> LogdexError:
+    if _KAFKA_SEGMENT.fullmatch(posixpath.basename(path)):
         return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=path, hint=_KAFKA_HINT)
-    if _OFFSET_NAME.fullmatch(name) and posixpath.basename(parent) == COMMIT_LOG_DIR:
-        hint = f"give the store's root: {posixpath.dirname(parent) or '.'}"
+    if found is not None:
+        instead = "the store's root or a CommitLog file" if found.root is None else f"the store's root: {found.root}"
+        return NotAStoreError(
+            f"{found.kind.value}, which holds no messages",
+            path=path,
+            hint=f"give {instead}; logdex info shows what this file says",
+        )
     return NotAStoreError("a file, not a store's folder", path=path, hint=hint)
 
 

@@ -6,6 +6,8 @@ Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from logdex import limits
@@ -20,6 +22,7 @@ from logdex.rocketmq.get_message import QueueView, get_message
 from logdex.rocketmq.index_coverage import find_missing
 from logdex.rocketmq.index_keys import TAG_INDEX_TYPE, to_bytes
 from logdex.rocketmq.index_service import IndexService, QueryOffsetResult
+from logdex.rocketmq.log_tail import LogTail, scan_log_tail
 from logdex.rocketmq.log_walk import find_valid_end
 from logdex.rocketmq.message import StoredMessage
 from logdex.rocketmq.message_id import MessageId
@@ -28,6 +31,7 @@ from logdex.rocketmq.query import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion, QuerySo
 from logdex.rocketmq.queue_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.recognise import require_store
 from logdex.rocketmq.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
+from logdex.rocketmq.scanned_queue import ScannedQueue
 from logdex.rocketmq.store_files import StorePaths, queue_folder
 from logdex.rocketmq.tag_filter import TagFilter
 
@@ -37,7 +41,8 @@ Text = str | bytes
 
 class StoreSnapshot:
     """A store as it was when it was opened, or at the last `refresh`. Read-only: no byte, no mtime changes, no lock is
-    taken; a broker may go on writing, nothing behind the valid end of that moment is handed out.
+    taken; a broker may go on writing, nothing behind the valid end of that moment is handed out. Where `root` is one
+    CommitLog file, that is all of the store: queues and keys are then found by scans of it.
 
     Safe to share between threads, but for `refresh` and `close`, which wait for nobody. A context manager. Geometry as
     `resolve_config` takes it, or a `config`. Raises `NotAStoreError` and its kin where `root` is no store.
@@ -57,10 +62,11 @@ class StoreSnapshot:
         self._index_error: GeometryError | None = None
         self._valid_end: int | None = None
         self._missing: tuple[OffsetRange, ...] | None = None
+        self._tail: LogTail | None = None
         require_store(root, env=self._env)
         self.config = config or self._resolve(geometry)
-        self.commit_log = CommitLog(
-            self.paths.commit_log, file_size_bytes=self.config.mapped_file_size_commit_log, env=self._env
+        self.commit_log = CommitLog.of_store(
+            root, file_size_bytes=self.config.mapped_file_size_commit_log, env=self._env
         )
 
     def _resolve(self, geometry: dict[str, Any]) -> StoreConfig:
@@ -86,7 +92,9 @@ class StoreSnapshot:
         """One queue, opened at its first use; `MissingFileError` where there is none."""
         name = (to_bytes(topic), queue_id)
         with self._lock:
-            if name not in self._queues:
+            if name not in self._queues and self.commit_log.is_one_file:
+                self._queues[name] = ScannedQueue(self.commit_log, *name, config=self.config, env=self._env)
+            elif name not in self._queues:
                 self._queues[name] = ConsumeQueue(
                     self._queue_directory(*name),
                     *name,
@@ -103,18 +111,33 @@ class StoreSnapshot:
         return f"{self.paths.consume_queue}/{folder}"
 
     def queues(self) -> list[QueueInfo]:
-        """All queues with a ConsumeQueue directory, by topic and queue id; reads the ends of each."""
+        """All queues with a ConsumeQueue directory, by topic and queue id; reads the ends of each. Of one CommitLog
+        file: those of its messages."""
         found = []
-        for topic, queue_id, directory in discover_queues(self.root, env=self._env):
+        for topic, queue_id, directory in self._queue_names():
             view = self._view(topic, queue_id)
             if view is not None:
                 found.append(QueueInfo(topic, queue_id, view.min_offset, view.max_offset, directory))
         return found
 
+    def _queue_names(self) -> Iterable[tuple[bytes, int, str]]:
+        if self.commit_log.is_one_file:
+            return [(*name, self.root) for name in sorted(self.log_tail().queues)]
+        return discover_queues(self.root, env=self._env)
+
+    def log_tail(self) -> LogTail:
+        """Where and why the log ends, found by a scan of all of it, and the queues of its messages; found once."""
+        with self._lock:
+            if self._tail is None:
+                self._tail = scan_log_tail(self.commit_log, None, self.config, env=self._env)
+            return self._tail
+
     @property
     def valid_end_offset(self) -> int:
         """The physical offset behind the last whole message, found from the newest message that is known."""
         with self._lock:
+            if self.commit_log.is_one_file:
+                return self.log_tail().end_offset
             if self._valid_end is None:
                 self._valid_end = find_valid_end(self.commit_log, self.config, self._known_offsets(), self._env)
             return self._valid_end
@@ -264,11 +287,14 @@ class StoreSnapshot:
         """Messages whose topic and key (one of KEYS, or UNIQ_KEY) are exactly these, times inclusive, newest first.
 
         Everything, or pages of `max`: ask for the next one with `cursor` = the answer's `next_cursor`, which stays
-        valid. `scan_missing` also searches the parts of the log that no IndexFile covers. `index_type` ``T`` asks for a
-        tag. `broker_semantics` gives what the broker gives instead (see `query_as_broker`).
+        valid. `scan_missing` also searches the parts of the log that no IndexFile covers; one CommitLog file is
+        searched in any case, and if it does not end cleanly, the answer is not complete. `index_type` ``T`` asks for
+        a tag. `broker_semantics` gives what the broker gives instead (see `query_as_broker`).
         """
         if broker_semantics and (scan_missing or cursor is not None):
             raise UsageError("the broker knows neither scan_missing nor a cursor", hint="leave out broker_semantics")
+        if broker_semantics and self.commit_log.is_one_file:
+            raise UsageError("one CommitLog file has no index for a broker to ask", hint="leave out broker_semantics")
         question = KeyQuestion(
             topic=to_bytes(topic),
             key=to_bytes(key),
@@ -283,7 +309,10 @@ class StoreSnapshot:
         source = QuerySource(
             self.commit_log, self.index_service, missing, self.valid_end_offset, self.config, self._env
         )
-        return query_exact(source, question, max_num=max, cursor=cursor, scan_missing=scan_missing)
+        if not self.commit_log.is_one_file:
+            return query_exact(source, question, max_num=max, cursor=cursor, scan_missing=scan_missing)
+        result = query_exact(source, question, max_num=max, cursor=cursor, scan_missing=True)
+        return replace(result, complete=result.complete and self.log_tail().is_clean)
 
     def missing_ranges(self) -> tuple[OffsetRange, ...]:
         """The parts of the CommitLog that hold messages with keys and that no IndexFile covers; found once."""
@@ -309,7 +338,7 @@ class StoreSnapshot:
             if self._index is not None:
                 self._index.reload()
             self._views.clear()
-            self._valid_end = self._missing = None
+            self._valid_end = self._missing = self._tail = None
 
     def close(self) -> None:
         """Closes all files."""

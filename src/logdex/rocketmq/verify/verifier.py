@@ -16,7 +16,6 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.reports import Progress
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.store_files import StorePaths
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index_check import IndexCheck
 from logdex.rocketmq.verify.log_scan import LogPass
@@ -35,7 +34,8 @@ def verify(
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
 ) -> VerifyReport:
-    """Checks the store at `root`; `checks` (keys of `CHECKS`) limits what is reported, `max_findings` how much.
+    """Checks the store at `root`, or one CommitLog file against itself; `checks` (keys of `CHECKS`) limits what is
+    reported, `max_findings` how much.
 
     Raises what opening the log raises (`MissingFileError`, `NotAStoreError`), `UsageError` for an unknown check,
     `StorageError` where the system refuses to read a file. Damage is never raised.
@@ -43,7 +43,7 @@ def verify(
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
     out = Collector(root, max_findings, checks)
-    log = CommitLog(StorePaths(root).commit_log, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     is_unclean = check_abort_and_lock(root, out, env)
     scan = LogPass(log, config, out, env)
     queues = QueueSet(root, config, log.min_offset, scan.damage, out, env, is_unclean=is_unclean)
@@ -52,13 +52,17 @@ def verify(
     try:
         for window in scan.windows():
             check_messages(window, out)
-            queues.put(window, scan.scanner)
-            index.put(window)
+            if not log.is_one_file:
+                queues.put(window, scan.scanner)
+                index.put(window)
             newest_ms = max(newest_ms, int(np.max(window.columns.store_timestamp_ms[: window.count])))
             if progress is not None:
                 progress(scan.scanner.messages, scan.end_offset - log.min_offset)
-        queues.finish(scan.end_offset, scan.scanner.messages)
-        index.finish(scan.end_offset)
+        if log.is_one_file:
+            out.info("one-file", root, "one CommitLog file: checked against itself, not against queues and IndexFiles")
+        else:
+            queues.finish(scan.end_offset, scan.scanner.messages)
+            index.finish(scan.end_offset)
     finally:
         queues.close()
         index.close()
@@ -67,7 +71,8 @@ def verify(
         newest_ms = known_end = OFFSET_MAX
     else:
         known_end = scan.end_offset
-    check_checkpoint(root, newest_ms, known_end, out, env, is_missed=scan.scanner.messages > 0)
+    is_missed = scan.scanner.messages > 0 and not log.is_one_file
+    check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed)
     check_config(root, out, env)
     size = scan.end_offset - log.min_offset
     return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=time.perf_counter() - started)
