@@ -29,6 +29,7 @@ def slot_of(key_hash: int, slot_num: int) -> int:
 @njit(cache=True, nogil=True, error_model="numpy")
 def index_put(
     address: int,
+    block: int,
     slot_num: int,
     limit: int,
     every_put: bool,
@@ -39,16 +40,17 @@ def index_put(
     key_hash: npt.NDArray[np.int32],
     state: npt.NDArray[np.int64],
 ) -> None:
-    """Puts messages' keys into the IndexFile mapped at `address` until the window ends or its count reaches `limit`.
+    """Puts messages' keys into an IndexFile until the window ends or its count reaches `limit`.
 
-    `address` must have header, slots and `limit` entries behind it. `state` is begin and end timestamp, begin and end
-    physical offset, hash slot count, index count, next message, next key; all are moved on. `every_put`: hashSlotCount
-    counts every put. `skip_known`: messages before the end physical offset are passed over.
+    At `address` are its header and slots; entries are put at `block`, which must have room from the count to `limit`.
+    `state` is begin and end timestamp, begin and end physical offset, hash slot count, index count, next message, next
+    key; all are moved on. `every_put`: hashSlotCount counts every put. `skip_known`: messages before the end physical
+    offset are passed over.
     """
     slots = address + _HEADER_SIZE
-    entries = slots + _SLOT_SIZE * slot_num
     begin_ms, end_ms, begin_phy, end_phy = state[0], state[1], state[2], state[3]
     slot_count, count, message, key = state[4], state[5], state[6], state[7]
+    entries = block - _ENTRY_SIZE * count
     keys = len(key_hash)
     while message < len(physical_offset) and count < limit:
         offset = physical_offset[message]

@@ -99,13 +99,13 @@ class IndexFile:
         self._mapped: MappedBytes | None = None
         fresh = writable and not env.exists(path)
         if fresh:
-            self._target = IndexTarget(path, config, env=env)
+            self._target = IndexTarget(path, config, env=env, mapped=True)
         self._file = env.open_read(path)
         try:
             self._check_size(self._file.size_bytes)
             self.header = IndexHeader.unpack(self._file.read_at(0, INDEX_HEADER.size_bytes), path=path)
             if writable and not fresh:
-                self._target = IndexTarget(path, config, env=env, exclusive=False)
+                self._target = IndexTarget(path, config, env=env, exclusive=False, mapped=True)
         except BaseException:
             self.close()
             raise
