@@ -41,7 +41,12 @@ DEFAULTS: Mapping[str, str] = {
 
 _CHATTY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-_ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_ON_THIS_MACHINE: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Java only keeps the books here: its optimising compiler would take half a core from the workers for minutes
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 def is_local(master: str) -> bool:
