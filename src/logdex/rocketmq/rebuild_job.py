@@ -68,8 +68,9 @@ def rebuild_on(
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole)
-        env.remove_tree(f"{staging.directory}/{STAGE_DIR}")
         outputs.assemble(staging.directory, env)
+        for name in (STAGE_DIR, TASKS_DIR):  # so that none of their folders is synced
+            env.remove_tree(f"{staging.directory}/{name}")
         report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
     outputs.note(whole, report)
     report.tasks = runner.tasks
