@@ -22,7 +22,7 @@ def open(
 ) -> StoreSnapshot | LogDirSnapshot | PartitionSnapshot:
     """Opens what is at `path` read-only; a context manager. What it is says what is given:
 
-    - the root of a RocketMQ store: `logdex.rocketmq.store.StoreSnapshot`,
+    - the root of a RocketMQ store, or one CommitLog file: `logdex.rocketmq.store.StoreSnapshot`,
     - a Kafka log directory: `logdex.kafka.snapshot.log_dir.LogDirSnapshot`,
     - a ``topic-N`` directory of Kafka's, or one .log: `logdex.kafka.snapshot.partition.PartitionSnapshot`.
 

@@ -19,7 +19,7 @@ Flags = Mapping[str, Any]
 
 
 def kafka_path(store: StoreOptions, *, rocketmq: Flags | None = None, kafka: Flags | None = None) -> KafkaPath | None:
-    """What of Kafka's is at PATH; None for a RocketMQ store. Raises what says that it is neither.
+    """What of Kafka's is at PATH; None for a RocketMQ store or file. Raises what says that it is neither.
 
     `rocketmq` and `kafka` are a command's own flags that only one format has: `UsageError` for those of the other one,
     and for the other one's geometry flags.

@@ -48,7 +48,7 @@ def note_one_file(snapshot: StoreSnapshot) -> bool:
     it is of all that there is. Says nothing of a store."""
     if not snapshot.commit_log.is_one_file:
         return True
-    note(f"{snapshot.root} is one CommitLog file, without an index: all of it was scanned")
+    note(f"{snapshot.root} is one CommitLog file, without an index: it was scanned")
     tail = snapshot.log_tail()
     if not tail.is_clean:
         note(f"the log ends at offset {tail.end_offset} ({tail.end}): {tail.reason}")

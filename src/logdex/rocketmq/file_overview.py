@@ -11,16 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from logdex import limits
 from logdex.errors import GeometryError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.layout import CHECKPOINT_FILE_SIZE_BYTES
+from logdex.layout import CHECKPOINT_FILE_SIZE_BYTES, PRE_BLANK_SIZE
 from logdex.rocketmq.checkpoint import StoreCheckpoint
 from logdex.rocketmq.config_json import parse_config_json
 from logdex.rocketmq.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue
 from logdex.rocketmq.index_geometry import infer_index_geometry, read_header
 from logdex.rocketmq.offset_files import offset_in_name
 from logdex.rocketmq.store_file import StoreFile, StoreFileKind, recognise_file
+
+_ENTRIES_AT_ONCE = 1 << 16
 
 
 @dataclass(slots=True)
@@ -56,9 +60,10 @@ def _consume_queue(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
     topic, queue_id = file.topic or "", -1 if file.queue_id is None else file.queue_id
     queue = ConsumeQueue(file.path, topic.encode("utf-8", "surrogateescape"), queue_id, env=env)
     try:
-        first, end = queue.first_available_offset(0), queue.max_offset
+        end = queue.max_offset
+        first, blank = _first_message(queue)
         facts: dict[str, Any] = {"topic": file.topic, "queue_id": file.queue_id, "entries": end - queue.start_offset}
-        facts |= {"pre_blank_entries": first - queue.start_offset, "min_offset": first, "max_offset": end}
+        facts |= {"pre_blank_entries": blank, "min_offset": first, "max_offset": end}
         facts |= {"begin_phy_offset": None, "end_phy_offset": None}
         if first < end:
             last = queue.entry(end - 1)
@@ -72,6 +77,18 @@ def _consume_queue(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
         if value % ENTRY_SIZE_BYTES:
             look.problems.append(f"{file.path}: its {what} is {value}, no multiple of {ENTRY_SIZE_BYTES}")
     return look
+
+
+def _first_message(queue: ConsumeQueue) -> tuple[int, int]:
+    """Queue offset of the first entry of a message, the end where there is none; and how many entries are pre-blank."""
+    first, blank = queue.max_offset, 0
+    for start in range(queue.start_offset, queue.max_offset, _ENTRIES_AT_ONCE):
+        entries = queue.entries(start, _ENTRIES_AT_ONCE)
+        messages = np.flatnonzero((entries["size"] != PRE_BLANK_SIZE) | (entries["physical_offset"] != 0))
+        blank += len(entries) - len(messages)
+        if len(messages):
+            first = min(first, start + int(messages[0]))
+    return first, blank
 
 
 def _index(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
