@@ -13,7 +13,7 @@ import pytest
 from logdex.errors import LogdexError, NotAStoreError, UsageError
 from logdex.io.env import Env
 from logdex.layout import SYS_FLAG_ROLLBACK
-from logdex.rocketmq import rebuild_parts
+from logdex.rocketmq import derive_index, rebuild_parts
 from logdex.rocketmq.dialect import StoreConfig
 from logdex.rocketmq.message import StoredMessage, encode_message
 from logdex.rocketmq.rebuild import RebuildReport, rebuild
@@ -281,3 +281,22 @@ def test_plans_group_small_files_and_cut_large_ones() -> None:
     assert rebuild_parts.parallel_part_size(8 << 30, 2) == 1 << 30
     assert rebuild_parts.parallel_part_size(2 << 30, 2) == 512 << 20
     assert rebuild_parts.parallel_part_size(1000, 2) == 64 << 20
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3, 5])
+def test_blocks_of_entries_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    """IndexFiles of 7 entries, written in blocks that end within them, with them and behind them."""
+    write_commit_log(str(tmp_path / "store"), messages(40), CONFIG.mapped_file_size_commit_log)
+    rebuild(str(tmp_path / "store"), str(tmp_path / "whole"), CONFIG, sync=False)
+    written: list[int] = []
+    write_entries = derive_index.IndexTarget.write_entries
+
+    def noted(target: derive_index.IndexTarget, first: int, end: int) -> None:
+        written.append(end - first)
+        write_entries(target, first, end)
+
+    monkeypatch.setattr(derive_index.IndexTarget, "write_entries", noted)
+    monkeypatch.setattr(derive_index, "BLOCK_ENTRIES", entries)
+    rebuild(str(tmp_path / "store"), str(tmp_path / "blocks"), CONFIG, sync=False)
+    assert max(written) == entries
+    assert contents(tmp_path / "blocks") == contents(tmp_path / "whole")
