@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logdex.kafka import encode_columns as module
@@ -87,6 +87,19 @@ def check_columns(encoded: EncodedBatches) -> None:
     start=st.integers(0, 5),
     chunk=st.integers(1, 20),
     piece_bytes=st.integers(0, 700),
+)
+@example(
+    records=[Record(value=b"a log's own time can be -1", timestamp_ms=7)],
+    codec=Compression.NONE,
+    batch_records=None,
+    batch_bytes=1,
+    base_offset=0,
+    producer=None,
+    base_sequence=0,
+    append_time=-1,
+    start=0,
+    chunk=1,
+    piece_bytes=0,
 )
 def test_bytes_are_the_twins(
     records: list[Record],

@@ -245,7 +245,9 @@ class _Encoder:
             producer_id=settings.producer_id,
             producer_epoch=settings.producer_epoch,
             base_sequence=self._sequence,
-            append_timestamp=-1 if settings.max_timestamp_ms is None else settings.max_timestamp_ms,
+            append_timestamp=kernel.NO_APPEND_TIMESTAMP
+            if settings.max_timestamp_ms is None
+            else settings.max_timestamp_ms,
         )
         target = kernel.Target(
             out=out.ctypes.data,

@@ -81,11 +81,15 @@ class Target(NamedTuple):
     crc_table: int
 
 
+NO_APPEND_TIMESTAMP = -2
+"""A log's own time is -1 or above."""
+
+
 class BatchRule(NamedTuple):
     """Where batches end (`batch_records` and `batch_bytes`, header and uncompressed records), and what all share.
 
     `base_offset` is that of record 0 of the input. `is_final`: the last batch of the input ends with it, even if it
-    has room left. `append_timestamp`, unless -1, is every batch's max timestamp.
+    has room left. `append_timestamp`, unless `NO_APPEND_TIMESTAMP`, is every batch's max timestamp.
     """
 
     batch_records: int
@@ -275,7 +279,7 @@ def encode_records(records: Records, first: int, rule: BatchRule, target: Target
                 break
         size += _HEADER_SIZE
         base_time = load_i64(records.timestamps + 8 * first)
-        max_time = max_time if rule.append_timestamp == -1 else rule.append_timestamp
+        max_time = max_time if rule.append_timestamp == NO_APPEND_TIMESTAMP else rule.append_timestamp
         offset = rule.base_offset + first
         _put_head(head, size, rule, offset, count, base_time, max_time, sequence)
         crc = crc32c(target.crc_function, target.crc_table, head + field.ATTRIBUTES, size - field.ATTRIBUTES)
