@@ -143,7 +143,7 @@ def iter_encoded(
     piece_bytes: int = PIECE_BYTES,
     **settings: Unpack[BatchSettings],
 ) -> Iterator[EncodedBatches]:
-    """The bytes of `encode_columns` in pieces of whole batches, of `piece_bytes` or what one batch may need.
+    """The bytes of `encode_columns` in pieces of whole batches: of `piece_bytes`, or up to twice what one batch needs.
 
     Memory is bounded by the piece and a slice of the table. A piece is the caller's: nothing writes to it later.
     """
