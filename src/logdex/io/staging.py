@@ -7,7 +7,9 @@ leaves a staging folder, which the next one removes; a lock file keeps two runs 
 
 from __future__ import annotations
 
+import errno
 import posixpath
+import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,6 +20,23 @@ from logdex.io.env import Env
 
 PREFIX = ".logdex-staging-"
 LOCK_NAME = ".logdex-lock"
+_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
+_CHANGED_MEANWHILE = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
+
+
+def remove_tree_in_use(path: str, env: Env) -> None:
+    """Removes a folder in which processes that are about to end, the workers of a killed run or of a task that is not
+    waited for, may still make files: tries again for some seconds where the folder changed meanwhile."""
+    for wait_s in _WAITS_S:
+        try:
+            env.remove_tree(path)
+        except StorageError as error:
+            if error.errno not in _CHANGED_MEANWHILE:
+                raise
+        else:
+            return
+        time.sleep(wait_s)
+    env.remove_tree(path)
 
 
 class Staging:
@@ -39,7 +58,7 @@ class Staging:
         try:
             for name in env.list_dir(home):
                 if name.startswith(PREFIX):
-                    env.remove_tree(f"{home}/{name}")
+                    remove_tree_in_use(f"{home}/{name}", env)
             env.make_dirs(self.directory)
         except BaseException as error:
             self._close_after(error)
@@ -114,7 +133,7 @@ class Staging:
     def close(self) -> None:
         """Removes the staging folder and the lock."""
         try:
-            self._env.remove_tree(self.directory)
+            remove_tree_in_use(self.directory, self._env)
             if self._lock is not None:
                 self._env.remove(self._lock.path)
         finally:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.staging import remove_tree_in_use
 from logdex.io.tasks import Count, Runner
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.dialect import StoreConfig
@@ -70,7 +71,7 @@ def rebuild_on(
         outputs = job.write(whole)
         outputs.assemble(staging.directory, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that none of their folders is synced
-            env.remove_tree(f"{staging.directory}/{name}")
+            remove_tree_in_use(f"{staging.directory}/{name}", env)
         report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
     outputs.note(whole, report)
     report.tasks = runner.tasks

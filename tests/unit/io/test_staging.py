@@ -6,13 +6,14 @@ import errno
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
-from logdex.io.staging import LOCK_NAME, PREFIX, Staging
+from logdex.io.staging import LOCK_NAME, PREFIX, Staging, remove_tree_in_use
 from logdex.testing import Fault, FaultEnv
 
 
@@ -112,3 +113,40 @@ def test_an_error_brings_back_what_went_without_a_successor(tmp_path: Path) -> N
     with Staging(env, str(output), sync=True) as staging, pytest.raises(StorageError):
         staging.publish([], stale=["a/gone"])
     assert [path.name for path in sorted(output.rglob("*"))] == ["a", "gone"]
+
+
+class _BusyEnv(Env):
+    """A folder is changed by another process the first `times` times that it is to be removed."""
+
+    def __init__(self, times: int, number: int) -> None:
+        super().__init__()
+        self.times, self.number = times, number
+
+    def remove_tree(self, path: str) -> None:
+        if self.times:
+            self.times -= 1
+            raise StorageError("changed", path=path, errno=self.number)
+        super().remove_tree(path)
+
+
+@pytest.mark.parametrize("number", [errno.ENOTEMPTY, errno.ENOENT])
+def test_a_killed_runs_workers_may_still_write_where_the_next_run_cleans_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    with Staging(_BusyEnv(3, number), str(tmp_path), sync=False):
+        assert not left.exists()
+    assert len(waits) == 3
+
+
+def test_a_folder_that_never_gets_empty_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    with pytest.raises(StorageError, match="changed"):
+        remove_tree_in_use(str(tmp_path), _BusyEnv(100, errno.ENOTEMPTY))
+    assert 5 < sum(waits) < 10
+    with pytest.raises(StorageError, match="changed"):
+        remove_tree_in_use(str(tmp_path), _BusyEnv(1, errno.EACCES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex.io.env import Env
+from logdex.io.staging import remove_tree_in_use
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone
 from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
 from logdex.kafka.segment_files import (
@@ -64,7 +65,7 @@ def assemble(
             found = env.list_dir(f"{output}/{partition}".rstrip("/"))
             plan.stale += [prefix + name for name in found if name not in names and _suffix(name) in suffixes]
     for name in (SEGMENTS_DIR, STATES_DIR):
-        env.remove_tree(f"{directory}/{name}")
+        remove_tree_in_use(f"{directory}/{name}", env)
     return plan
 
 
