@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from benchmarks import kafka_peer
 from benchmarks.stores import read_in_file
-from logdex.kafka.log import Log
-from logdex.kafka.record_columns import read_record_batches
+from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.log.log import Log
 
 CODECS = ("none", "lz4", "zstd")
 RECORDS, BATCH_RECORDS, VALUE_BYTES = 3_000_000, 150, 100

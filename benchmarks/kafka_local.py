@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from benchmarks import kafka_data, kafka_peer
 from benchmarks.measure import Rates, remove
-from logdex.kafka.encode_columns import EncodedBatches, iter_encoded
-from logdex.kafka.log import Log
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.record import Compression
-from logdex.kafka.record_columns import read_record_batches
-from logdex.kafka.segment_recovery import recover
+from logdex.kafka.batch.record import Compression
+from logdex.kafka.columns.encode_columns import EncodedBatches, iter_encoded
+from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.log.log import Log
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.segment.segment_recovery import recover
+from logdex.kafka.settings.log_config import LogConfig
 
 Row = dict[str, Any]
 Engine = Callable[[], dict[str, float]]

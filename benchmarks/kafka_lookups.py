@@ -14,12 +14,12 @@ from benchmarks import kafka_data, kafka_peer
 from benchmarks.kafka_local import Row, around, row
 from benchmarks.measure import Rates, remove
 from benchmarks.stores import read_in_file
-from logdex.kafka.encode_input import spans_of
+from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import build_key_index, derive_key_index
-from logdex.kafka.log import Log
-from logdex.kafka.log_segment import LogSegment
-from logdex.kernels.xxh64 import hash_records
+from logdex.kafka.log.log import Log
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kernels.kafka.xxh64 import hash_records
 
 BARS = {"offsetIndexLookups": 8.0, "timeIndexLookups": None, "translateOffset": 10.0, "findOffsetByTimestamp": 5.0}
 QUERIES, INDEX_CALLS = 1 << 16, 30

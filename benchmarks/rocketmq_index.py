@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks import peer
 from benchmarks.measure import remove, timed
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.index_file import IndexFile
-from logdex.rocketmq.index_keys import KeyBatch, batch_of
+from logdex.rocketmq.index_file.index_file import IndexFile
+from logdex.rocketmq.index_file.index_keys import KeyBatch, batch_of
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 KEYS, SELECTS, NAMES = 10_000_000, 1_000_000, 1 << 20
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks import stores
 from benchmarks.measure import AnonymousMemory, remove, summary, timed
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 def rebuild_on_spark(names: list[str], data: Path, repeats: int) -> list[dict[str, Any]]:

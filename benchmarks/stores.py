@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import peer
-from logdex.rocketmq.message import StoredMessage
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.testing.store_builder import make_message, write_commit_log
 
 TOPICS, QUEUES = 2, 4

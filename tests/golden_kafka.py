@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from logdex.layout import RECORD_BATCH
+from logdex.layout.kafka import RECORD_BATCH
 from tests.golden import ROOT, SHARED, discover, extract
 
 FOLDERS = (ROOT / "tests" / "conformance" / "kafka" / "stores", SHARED / "golden" / "kafka")

@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from logdex.layout import RECORD_BATCH
+from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 
 Header = tuple[bytes, bytes | None]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from logdex.rocketmq.dialect import Dialect, StoreConfig
-from logdex.rocketmq.message import StoredMessage
-from logdex.rocketmq.rebuild import rebuild
-from logdex.rocketmq.store import StoreSnapshot
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing.store_builder import make_message, write_commit_log
 
 FILE_SIZE = 2048

@@ -28,8 +28,8 @@ MAY_TOUCH_THE_SYSTEM = {
     "spark/session.py": "sets the environment of the Java process and stops that process",
     "spark/failures.py": "reads the log of a Java process that died",
     "cli/app.py": "replaces a closed stdout",
-    "cli/bench.py": "rebuilds into a temporary folder",
-    "cli/doctor.py": "says where temporary files go",
+    "cli/commands/bench.py": "rebuilds into a temporary folder",
+    "cli/commands/doctor.py": "says where temporary files go",
     "kernels/__init__.py": "tells Numba where compiled code is kept, before any kernel is made",
     "testing/": "harms files on purpose",
 }

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from logdex.io.env import Env
-    from logdex.kafka.snapshot.log_dir import LogDirSnapshot
-    from logdex.kafka.snapshot.partition import PartitionSnapshot
-    from logdex.rocketmq.store import StoreSnapshot
+    from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 __version__ = "0.1.0"
 
@@ -22,9 +22,9 @@ def open(
 ) -> StoreSnapshot | LogDirSnapshot | PartitionSnapshot:
     """Opens what is at `path` read-only; a context manager. What it is says what is given:
 
-    - the root of a RocketMQ store, or one CommitLog file: `logdex.rocketmq.store.StoreSnapshot`,
-    - a Kafka log directory: `logdex.kafka.snapshot.log_dir.LogDirSnapshot`,
-    - a ``topic-N`` directory of Kafka's, or one .log: `logdex.kafka.snapshot.partition.PartitionSnapshot`.
+    - the root of a RocketMQ store, or one CommitLog file: `logdex.rocketmq.snapshot.store_snapshot.StoreSnapshot`,
+    - a Kafka log directory: `logdex.kafka.snapshot.log_dir_snapshot.LogDirSnapshot`,
+    - a ``topic-N`` directory of Kafka's, or one .log: `logdex.kafka.snapshot.partition_snapshot.PartitionSnapshot`.
 
     All have `scan(...)`, whose result has `to_arrow()`. `settings` are the broker's, which no file states: of RocketMQ
     ``mapped_file_size_commit_log``, ``mapped_file_size_consume_queue``, ``max_hash_slot_num``, ``max_index_num``,
@@ -34,14 +34,14 @@ def open(
     Raises `NotAStoreError` or `UnsupportedLayoutError` saying what is there instead, `UsageError` for settings of the
     other format. `env` counts or harms what is read, for tests.
     """
+    from logdex.formats import find_kafka, refuse_kafka_settings
     from logdex.io.env import DEFAULT_ENV
-    from logdex.recognise import find_kafka, refuse_kafka_settings
 
     if find_kafka(str(path), env=env or DEFAULT_ENV) is not None:
-        from logdex.kafka.snapshot.log_dir import open_kafka
+        from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
         return open_kafka(str(path), env=env, **settings)
-    from logdex.rocketmq.store import StoreSnapshot
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     refuse_kafka_settings(str(path), settings)
     return StoreSnapshot(str(path), env=env, **settings)

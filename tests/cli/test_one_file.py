@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import logdex
-from logdex.layout import (
+from logdex.layout.rocketmq import (
     CONSUME_QUEUE_ENTRY,
     MESSAGE_HEAD,
     PRE_BLANK_SIZE,
@@ -19,8 +19,8 @@ from logdex.layout import (
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
 )
-from logdex.rocketmq.results import GetMessageStatus
-from logdex.rocketmq.store import StoreSnapshot
+from logdex.rocketmq.read.results import GetMessageStatus
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests import golden
 from tests.cli.helpers import run, run_json
 from tests.cli.test_reading import as_in_manifest

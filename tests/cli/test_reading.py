@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from logdex.layout import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from tests import golden
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash

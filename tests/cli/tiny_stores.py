@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from logdex.layout import (
+from logdex.layout.rocketmq import (
     MESSAGE_MAGIC_V2,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
@@ -16,10 +16,11 @@ from logdex.layout import (
     SYS_FLAG_STORE_HOST_V6,
 )
 from logdex.primitives.host import Host
-from logdex.rocketmq.checkpoint import StoreCheckpoint
-from logdex.rocketmq.dialect import Dialect, StoreConfig
-from logdex.rocketmq.message import StoredMessage, encode_message
-from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
+from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import write_commit_log
 from tests.small_stores import START_MS, message
 

@@ -12,8 +12,9 @@ import pytest
 
 from logdex.errors import LogdexError, StorageError
 from logdex.io.env import Env
-from logdex.rocketmq.dialect import Dialect, StoreConfig
-from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing import Fault, FaultEnv, Killed
 from logdex.testing.store_builder import write_commit_log
 from tests.small_stores import FILE_SIZE, message

@@ -1,7 +1,7 @@
 """docs/formats against the code and against real bytes.
 
-The byte tables are those of `layout.py`; the worked examples are read again from the stores in tests/conformance/stores
-and decoded again. Marks in the pages, as HTML comments:
+The byte tables are those of `logdex.layout`; the worked examples are read again from the stores in
+tests/conformance/stores and decoded again. Marks in the pages, as HTML comments:
 
     <!-- layout: NAME -->                           the next table is that Layout's
     <!-- example: store=S file=F at=N size=N as=K --> the next block is a hex dump, the next table what it decodes to;
@@ -22,18 +22,21 @@ from pathlib import Path
 
 import pytest
 
-from logdex import layout
+from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.internal_topics.message_reader import MessageReader
-from logdex.kafka.log_dir import KafkaLogDir
+from logdex.layout import kafka, rocketmq
+from logdex.layout.base import Layout
 from logdex.primitives.host import Host
 from logdex.primitives.java_hash import index_key_hash, java_hash
-from logdex.rocketmq.message import StoredMessage, decode_message
+from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from tests import golden
 
 FORMATS = golden.ROOT / "docs" / "formats"
 PAGES = sorted(FORMATS.glob("*.md"))
 TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
-LAYOUTS = {value.name: value for value in vars(layout).values() if isinstance(value, layout.Layout)}
+LAYOUTS = {
+    value.name: value for module in (rocketmq, kafka) for value in vars(module).values() if isinstance(value, Layout)
+}
 UNIQUE_KEY_TAIL = struct.Struct(">HIIH")
 
 GoldenStore = Callable[..., Path]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.kernels.crc import crc32, crc32_sliced, crc_function_address, crc_table
+from logdex.kernels.common.crc import crc32, crc32_sliced, crc_function_address, crc_table
 
 
 @given(st.binary(max_size=300))

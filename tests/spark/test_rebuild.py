@@ -13,15 +13,15 @@ import pytest
 import logdex.spark
 from logdex.errors import CorruptError, EnvironmentProblem, MissingFileError, StorageError
 from logdex.io.env import Env
-from logdex.rocketmq.rebuild import rebuild
-from logdex.rocketmq.rebuild_job import rebuild_on
+from logdex.rocketmq.rebuild.job import rebuild_on
+from logdex.rocketmq.rebuild.local import rebuild
 from logdex.spark.rebuild_job import rebuild_with_config
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests import golden
-from tests.conformance.test_rebuild import config_of, derived_files, expected_files
+from tests.conformance.rocketmq.test_rebuild import config_of, derived_files, expected_files
 from tests.directories import contents
-from tests.unit.rocketmq.test_rebuild_job import CONFIG, facts, messages
+from tests.unit.rocketmq.rebuild.test_job import CONFIG, facts, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.rebuild.local import rebuild
 from logdex.spark.rebuild_job import rebuild_with_config
 from logdex.testing.store_builder import write_commit_log
 from tests.directories import contents
-from tests.unit.rocketmq.test_rebuild_job import CONFIG, messages
+from tests.unit.rocketmq.rebuild.test_job import CONFIG, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +39,8 @@ CONFIG_64K = replace(
 
 PROGRAM = """
 import json, sys
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.rebuild_job import rebuild_on
+from logdex.rocketmq.settings.dialect import StoreConfig
+from logdex.rocketmq.rebuild.job import rebuild_on
 from logdex.spark.session import session
 from logdex.spark.tasks import TaskRunner
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
-from logdex.kafka.record_columns import read_record_batches
+from logdex.kafka.columns.record_columns import read_record_batches
 
 RECORDS = 3_000
 

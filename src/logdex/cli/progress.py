@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from logdex.reports import Progress
+from logdex.jobs.reports import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console

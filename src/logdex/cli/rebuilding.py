@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
 from logdex.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from logdex.reports import Progress, RebuildReport
+    from logdex.jobs.reports import Progress, RebuildReport
 
 
 @contextmanager
-def rebuilding(master: str | None, total_bytes: int) -> Iterator[tuple[SparkSession | None, Progress]]:
-    """Spark at `master`, None for this process, and the progress bar."""
+def rebuilding(master: str | None, total_bytes: int) -> Iterator[tuple[Any, Progress]]:
+    """The Spark session at `master`, None for this process, and the progress bar."""
     if master is None:
         with progress_bar("rebuild", total_bytes) as progress:
             yield None, progress

@@ -10,52 +10,52 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers see; the same names as below
-    from logdex.kafka.file_records import FileRecords as FileRecords
-    from logdex.kafka.index_fold import derive_offset_index as derive_offset_index
-    from logdex.kafka.index_fold import derive_time_index as derive_time_index
+    from logdex.kafka.batch.record import Compression as Compression
+    from logdex.kafka.batch.record import Record as Record
+    from logdex.kafka.batch.record import TimestampType as TimestampType
+    from logdex.kafka.batch.record_batch import RecordBatch as RecordBatch
+    from logdex.kafka.directory.log_dir import KafkaLogDir as KafkaLogDir
     from logdex.kafka.key_index.reader import KeyIndex as KeyIndex
-    from logdex.kafka.leader_epochs import derive_leader_epochs as derive_leader_epochs
-    from logdex.kafka.log import Log as Log
-    from logdex.kafka.log_config import LogConfig as LogConfig
-    from logdex.kafka.log_dir import KafkaLogDir as KafkaLogDir
-    from logdex.kafka.log_segment import LogSegment as LogSegment
-    from logdex.kafka.log_tail import LogTail as LogTail
-    from logdex.kafka.offset_index import OffsetIndex as OffsetIndex
-    from logdex.kafka.open_log.append import AppendInfo as AppendInfo
-    from logdex.kafka.open_log.report import LoadReport as LoadReport
-    from logdex.kafka.open_log.transactions import Transaction as Transaction
-    from logdex.kafka.producer_snapshot import derive_producer_snapshot as derive_producer_snapshot
-    from logdex.kafka.record import Compression as Compression
-    from logdex.kafka.record import Record as Record
-    from logdex.kafka.record import TimestampType as TimestampType
-    from logdex.kafka.record_batch import RecordBatch as RecordBatch
-    from logdex.kafka.time_index import TimeIndex as TimeIndex
-    from logdex.kafka.transaction_index import TransactionIndex as TransactionIndex
-    from logdex.kafka.transaction_index import derive_transaction_index as derive_transaction_index
+    from logdex.kafka.log.append import AppendInfo as AppendInfo
+    from logdex.kafka.log.load_report import LoadReport as LoadReport
+    from logdex.kafka.log.log import Log as Log
+    from logdex.kafka.log.transactions import Transaction as Transaction
+    from logdex.kafka.read.follow import LogTail as LogTail
+    from logdex.kafka.segment.derive_indexes import derive_offset_index as derive_offset_index
+    from logdex.kafka.segment.derive_indexes import derive_time_index as derive_time_index
+    from logdex.kafka.segment.file_records import FileRecords as FileRecords
+    from logdex.kafka.segment.log_segment import LogSegment as LogSegment
+    from logdex.kafka.segment.offset_index import OffsetIndex as OffsetIndex
+    from logdex.kafka.segment.time_index import TimeIndex as TimeIndex
+    from logdex.kafka.segment.transaction_index import TransactionIndex as TransactionIndex
+    from logdex.kafka.segment.transaction_index import derive_transaction_index as derive_transaction_index
+    from logdex.kafka.settings.log_config import LogConfig as LogConfig
+    from logdex.kafka.state.leader_epochs import derive_leader_epochs as derive_leader_epochs
+    from logdex.kafka.state.producer_snapshot import derive_producer_snapshot as derive_producer_snapshot
 
 _HOMES = {
-    "AppendInfo": "open_log.append",
-    "Compression": "record",
-    "FileRecords": "file_records",
-    "KafkaLogDir": "log_dir",
+    "AppendInfo": "log.append",
+    "Compression": "batch.record",
+    "FileRecords": "segment.file_records",
+    "KafkaLogDir": "directory.log_dir",
     "KeyIndex": "key_index.reader",
-    "LoadReport": "open_log.report",
-    "Log": "log",
-    "LogConfig": "log_config",
-    "LogSegment": "log_segment",
-    "LogTail": "log_tail",
-    "OffsetIndex": "offset_index",
-    "Record": "record",
-    "RecordBatch": "record_batch",
-    "TimeIndex": "time_index",
-    "TimestampType": "record",
-    "Transaction": "open_log.transactions",
-    "TransactionIndex": "transaction_index",
-    "derive_leader_epochs": "leader_epochs",
-    "derive_offset_index": "index_fold",
-    "derive_producer_snapshot": "producer_snapshot",
-    "derive_time_index": "index_fold",
-    "derive_transaction_index": "transaction_index",
+    "LoadReport": "log.load_report",
+    "Log": "log.log",
+    "LogConfig": "settings.log_config",
+    "LogSegment": "segment.log_segment",
+    "LogTail": "read.follow",
+    "OffsetIndex": "segment.offset_index",
+    "Record": "batch.record",
+    "RecordBatch": "batch.record_batch",
+    "TimeIndex": "segment.time_index",
+    "TimestampType": "batch.record",
+    "Transaction": "log.transactions",
+    "TransactionIndex": "segment.transaction_index",
+    "derive_leader_epochs": "state.leader_epochs",
+    "derive_offset_index": "segment.derive_indexes",
+    "derive_producer_snapshot": "state.producer_snapshot",
+    "derive_time_index": "segment.derive_indexes",
+    "derive_transaction_index": "segment.transaction_index",
 }
 
 __all__ = tuple(_HOMES)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from numba import config
 
-import logdex.layout
 import logdex.limits
 
 
@@ -24,10 +23,9 @@ def _keep_compiled_code() -> None:
     if config.CACHE_DIR:
         return
     digest = hashlib.sha256()
-    for source in (
-        *sorted(Path(__file__).parent.glob("*.py")),
-        *(Path(str(module.__file__)) for module in (logdex.layout, logdex.limits)),
-    ):
+    package = Path(__file__).parent
+    sources = *package.rglob("*.py"), *(package.parent / "layout").glob("*.py"), Path(str(logdex.limits.__file__))
+    for source in sorted(sources):
         digest.update(source.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(base, "logdex", f"kernels-{digest.hexdigest()[:16]}")

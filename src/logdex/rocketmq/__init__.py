@@ -10,18 +10,18 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "CommitLog": "commit_log",
-    "ConsumeQueue": "consume_queue",
-    "Dialect": "dialect",
-    "IndexFile": "index_file",
-    "IndexHeader": "index_header",
-    "IndexService": "index_service",
-    "Scanner": "scan",
-    "StoreCheckpoint": "checkpoint",
-    "StoreConfig": "dialect",
-    "StoreSnapshot": "store",
-    "StoredMessage": "message",
-    "derive_index_files": "derive_index",
+    "CommitLog": "commit_log.commit_log",
+    "ConsumeQueue": "consume_queue.consume_queue",
+    "Dialect": "settings.dialect",
+    "IndexFile": "index_file.index_file",
+    "IndexHeader": "index_file.index_header",
+    "IndexService": "index_file.index_service",
+    "Scanner": "scan.scanner",
+    "StoreCheckpoint": "files.checkpoint",
+    "StoreConfig": "settings.store_config",
+    "StoreSnapshot": "snapshot.store_snapshot",
+    "StoredMessage": "message.stored_message",
+    "derive_index_files": "index_file.writer",
 }
 
 __all__ = tuple(_HOMES)

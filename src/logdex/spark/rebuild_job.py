@@ -1,6 +1,6 @@
 """`logdex.spark.rebuild`: everything that follows from the logs, scanned and written in parallel, of either format.
 
-The jobs are `logdex.rocketmq.rebuild_job` and `logdex.kafka.rebuild.job`; here they get Spark's runner.
+The jobs are `logdex.rocketmq.rebuild.job` and `logdex.kafka.rebuild.job`; here they get Spark's runner.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex.errors import UsageError
+from logdex.formats import find_kafka
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.reports import Progress
 from logdex.kafka.rebuild import rebuild_on as rebuild_kafka_on
 from logdex.kafka.rebuild import rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings
-from logdex.recognise import find_kafka
-from logdex.reports import Progress
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.geometry import resolve_config
-from logdex.rocketmq.rebuild import RebuildReport
-from logdex.rocketmq.rebuild_job import rebuild_on
+from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.rocketmq.rebuild.job import rebuild_on
+from logdex.rocketmq.rebuild.local import RebuildReport
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.spark.tasks import TaskRunner
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ def rebuild(
     index_interval_bytes: int | None = None,
     key_index: bool = False,
 ) -> RebuildReport | KafkaRebuildReport:
-    """Rebuilds what `store` is on `spark`: a RocketMQ store's ConsumeQueues and IndexFiles from its CommitLog, or the
-    indexes, snapshots and leader epochs of a Kafka log directory, partition or .log from the logs alone. Byte for byte
-    what `logdex.rocketmq.rebuild.rebuild` or `logdex.kafka.rebuild.rebuild` writes. All workers must see `store` and
-    `output` (by default ``STORE-rebuilt``) under these paths.
+    """Rebuilds what `store` is on `spark`: a RocketMQ store's ConsumeQueues and IndexFiles from its
+    CommitLog, or the indexes, snapshots and leader epochs of a Kafka log directory, partition or
+    .log from the logs alone. Byte for byte what `logdex.rocketmq.rebuild.local.rebuild` or
+    `logdex.kafka.rebuild.rebuild` writes. All workers must see `store` and `output` (by default
+    ``STORE-rebuilt``) under these paths.
 
     A store's sizes and version are found as by `resolve_config`; the last two arguments are Kafka's. `in_place` writes
     into the store itself, which keeps what is replaced under a dated name; `output` is then left out. `progress` takes

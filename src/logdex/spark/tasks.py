@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex.errors import EnvironmentProblem, LogdexError, StorageError
-from logdex.io.tasks import Result, Task, TaskFunction
-from logdex.reports import Progress
+from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import Result, Task, TaskFunction
 from logdex.spark.failures import spark_failures
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from logdex.kafka.record import Compression, Header, Record, TimestampType
-from logdex.kafka.record_batch import encode_batch
+from logdex.kafka.batch.record import Compression, Header, Record, TimestampType
+from logdex.kafka.batch.record_batch import encode_batch
 
 TIMESTAMPS_MS = st.one_of(st.just(-1), st.integers(0, 2_000_000_000_000), st.integers(0, (1 << 63) - 1))
 OFFSETS = st.one_of(st.integers(0, 100), st.integers(0, 1 << 40), st.integers(0, (1 << 63) - (1 << 32)))

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.layout import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1
 from logdex.primitives.crc import body_crc
 from logdex.primitives.host import Host
-from logdex.rocketmq.message import StoredMessage, encode_message
-from logdex.rocketmq.properties import format_properties
+from logdex.rocketmq.message.properties import format_properties
+from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
 
 _HOST = Host(bytes([127, 0, 0, 1]), 10911)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from logdex.layout import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 from logdex.primitives.crc import body_crc
 from logdex.primitives.host import Host
-from logdex.rocketmq.message import StoredMessage, encode_message
-from logdex.rocketmq.topic_table import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
+from logdex.rocketmq.scan.topic_table import SCHEDULE_TOPIC_NAME
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from logdex.kafka.log import Log
-from logdex.kafka.record import Record
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
 
 
 def put(log: Log, *values: str, timestamp_ms: int = 1000, **options: Any) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka.record_batch import RecordBatch, decode_batch
-from logdex.kafka.scan import BatchScanner, EndKind
-from logdex.kafka.segment_files import LOG_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
+from logdex.kafka.files.file_names import LOG_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.scan.scanner import BatchScanner, EndKind
 
 
 def segment_paths(partition_path: str, *, env: Env = DEFAULT_ENV) -> list[str]:

@@ -13,12 +13,12 @@ from typing import Any
 
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record_batch import RecordBatch
+from logdex.kafka.files.metadata_files import uuid_to_text
 from logdex.kafka.internal_topics.batch_reading import read_batches, segment_paths
 from logdex.kafka.internal_topics.message_reader import MessageReader
-from logdex.kafka.metadata_files import uuid_to_text
-from logdex.kafka.record import Record
-from logdex.kafka.record_batch import RecordBatch
-from logdex.layout import CONTROL_RECORD_KEY
+from logdex.layout.kafka import CONTROL_RECORD_KEY
 
 TOPIC = "__cluster_metadata"
 _SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint")  # end offset and epoch

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka.checkpoints import TopicPartition
+from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record_batch import RecordBatch
+from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.internal_topics.batch_reading import read_batches, segment_paths
 from logdex.kafka.internal_topics.message_reader import MessageReader
-from logdex.kafka.record import Record
-from logdex.kafka.record_batch import RecordBatch
 
 TOPIC = "__consumer_offsets"
 _OFFSET_COMMIT = (0, 1)

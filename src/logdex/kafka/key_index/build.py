@@ -13,15 +13,15 @@ import numpy as np
 from logdex import limits
 from logdex.errors import CorruptError, NotAStoreError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env, ReadFile
-from logdex.kafka.encode_input import spans_of
-from logdex.kafka.record_columns import read_record_batches
-from logdex.kafka.scan import ScanEnd
-from logdex.kafka.segment_files import LOG_SUFFIX, parse_offset_file
-from logdex.kernels import key_index as kernel
-from logdex.kernels.crc32c import crc_sources
-from logdex.kernels.key_index import UInt32s, UInt64s
-from logdex.kernels.xxh64 import hash_records
-from logdex.layout import (
+from logdex.kafka.columns.encode_input import spans_of
+from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.files.file_names import LOG_SUFFIX, parse_offset_file
+from logdex.kafka.scan.scanner import ScanEnd
+from logdex.kernels.common.crc32c import crc_sources
+from logdex.kernels.kafka import key_index as kernel
+from logdex.kernels.kafka.key_index import UInt32s, UInt64s
+from logdex.kernels.kafka.xxh64 import hash_records
+from logdex.layout.kafka import (
     KEY_INDEX_BLOCK_SIZE_BYTES,
     KEY_INDEX_ENTRY,
     KEY_INDEX_HEADER,

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from logdex.kafka.key_index.build import fan_out_bits, filter_blocks
-from logdex.layout import (
+from logdex.layout.kafka import (
     KEY_INDEX_BLOCK_SIZE_BYTES,
     KEY_INDEX_ENTRY,
     KEY_INDEX_HEADER,

@@ -1,7 +1,7 @@
 """`BASE.keyindex`: which records of a segment may have a key, newest first. Kafka has no such file and ignores it.
 
 Answers are candidates: keys with the same hash bits share them, so the record has the last word
-(`logdex.kafka.key_index.query`). Nothing is answered from damage: a block's checksum is tested before the block is
+(`logdex.kafka.read.key_query`). Nothing is answered from damage: a block's checksum is tested before the block is
 first used. Source: ``docs/formats/kafka-key-index.md``; why it is built so: ``docs/design/0006-key-index.md``.
 """
 
@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
-from logdex.kafka.encode_input import spans_of
+from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, log_edges_crc
-from logdex.kernels import key_index as kernel
-from logdex.kernels.batch_columns import Int64s
-from logdex.kernels.crc32c import crc_sources
-from logdex.kernels.xxh64 import hash_column
-from logdex.layout import (
+from logdex.kernels.common.crc32c import crc_sources
+from logdex.kernels.kafka import key_index as kernel
+from logdex.kernels.kafka.batch_columns import Int64s
+from logdex.kernels.kafka.xxh64 import hash_column
+from logdex.layout.kafka import (
     KEY_INDEX_BLOCK_SIZE_BYTES,
     KEY_INDEX_ENTRY,
     KEY_INDEX_HEADER,

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.tasks import LocalRunner, Runner
-from logdex.kafka.given_names import GivenNames
-from logdex.kafka.index_interval import describe_intervals, index_intervals
-from logdex.kafka.log_config import LogConfig
+from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import LocalRunner, Runner
+from logdex.kafka.directory.given_names import GivenNames
+from logdex.kafka.directory.recognise import require_kafka
+from logdex.kafka.directory.staged_output import staged_output
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
 from logdex.kafka.rebuild.source import RebuildSource, SourceSegment, check_output, find_source
 from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept_by_recovery
-from logdex.kafka.recognise import require_kafka
-from logdex.kafka.staged_output import staged_output
-from logdex.layout import RECORD_BATCH
-from logdex.reports import Progress
+from logdex.kafka.segment.index_interval import describe_intervals, index_intervals
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.layout.kafka import RECORD_BATCH
 
 TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
 STATE_TASKS_A_CORE = 4

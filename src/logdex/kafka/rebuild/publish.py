@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex.io.env import Env
-from logdex.io.staging import remove_tree_in_use
-from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone
-from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
-from logdex.kafka.segment_files import (
+from logdex.jobs.staging import remove_tree_in_use
+from logdex.kafka.files.file_names import (
     INDEX_SUFFIX,
     KEY_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -16,6 +14,8 @@ from logdex.kafka.segment_files import (
     TXN_INDEX_SUFFIX,
     parse_offset_file,
 )
+from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone
+from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
 
 SEGMENTS_DIR = "segments"
 STATES_DIR = "states"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from logdex import reports
+from logdex.jobs import reports
 from logdex.kafka.rebuild.segment import SegmentDone
 from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
-from logdex.kafka.scan import EndKind
+from logdex.kafka.scan.scanner import EndKind
 
 
 @dataclass(slots=True)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.io.env import ByteArray, Env
 from logdex.io.output_files import OutputFiles
-from logdex.io.tasks import Count
+from logdex.jobs.tasks import Count
+from logdex.kafka.files.file_names import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.rebuild.stage import StagedRows, StageWriter
-from logdex.kafka.scan import WINDOW_BATCHES, EndKind
-from logdex.kafka.segment_files import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
-from logdex.kafka.segment_recovery import DerivedSegment, derive_segment, first_fall
-from logdex.kernels.batch_columns import BatchColumns
-from logdex.layout import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from logdex.kafka.scan.scanner import WINDOW_BATCHES, EndKind
+from logdex.kafka.segment.segment_recovery import DerivedSegment, derive_segment, first_fall
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.layout.kafka import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import Env
-from logdex.io.staging import PREFIX as STAGING_PREFIX
-from logdex.kafka.index_interval import DEFAULT_INTERVAL_BYTES
-from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.partition_files import home_of, is_log_directory, not_alone, partition_directory
-from logdex.kafka.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.segment_files import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
-from logdex.kafka.staged_output import require_own_directory
+from logdex.jobs.staging import PREFIX as STAGING_PREFIX
+from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.partition_files import home_of, is_log_directory, not_alone, partition_directory
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.staged_output import require_own_directory
+from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.segment.index_interval import DEFAULT_INTERVAL_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import Env, WriteFile
-from logdex.kafka.leader_epochs import UNDEFINED_EPOCH
-from logdex.kafka.producer_batches import telling_places
-from logdex.kernels.batch_columns import WIDE_COLUMNS, BatchColumns
-from logdex.layout import MAGIC_V2
+from logdex.kafka.state.leader_epochs import UNDEFINED_EPOCH
+from logdex.kafka.state.producer_batches import telling_places
+from logdex.kernels.kafka.batch_columns import WIDE_COLUMNS, BatchColumns
+from logdex.layout.kafka import MAGIC_V2
 
 _ROW = np.dtype([(name, np.int64 if name in WIDE_COLUMNS else np.int32) for name in BatchColumns._fields])
 _ROWS_MAX = 8_192

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from logdex.errors import ProducerStateError
 from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
-from logdex.io.tasks import Count
-from logdex.kafka.errors import ProducerStateError
-from logdex.kafka.leader_epochs import LeaderEpochs
-from logdex.kafka.producer_snapshot import derive_producer_snapshot
-from logdex.kafka.producer_state import ProducerStates, aborted_of
+from logdex.jobs.tasks import Count
+from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
 from logdex.kafka.rebuild.segment import SegmentDone
 from logdex.kafka.rebuild.stage import read_stage
-from logdex.kafka.segment_files import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
-from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
+from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
+from logdex.kafka.state.leader_epochs import LeaderEpochs
+from logdex.kafka.state.producer_snapshot import derive_producer_snapshot
+from logdex.kafka.state.producer_state import ProducerStates, aborted_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,19 @@ from typing import Any
 
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka.checkpoints import TopicPartition
-from logdex.kafka.index_file import IndexFile
+from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
+from logdex.kafka.directory.partition_files import has_clean_mark, is_log_directory, read_checkpoints
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.files.file_names import PartitionName
+from logdex.kafka.files.metadata_files import MetaProperties, read_topic_id, uuid_to_text
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata
-from logdex.kafka.leader_epochs import EpochEntry
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_dir import KafkaLogDir, PartitionDir
-from logdex.kafka.log_segment import LogSegment
-from logdex.kafka.metadata_files import MetaProperties, read_topic_id, uuid_to_text
-from logdex.kafka.partition_files import has_clean_mark, is_log_directory, read_checkpoints
-from logdex.kafka.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.scan import EndKind
-from logdex.kafka.segment_files import PartitionName
-from logdex.kafka.snapshot.partition import PartitionSnapshot
+from logdex.kafka.scan.scanner import EndKind
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.segment.sparse_index import IndexFile
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.kafka.state.leader_epochs import EpochEntry
 
 
 @dataclass(frozen=True, slots=True)

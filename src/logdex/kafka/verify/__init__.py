@@ -1,6 +1,6 @@
 """Checking a Kafka log: its batches, what is derived from them, its small files. Nothing is written."""
 
-from logdex.findings import Finding, Info, VerifyReport
+from logdex.jobs.findings import Finding, Info, VerifyReport
 from logdex.kafka.verify.checks import CHECKS
 from logdex.kafka.verify.verifier import log_size_bytes, verify
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logdex.errors import CorruptError
-from logdex.findings import counted
 from logdex.io.env import Env
-from logdex.kafka import segment_files as files
-from logdex.kafka.checkpoints import TopicPartition, checked_number, malformed, read_checkpoint_lines
+from logdex.jobs.findings import counted
+from logdex.kafka.files import file_names as files
+from logdex.kafka.files.checkpoints import TopicPartition, checked_number, malformed, read_checkpoint_lines
 from logdex.kafka.verify.checks import REMOVE, Collector
 
 CHECKPOINTS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from logdex.findings import FindingCollector
+from logdex.jobs.findings import FindingCollector
 
 CHECKS = {
     "batch-attributes": "a batch's attributes and codec are known",

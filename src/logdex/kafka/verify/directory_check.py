@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
-from logdex.kafka import segment_files as files
-from logdex.kafka.metadata_files import MetaProperties, PartitionMetadata
-from logdex.kafka.segment_files import parse_offset_file
+from logdex.kafka.files import file_names as files
+from logdex.kafka.files.file_names import parse_offset_file
+from logdex.kafka.files.metadata_files import MetaProperties, PartitionMetadata
 from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
 
 _BROKER_SUFFIXES = (*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX)

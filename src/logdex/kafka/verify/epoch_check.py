@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
-from logdex.kafka.checkpoints import checked_number, malformed, read_checkpoint_lines
-from logdex.kafka.epoch_runs import EpochRun, EpochRuns
+from logdex.kafka.files.checkpoints import checked_number, malformed, read_checkpoint_lines
+from logdex.kafka.state.epoch_runs import EpochRun, EpochRuns
 from logdex.kafka.verify.checks import REMOVE, Collector
 
 

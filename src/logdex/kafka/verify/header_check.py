@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kafka.verify.checks import Collector
-from logdex.kernels.batch_columns import BatchColumns
-from logdex.layout import (
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.layout.kafka import (
     BATCH_CODEC_MASK,
     BATCH_CODEC_MAX,
     BATCH_DELETE_HORIZON,

@@ -16,8 +16,8 @@ from logdex import limits
 from logdex.io.env import Env, MappedBytes
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment_pass import SegmentPass
-from logdex.kernels.batch_columns import BatchColumns
-from logdex.layout import Layout
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.layout.base import Layout
 
 _STEP_ENTRIES = 1 << 16
 

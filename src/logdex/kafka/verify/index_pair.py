@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from logdex.errors import CorruptError
-from logdex.findings import counted
 from logdex.io.env import Env
-from logdex.kafka.index_fold import IndexFold, encode_offset_entries, encode_time_entries
-from logdex.kafka.log_config import LogConfig, parse_kafka_version
-from logdex.kafka.record import NO_TIMESTAMP
-from logdex.kafka.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from logdex.jobs.findings import counted
+from logdex.kafka.batch.record import NO_TIMESTAMP
+from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
+from logdex.kafka.settings.log_config import LogConfig, parse_kafka_version
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.index_entries import IndexEntries
 from logdex.kafka.verify.offset_index_check import OffsetIndexEntries
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass
 from logdex.kafka.verify.time_index_check import TimeIndexEntries
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kernels.kafka.batch_columns import BatchColumns
 
 _ENTRY_PER_BATCH = (3, 9, 1)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from logdex.errors import CorruptError, UnsupportedLayoutError
-from logdex.findings import counted
 from logdex.io.env import Env
+from logdex.jobs.findings import counted
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.kafka.rising_batches import Judged
+from logdex.kafka.scan.rising_batches import Judged
 from logdex.kafka.verify.checks import Collector
-from logdex.kernels.batch_columns import BatchColumns
+from logdex.kernels.kafka.batch_columns import BatchColumns
 
 
 class _Seen(NamedTuple):

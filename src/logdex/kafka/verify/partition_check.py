@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from logdex.errors import StorageError
-from logdex.findings import counted
 from logdex.io.env import Env
-from logdex.kafka import segment_files as files
-from logdex.kafka.epoch_runs import EpochRuns
-from logdex.kafka.log_config import LogConfig
+from logdex.jobs.findings import counted
+from logdex.jobs.reports import Progress
+from logdex.kafka.files import file_names as files
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.state.epoch_runs import EpochRuns
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.directory_check import check_partition_metadata, list_offset_files
 from logdex.kafka.verify.epoch_check import check_epochs
@@ -20,7 +21,6 @@ from logdex.kafka.verify.key_index_check import check_key_index
 from logdex.kafka.verify.producer_check import ProducerCheck
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass
 from logdex.kafka.verify.sequence_check import SequenceCheck
-from logdex.reports import Progress
 
 
 @dataclass(slots=True)

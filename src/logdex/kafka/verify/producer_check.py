@@ -10,16 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from logdex import limits
-from logdex.errors import CorruptError
-from logdex.findings import counted
+from logdex.errors import CorruptError, ProducerStateError
 from logdex.io.env import Env
-from logdex.kafka.errors import ProducerStateError
-from logdex.kafka.producer_snapshot import read_producer_snapshot
-from logdex.kafka.producer_state import ProducerState, ProducerStates, aborted_of
-from logdex.kafka.transaction_index import AbortedTxn, derive_transaction_index
+from logdex.jobs.findings import counted
+from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
+from logdex.kafka.state.producer_snapshot import read_producer_snapshot
+from logdex.kafka.state.producer_state import ProducerState, ProducerStates, aborted_of
 from logdex.kafka.verify.checks import MOVE_AWAY, REMOVE, Collector
-from logdex.kernels.batch_columns import BatchColumns, pick_columns
-from logdex.layout import (
+from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
+from logdex.layout.kafka import (
     BATCH_CONTROL,
     BATCH_DELETE_HORIZON,
     PRODUCER_SNAPSHOT_ENTRY,

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import CorruptError
-from logdex.kafka.record_batch import decode_batch
-from logdex.kafka.record_decoder import RecordDecoder
-from logdex.kafka.record_window import RECORD_SCHEMA
-from logdex.kafka.scan import BatchWindow
+from logdex.kafka.batch.record_batch import decode_batch
+from logdex.kafka.columns.record_decoder import RecordDecoder
+from logdex.kafka.columns.record_window import RECORD_SCHEMA
+from logdex.kafka.scan.scanner import BatchWindow
 from logdex.kafka.verify.checks import Collector
-from logdex.kernels.batch_columns import BatchColumns, Int64s, pick_columns
-from logdex.kernels.batch_scan import ColumnAddresses
-from logdex.layout import MAGIC_V2
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
+from logdex.kernels.kafka.batch_scan import ColumnAddresses
+from logdex.layout.kafka import MAGIC_V2
 
 _SCHEMA = pa.schema([RECORD_SCHEMA.field("offset")])
 _WINDOW_BYTES = 16 << 20

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import ByteArray, Env
-from logdex.kafka.rising_batches import Judged, RisingBatches
-from logdex.kafka.scan import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
+from logdex.kafka.scan.rising_batches import Judged, RisingBatches
+from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.header_check import check_headers
 from logdex.kafka.verify.offset_order import OffsetOrder
 from logdex.kafka.verify.record_check import check_records
-from logdex.kernels.batch_columns import BatchColumns, pick_columns
-from logdex.kernels.batch_scan import OVERHEAD
+from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
+from logdex.kernels.kafka.batch_scan import OVERHEAD
 
 WINDOW_BATCHES = 2_048
 OFFSET_MAX = (1 << 63) - 1

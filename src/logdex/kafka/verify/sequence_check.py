@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kafka.verify.checks import Collector
-from logdex.kernels.batch_columns import BatchColumns, Int64s
-from logdex.layout import BATCH_CONTROL
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
+from logdex.layout.kafka import BATCH_CONTROL
 
 _SEQUENCE_MASK = (1 << 31) - 1
 

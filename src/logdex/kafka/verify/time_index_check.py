@@ -10,8 +10,8 @@ from logdex.io.env import Env
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.index_entries import IndexEntries, lost_offsets
 from logdex.kafka.verify.segment_pass import SegmentPass
-from logdex.kernels.batch_columns import BatchColumns
-from logdex.layout import TIME_INDEX_ENTRY
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.layout.kafka import TIME_INDEX_ENTRY
 
 _NONE_MS = -(1 << 63)
 

@@ -13,23 +13,23 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logdex.errors import UsageError
-from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka import segment_files as files
-from logdex.kafka.checkpoints import TopicPartition
-from logdex.kafka.index_interval import index_intervals
+from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
+from logdex.jobs.reports import Progress
+from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_offsets
+from logdex.kafka.directory.recognise import KafkaPathKind, require_kafka
+from logdex.kafka.files import file_names as files
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.log_dir import KafkaLogDir
-from logdex.kafka.partition_files import home_of, is_log_directory, read_offsets
-from logdex.kafka.recognise import KafkaPathKind, require_kafka
-from logdex.kafka.segment_files import parse_partition_dir
+from logdex.kafka.segment.index_interval import index_intervals
+from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.directory_check import check_meta_properties
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
-from logdex.reports import Progress
 
 
 def verify(

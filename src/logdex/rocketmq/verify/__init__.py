@@ -1,6 +1,6 @@
 """Checking a store: its log, its indexes against the log both ways, its small files. Nothing is written."""
 
-from logdex.findings import Finding, Info, VerifyReport
+from logdex.jobs.findings import Finding, Info, VerifyReport
 from logdex.rocketmq.verify.report import CHECKS
 from logdex.rocketmq.verify.verifier import verify
 

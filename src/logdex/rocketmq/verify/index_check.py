@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from logdex.errors import StoreError
 from logdex.io.env import Env
-from logdex.layout import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, MESSAGE_HEAD, SYS_FLAG_BORN_HOST_V6
-from logdex.rocketmq.commit_log import CommitLog
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.geometry import index_file_paths
-from logdex.rocketmq.index_keys import message_key_hashes
-from logdex.rocketmq.scan import Window
-from logdex.rocketmq.store_files import StorePaths
+from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, MESSAGE_HEAD, SYS_FLAG_BORN_HOST_V6
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.geometry.resolve import index_file_paths
+from logdex.rocketmq.index_file.index_keys import message_key_hashes
+from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.index_fold import IndexFold

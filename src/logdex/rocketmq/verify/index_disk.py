@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import Env
-from logdex.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.index_geometry import ROW_DTYPE
+from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.geometry.index_geometry import ROW_DTYPE
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 _CHUNK_ROWS = 1 << 16
 _ENTRY = INDEX_ENTRY.size_bytes

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from logdex.kernels.index_links import index_links
-from logdex.layout import INDEX_HEADER
-from logdex.rocketmq.dialect import Dialect
+from logdex.kernels.rocketmq.index_links import index_links
+from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.report import Collector
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, CrcMismatchError
 from logdex.io.env import ByteArray, Env
-from logdex.layout import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
-from logdex.rocketmq.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.scan import EndKind, LogEnd, Scanner, Window
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
 from logdex.rocketmq.verify.resync import find_next, first_nonzero, last_nonzero, number_at

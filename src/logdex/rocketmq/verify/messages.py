@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from logdex.kernels.crc import crc_function_address, crc_table
-from logdex.kernels.property_crc import PROPERTY_SIZE_BYTES, WRONG, property_crcs
-from logdex.layout import MESSAGE_HEAD
-from logdex.rocketmq.scan import Window
+from logdex.kernels.common.crc import crc_function_address, crc_table
+from logdex.kernels.rocketmq.property_crc import PROPERTY_SIZE_BYTES, WRONG, property_crcs
+from logdex.layout.rocketmq import MESSAGE_HEAD
+from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from logdex.layout import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
-from logdex.rocketmq.commit_log import CommitLogFile
-from logdex.rocketmq.consume_queue import EXT_ADDRESS_MAX
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
+from logdex.rocketmq.commit_log.commit_log import CommitLogFile
+from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_disk import QueueDisk, Rows, fields_of, is_pre_blank, is_written
 from logdex.rocketmq.verify.report import RESTORE, Collector

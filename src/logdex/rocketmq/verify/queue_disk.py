@@ -11,8 +11,8 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BLANK_SIZE
-from logdex.rocketmq.offset_files import list_offset_files
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BLANK_SIZE
+from logdex.rocketmq.files.offset_files import list_offset_files
 
 ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 ROW_DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout import FILE_NAME_DIGITS
-from logdex.rocketmq.consume_queue import discover_queues
-from logdex.rocketmq.derive_consume_queue import ConsumeQueueDeriver
-from logdex.rocketmq.dialect import StoreConfig
-from logdex.rocketmq.scan import Scanner, Window
-from logdex.rocketmq.store_files import StorePaths, queue_folder
+from logdex.layout.rocketmq import FILE_NAME_DIGITS
+from logdex.rocketmq.consume_queue.consume_queue import discover_queues
+from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
 from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk

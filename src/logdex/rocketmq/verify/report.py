@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from logdex.findings import Finding, FindingCollector
+from logdex.jobs.findings import Finding, FindingCollector
 
 CHECKS = {
     "abort": "abort is a small file",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import ByteArray
-from logdex.layout import (
+from logdex.layout.rocketmq import (
     BLANK,
     BLANK_MAGIC,
     MESSAGE_FIXED_SIZE_BYTES_MIN,

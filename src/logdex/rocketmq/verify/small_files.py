@@ -5,10 +5,10 @@ from __future__ import annotations
 from logdex import limits
 from logdex.errors import CorruptError, StoreError
 from logdex.io.env import Env
-from logdex.layout import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
-from logdex.rocketmq.checkpoint import StoreCheckpoint
-from logdex.rocketmq.config_json import parse_config_json
-from logdex.rocketmq.store_files import StorePaths
+from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.files.config_json import parse_config_json
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.verify.report import Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16

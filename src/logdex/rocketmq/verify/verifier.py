@@ -11,11 +11,11 @@ from collections.abc import Collection
 
 import numpy as np
 
-from logdex.findings import FINDINGS_MAX, VerifyReport
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.reports import Progress
-from logdex.rocketmq.commit_log import CommitLog
-from logdex.rocketmq.dialect import StoreConfig
+from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
+from logdex.jobs.reports import Progress
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index_check import IndexCheck
 from logdex.rocketmq.verify.log_scan import LogPass

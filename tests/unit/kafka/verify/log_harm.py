@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from logdex.findings import VerifyReport
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.metadata_files import MetaProperties
-from logdex.kafka.salvage import recover
+from logdex.jobs.findings import VerifyReport
+from logdex.kafka.files.metadata_files import MetaProperties
+from logdex.kafka.recover import recover
+from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
-from logdex.layout import RECORD_BATCH
+from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 from tests.kafka_bytes import batch, record
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdex.kafka.key_index.build import build_key_index
-from logdex.kafka.salvage import recover
+from logdex.kafka.recover import recover
 from logdex.kafka.verify import verify
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, run
 

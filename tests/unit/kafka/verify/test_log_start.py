@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from logdex.kafka.batch_writer import encode_batch
-from logdex.kafka.log import Log
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.record import Record
-from logdex.kafka.salvage import recover
+from logdex.kafka.batch.batch_writer import encode_batch
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from logdex.kafka.recover import recover
+from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
-from logdex.layout import RECORD_BATCH
+from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 
 NOW_MS = 1_700_000_000_000

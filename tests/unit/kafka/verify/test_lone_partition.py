@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from logdex.kafka.log import Log
-from logdex.kafka.record import Record
-from logdex.kafka.segment_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
+from logdex.kafka.batch.record import Record
+from logdex.kafka.files.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
+from logdex.kafka.log.log import Log
 from logdex.kafka.verify import verify
 
 

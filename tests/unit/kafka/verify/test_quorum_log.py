@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from logdex.kafka.log import Log
-from logdex.kafka.metadata_files import CleanShutdown, MetaProperties
-from logdex.kafka.record import Record
+from logdex.kafka.batch.record import Record
+from logdex.kafka.files.metadata_files import CleanShutdown, MetaProperties
+from logdex.kafka.log.log import Log
 from logdex.kafka.verify import verify
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from logdex.errors import NotAStoreError, StorageError, UsageError
 from logdex.io.env import Env, MappedBytes
-from logdex.kafka.log import Log
-from logdex.kafka.log_config import LogConfig
-from logdex.kafka.recognise import require_kafka
-from logdex.kafka.record import Record
+from logdex.kafka.batch.record import Record
+from logdex.kafka.directory.recognise import require_kafka
+from logdex.kafka.log.log import Log
+from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.verify import verify
 from tests.directories import tree_hash

@@ -9,10 +9,11 @@ from typing import Any
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
-from logdex.layout import BLANK_MAGIC
-from logdex.rocketmq.dialect import Dialect, StoreConfig
-from logdex.rocketmq.message import StoredMessage, decode_message
-from logdex.rocketmq.store_files import queue_folder
+from logdex.layout.rocketmq import BLANK_MAGIC
+from logdex.rocketmq.files.store_files import queue_folder
+from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import VerifyReport, verify
 from tests import golden
 from tests.directories import tree_hash

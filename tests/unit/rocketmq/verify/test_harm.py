@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.layout import BLANK_MAGIC
+from logdex.layout.rocketmq import BLANK_MAGIC
 from logdex.rocketmq.verify import CHECKS
 from tests import golden
 from tests.unit.rocketmq.verify.store_harm import Store

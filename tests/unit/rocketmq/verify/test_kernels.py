@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.kernels.crc import crc_function_address, crc_table
-from logdex.kernels.index_links import index_links, index_links_plain
-from logdex.kernels.property_crc import (
+from logdex.kernels.common.crc import crc_function_address, crc_table
+from logdex.kernels.rocketmq.index_links import index_links, index_links_plain
+from logdex.kernels.rocketmq.property_crc import (
     ABSENT,
     PROPERTY_SIZE_BYTES,
     RIGHT,

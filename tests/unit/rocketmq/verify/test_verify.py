@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import MissingFileError, NotAStoreError, UsageError
-from logdex.kernels.property_crc import property_crc_of
-from logdex.rocketmq.dialect import Dialect, StoreConfig
-from logdex.rocketmq.message import StoredMessage, encode_message
-from logdex.rocketmq.rebuild import rebuild
+from logdex.kernels.rocketmq.property_crc import property_crc_of
+from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
+from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import CHECKS, verify
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests import golden

@@ -1,0 +1,15 @@
+"""All commands, joined in one application: importing this module is what makes them known."""
+
+from __future__ import annotations
+
+from logdex.cli.app import app as app
+from logdex.cli.commands import bench as bench
+from logdex.cli.commands import cat as cat
+from logdex.cli.commands import doctor as doctor
+from logdex.cli.commands import get as get
+from logdex.cli.commands import info as info
+from logdex.cli.commands import message as message
+from logdex.cli.commands import query as query
+from logdex.cli.commands import rebuild as rebuild
+from logdex.cli.commands import recover as recover
+from logdex.cli.commands import verify as verify

@@ -1,0 +1,110 @@
+"""`logdex verify`: is a store whole, and do its indexes say what its log says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.options import StoreOptions, store_command
+from logdex.cli.output import emit, emit_json, fail, human_count, human_size
+from logdex.cli.progress import progress_bar
+from logdex.cli.views.kafka.paths import kafka_path, log_config
+from logdex.cli.views.rocketmq.stores import resolve_in_any_case
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from logdex.jobs.findings import Finding, VerifyReport
+    from logdex.kafka.directory.recognise import KafkaPath
+
+
+@app.command(
+    epilog=epilog(
+        "logdex verify store",
+        "logdex verify store --json",
+        "logdex verify store --check message-crc --check torn-tail",
+        "logdex verify store/commitlog/00000000000000000000",
+        "logdex verify logs",
+        notes="Of a CommitLog file given by itself the messages are checked, no index. Reads everything and "
+        "changes nothing. With --json: one line for each finding (with a `check`), one for each piece of "
+        "information (with a `kind`), and the report at last.",
+    )
+)
+@store_command
+def verify(
+    store: StoreOptions,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; several times for several.")
+    ] = None,
+    max_findings: Annotated[int, typer.Option(help="Show at most so many findings; all are counted.", min=1)] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines; the report is the last.")] = False,
+) -> None:
+    """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2 cannot run."""
+    found = kafka_path(store)
+    run = _verify_rocketmq if found is None else _verify_kafka
+    report = run(store, found, max_findings, check or None)
+    if as_json:
+        for finding in report.findings:
+            emit_json(finding.to_json())
+        for info in report.infos:
+            emit_json(info.to_json())
+        emit_json(report.to_json())
+    else:
+        _print(report, "CommitLog" if found is None else "logs")
+    if not report.is_sound:
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _verify_rocketmq(
+    store: StoreOptions, _: KafkaPath | None, max_findings: int, checks: Collection[str] | None
+) -> VerifyReport:
+    from logdex.rocketmq.commit_log.commit_log import CommitLog
+    from logdex.rocketmq.verify import verify as verify_store
+
+    config, geometry_error = resolve_in_any_case(store)
+    if geometry_error is not None:
+        fail(geometry_error.message, geometry_error.hint)
+    with CommitLog.of_store(store.path, file_size_bytes=config.mapped_file_size_commit_log) as log:
+        total = sum(file.size_bytes for file in log.files)
+    with progress_bar("verify", total) as progress:
+        return verify_store(store.path, config, max_findings=max_findings, checks=checks, progress=progress)
+
+
+def _verify_kafka(
+    store: StoreOptions, found: KafkaPath | None, max_findings: int, checks: Collection[str] | None
+) -> VerifyReport:
+    from logdex.kafka.verify import log_size_bytes
+    from logdex.kafka.verify import verify as verify_log
+
+    with progress_bar("verify", log_size_bytes(store.path)) as progress:
+        return verify_log(
+            store.path,
+            log_config(store),
+            infer_interval=store.index_interval_bytes is None,
+            max_findings=max_findings,
+            checks=checks,
+            progress=progress,
+        )
+
+
+def _print(report: VerifyReport, of_what: str) -> None:
+    for finding in report.findings:
+        _print_finding(finding)
+    for info in report.infos:
+        emit(f"{info.path}: note: {info.message} [{info.kind}]")
+    count = len(report.findings) + report.truncated
+    looked = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of {of_what}"
+    files = human_count(report.files, "file")
+    emit(f"{human_count(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
+    if report.truncated:
+        emit(f"{human_count(report.truncated, 'finding')} not shown: --max-findings shows more")
+
+
+def _print_finding(finding: Finding) -> None:
+    emit(f"{finding.path}: byte {finding.position}: {finding.message} [{finding.check}]")
+    if finding.expected or finding.found:
+        emit(f"    expected {finding.expected or '-'}, found {finding.found or '-'}")
+    if finding.mend:
+        emit(f"    mend: {finding.mend}")

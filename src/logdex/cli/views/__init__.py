@@ -1,0 +1,1 @@
+"""What commands print that looks different from format to format."""

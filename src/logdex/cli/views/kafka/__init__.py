@@ -1,0 +1,1 @@
+"""How commands show Kafka's logs."""

@@ -1,0 +1,126 @@
+"""`logdex bench` of Kafka paths."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from logdex.cli.bench_figures import LOOK_UPS, REBUILD_BYTES_MAX, SCAN_SECONDS_MAX, Figure, better_of_two
+from logdex.cli.options import StoreOptions
+from logdex.cli.output import human_size, note
+from logdex.cli.views.kafka.paths import log_config
+from logdex.errors import CorruptError
+from logdex.io.env import DEFAULT_ENV
+
+if TYPE_CHECKING:
+    from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.rebuild.source import RebuildSource
+    from logdex.kafka.segment.log_segment import LogSegment
+
+_SAMPLED_A_WINDOW = 200
+
+
+def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random, folder: str) -> Iterator[Figure]:
+    """A scan, decoding, a rebuild, and look-ups in the largest segment, through the indexes that it has. Writes into
+    `folder`, which the caller removes."""
+    from logdex.kafka.rebuild.source import find_source
+    from logdex.kafka.segment.log_segment import LogSegment
+
+    source = find_source(found, DEFAULT_ENV)
+    yield better_of_two(lambda: _scan(source))
+    yield better_of_two(lambda: _decode(source))
+    if source.size_bytes <= REBUILD_BYTES_MAX:
+        yield better_of_two(lambda: _rebuild(found.path, store, f"{folder}/out"))
+    else:
+        note(
+            f"no rebuild measured: the logs have {human_size(source.size_bytes)}, more than "
+            f"{human_size(REBUILD_BYTES_MAX)}"
+        )
+    largest = max(source.segments, key=lambda segment: segment.size_bytes)
+    offsets, times = _sample(largest.path, chance)
+    if not offsets:
+        return
+    directory = largest.path.rpartition("/")[0]
+    with LogSegment(directory, largest.base_offset, log_config(store)) as segment:
+        try:
+            yield from _look_ups(segment, offsets, times)
+        except CorruptError as error:
+            note(f"no look-ups measured: {error.message}")
+
+
+def _scan(source: RebuildSource) -> Figure:
+    from logdex.kafka.scan.scanner import BatchScanner
+
+    count = size = 0
+    begin = time.perf_counter()
+    for segment in source.segments:
+        for window in BatchScanner().scan_file(segment.path):
+            count += int(abs(window.columns.count).sum())
+            size += int(window.columns.size.sum())
+        if time.perf_counter() - begin > SCAN_SECONDS_MAX:
+            break
+    return Figure("scan with CRC", count, size, time.perf_counter() - begin)
+
+
+def _decode(source: RebuildSource) -> Figure:
+    from logdex.kafka.columns.record_columns import read_record_batches
+
+    count = size = 0
+    begin = time.perf_counter()
+    for segment in source.segments:
+        for batch in read_record_batches(segment.path, on_bad_batch=lambda error: None):
+            count += batch.num_rows
+        size += segment.size_bytes
+        if time.perf_counter() - begin > SCAN_SECONDS_MAX:
+            break
+    return Figure("decode to Arrow", count, size, time.perf_counter() - begin)
+
+
+def _rebuild(path: str, store: StoreOptions, output: str) -> Figure:
+    from logdex.kafka.rebuild import rebuild
+
+    begin = time.perf_counter()
+    report = rebuild(path, output, index_interval_bytes=store.index_interval_bytes, sync=False)
+    seconds = time.perf_counter() - begin
+    DEFAULT_ENV.remove_tree(output)
+    return Figure("rebuild, unsynced", report.messages, report.bytes, seconds)
+
+
+def _sample(path: str, chance: random.Random) -> tuple[list[int], list[int]]:
+    """LOOK_UPS offsets and as many timestamps of batches from all over a segment; none for one without batches."""
+    from logdex.kafka.scan.scanner import BatchScanner
+
+    offsets: list[int] = []
+    times: list[int] = []
+    for window in BatchScanner(check_crc=False).scan_file(path):
+        chosen = chance.sample(range(window.count), min(window.count, _SAMPLED_A_WINDOW))
+        offsets += window.columns.last_offset[chosen].tolist()
+        times += window.columns.max_timestamp_ms[chosen].tolist()
+    count = LOOK_UPS if offsets else 0
+    return chance.choices(offsets, k=count), chance.choices(times, k=count)
+
+
+def _look_ups(segment: LogSegment, offsets: list[int], times: list[int]) -> Iterator[Figure]:
+    def offsets_one_by_one() -> None:
+        for offset in offsets:
+            segment.translate_offset(offset)
+
+    def times_one_by_one() -> None:
+        for timestamp_ms in times:
+            segment.find_offset_by_timestamp(timestamp_ms)
+
+    for name, run in (
+        ("look-ups by offset", offsets_one_by_one),
+        ("look-ups by offset, in bulk", lambda: segment.translate_offsets(offsets)),
+        ("look-ups by time", times_one_by_one),
+        ("look-ups by time, in bulk", lambda: segment.find_offsets_by_timestamps(times)),
+    ):
+
+        def measured(name: str = name, run: object = run) -> Figure:
+            begin = time.perf_counter()
+            run()  # type: ignore[operator]
+            return Figure(name, len(offsets), 0, time.perf_counter() - begin)
+
+        yield better_of_two(measured)

@@ -1,0 +1,83 @@
+"""`logdex get` of Kafka paths: by offset through the OffsetIndex, by time through the TimeIndex."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from logdex.cli.app import PROBLEMS_FOUND
+from logdex.cli.options import StoreOptions
+from logdex.cli.output import hint, human_count, human_time, note
+from logdex.cli.views.kafka.output import print_record, tell_scan
+from logdex.cli.views.kafka.paths import open_snapshot, the_partition
+
+if TYPE_CHECKING:
+    from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+
+def get_kafka(
+    found: KafkaPath,
+    store: StoreOptions,
+    *,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    time_ms: int | None,
+    count: int,
+    control: bool,
+    isolation: str | None,
+    as_json: bool,
+) -> None:
+    """Prints `count` records from an offset, or the first at or after a time, on."""
+    with open_snapshot(found, store) as snapshot:
+        one = the_partition(snapshot, topic, partition)
+        isolation = isolation or "read_uncommitted"
+        start = _offset_at(one, time_ms, isolation) if time_ms is not None else offset
+        if start is None:
+            return
+        one.check_offset(start)
+        _tell_place(one, start)
+        scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
+        after = start
+        for record in scan:
+            print_record(one, record, as_json=as_json)
+            after = record.offset + 1
+        is_good = tell_scan(scan, store.path)
+        note(
+            f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset}, "
+            f"go on at {after}"
+        )
+    if not is_good:
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _offset_at(partition: PartitionSnapshot, time_ms: int, isolation: str) -> int | None:
+    found = partition.offset_for_timestamp(time_ms, isolation=isolation) if time_ms >= 0 else None
+    if time_ms < 0:
+        return partition.log_start_offset
+    if found is None:
+        note(f"no record at or after {human_time(time_ms)} [{time_ms}]")
+        return None
+    note(f"offset {found.offset}, of {human_time(found.timestamp_ms)} [{found.timestamp_ms}], by the TimeIndex")
+    return found.offset
+
+
+def _tell_place(partition: PartitionSnapshot, offset: int) -> None:
+    from logdex.errors import CorruptError
+
+    try:
+        place = partition.locate(offset)
+    except CorruptError as error:
+        note(f"the OffsetIndex leads nowhere: {error.message}")
+        hint("the segment is read from its beginning; logdex rebuild derives the index anew")
+        return
+    if place is None:
+        note(f"no batch holds offset {offset} or a later one")
+    else:
+        segment, batch = place
+        note(
+            f"segment {segment.base_offset}, byte {batch.position} of {segment.log.path}: a batch of "
+            f"{batch.size_bytes} bytes that begins at offset {batch.offset}"
+        )

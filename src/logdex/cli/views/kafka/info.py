@@ -1,0 +1,145 @@
+"""`logdex info` of Kafka paths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from logdex.cli.options import StoreOptions
+from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
+from logdex.cli.views.kafka.paths import describe, log_config
+
+if TYPE_CHECKING:
+    from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
+
+
+def look_at_kafka(found: KafkaPath, store: StoreOptions) -> KafkaOverview:
+    """What is at a Kafka path."""
+    from logdex.kafka.snapshot.overview import overview
+
+    return overview(found, log_config(store))
+
+
+def print_kafka(found: KafkaPath, look: KafkaOverview) -> None:
+    """The same for a person."""
+    emit(f"{look.path}: {describe(found)}, {_state(look)}")
+    in_use = [one for one in look.partitions if one.mark is None]
+    rows = [*_whose(look), ("partitions", _partitions(look, in_use)), ("indexes", _indexes(look.partitions))]
+    rows += _cluster(look)
+    if look.other_names:
+        rows.append(("other files", ", ".join(look.other_names)))
+    table(rows)
+    if look.partitions:
+        emit("")
+        _print_partitions(look.partitions)
+    _print_details(look.partitions, alone=len(look.partitions) == 1)
+    _print_groups(in_use)
+
+
+def _state(look: KafkaOverview) -> str:
+    if look.in_use:
+        return "open in a broker or another writer"
+    if look.clean is None:
+        return "nothing says whether it was closed cleanly"
+    return "shut down cleanly" if look.clean else "not shut down cleanly: its broker runs or was killed"
+
+
+def _whose(look: KafkaOverview) -> list[tuple[str, str]]:
+    if look.meta is None:
+        return []
+    return [("cluster", f"{look.meta.cluster_id or '-'}, node {look.meta.node_id}")]
+
+
+def _partitions(look: KafkaOverview, in_use: list[PartitionOverview]) -> str:
+    topics = len({one.topic for one in in_use})
+    segments = sum(len(one.segments) for one in in_use)
+    size = human_size(sum(one.size_bytes for one in in_use))
+    text = f"{human_count(len(in_use), 'partition')} of {human_count(topics, 'topic')}, "
+    text += f"{human_count(segments, 'segment')}, {size}"
+    marked = Counter(one.mark for one in look.partitions if one.mark is not None)
+    return text + "".join(f", {count} marked {mark}" for mark, count in sorted(marked.items()))
+
+
+def _indexes(partitions: list[PartitionOverview]) -> str:
+    states = Counter(
+        f"{name} {getattr(segment, field).state}"
+        for one in partitions
+        for segment in one.segments
+        for name, field in ((".index", "offset_index"), (".timeindex", "time_index"), (".txnindex", "txn_index"))
+        if not (field == "txn_index" and getattr(segment, field).state == "missing")
+    )
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
+
+
+def _cluster(look: KafkaOverview) -> list[tuple[str, str]]:
+    cluster = look.cluster_metadata
+    if cluster is None:
+        return []
+    names = Counter(record.name for record in cluster.control_records)
+    control = ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or "none"
+    return [
+        ("metadata log", f"{human_count(cluster.data_records, 'record')}, control records: {control}"),
+        ("", f"{human_count(len(cluster.snapshots), 'snapshot')}"),
+    ]
+
+
+def _print_partitions(partitions: list[PartitionOverview]) -> None:
+    rows = [("TOPIC", "PARTITION", "START", "END", "STABLE", "SEGMENTS", "SIZE", "FIRST", "LARGEST TIME", "")]
+    for one in partitions:
+        rows.append(
+            (
+                shown(one.topic),
+                str(one.partition) if one.partition >= 0 else "-",
+                str(one.log_start_offset),
+                str(one.log_end_offset),
+                str(one.last_stable_offset),
+                str(len(one.segments)),
+                human_size(one.size_bytes),
+                human_time(one.begin_timestamp_ms),
+                human_time(one.end_timestamp_ms),
+                _remark(one),
+            )
+        )
+    table(rows, right=(1, 2, 3, 4, 5, 6))
+
+
+def _remark(one: PartitionOverview) -> str:
+    parts = [] if one.mark is None else [f"marked {one.mark}"]
+    if one.end != "end":
+        parts.append(f"ends {one.end}")
+    return ", ".join(parts)
+
+
+def _print_details(partitions: list[PartitionOverview], *, alone: bool) -> None:
+    """Of one partition its segments, epochs and producers; of many, those with open transactions."""
+    for one in partitions:
+        name = f"{shown(one.topic)}/{one.partition}"
+        for first, producer in one.open_transactions.items():
+            emit(f"  {name}: producer {producer} has a transaction open since offset {first}")
+        if one.end != "end":
+            emit(f"  {name}: {one.end_reason}")
+    if not alone:
+        return
+    emit("")
+    rows = [("SEGMENT", "SIZE", ".INDEX", ".TIMEINDEX", ".TXNINDEX")]
+    for segment in partitions[0].segments:
+        indexes = (segment.offset_index, segment.time_index, segment.txn_index)
+        offset_index, time_index, txn_index = (f"{index.entries} ({index.state})" for index in indexes)
+        if segment.txn_index.state == "missing":
+            txn_index = "-"
+        rows.append((str(segment.base_offset), human_size(segment.size_bytes), offset_index, time_index, txn_index))
+    table(rows, right=(0, 1))
+    epochs = ", ".join(f"{epoch.epoch} from {epoch.start_offset} on" for epoch in partitions[0].leader_epochs)
+    emit(f"  leader epochs: {epochs or 'none'}; {human_count(partitions[0].producers, 'producer')}")
+
+
+def _print_groups(partitions: list[PartitionOverview]) -> None:
+    rows = [
+        (shown(group), shown(one.topic), str(one.partition), str(offset), str(one.lag(group)))
+        for one in partitions
+        for group, offset in one.consumer_offsets.items()
+    ]
+    if rows:
+        emit("")
+        table([("GROUP", "TOPIC", "PARTITION", "OFFSET", "LAG"), *sorted(rows)], right=(2, 3, 4))

@@ -1,0 +1,69 @@
+"""`logdex query` of Kafka paths: all records of a key, through key indexes or by reading the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from logdex.cli.app import PROBLEMS_FOUND
+from logdex.cli.options import StoreOptions
+from logdex.cli.output import hint, note
+from logdex.cli.views.kafka.output import print_record
+from logdex.cli.views.kafka.paths import open_snapshot
+from logdex.errors import LogdexError, UsageError
+
+if TYPE_CHECKING:
+    from logdex.kafka.batch.record import Record
+    from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+
+def query_kafka(
+    found: KafkaPath,
+    store: StoreOptions,
+    *,
+    topic: str | None,
+    partition: int | None,
+    key: str | None,
+    begin_ms: int | None,
+    end_ms: int | None,
+    max_num: int | None,
+    key_index: str | None,
+    as_json: bool,
+) -> None:
+    """Prints the records with a key, newest first."""
+    if key is None:
+        raise UsageError("which records?", hint="say --key K")
+    problems: list[LogdexError] = []
+    with open_snapshot(found, store) as snapshot:
+        answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, max_num), key_index, problems)
+        for each, record in answers:
+            print_record(each, record, as_json=as_json)
+    if not answers:
+        note("no record found")
+    for problem in problems:
+        note(problem.message)
+    if problems:
+        hint(f"the answer may lack records of bad batches; logdex verify {store.path} names every such place")
+        raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _ask(
+    snapshot: KafkaSnapshot,
+    topic: str | None,
+    partition: int | None,
+    question: tuple[str, int | None, int | None, int | None],
+    key_index: str | None,
+    problems: list[LogdexError],
+) -> list[tuple[PartitionSnapshot, Record]]:
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+    key, *rest = question
+    if isinstance(snapshot, PartitionSnapshot):
+        snapshot.scan(topic=topic, partition=partition)  # refuses another topic than this one
+        return [(snapshot, record) for record in snapshot.query(key, *rest, key_index_dir=key_index, problems=problems)]
+    if topic is None:
+        raise UsageError("which topic?", hint=f"say --topic; logdex info {snapshot.path} lists them")
+    return snapshot.query(topic, key, *rest, partition=partition, key_index_dir=key_index, problems=problems)

@@ -1,0 +1,1 @@
+"""One record batch of any magic, and one record."""

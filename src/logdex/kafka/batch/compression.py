@@ -1,0 +1,195 @@
+"""A batch's records compressed and decompressed by its codec, never beyond a bound.
+
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's Compression and its classes. Every call makes its own codec
+contexts: they do not stand being shared between threads.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+import zstandard
+
+from logdex import limits
+from logdex.errors import CorruptError
+from logdex.kafka.batch import lz4_frame
+from logdex.kafka.batch.record import Compression
+
+_GZIP_WBITS = 31
+_GZIP_HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF))
+"""As Java 16 and later write it: no time, no name, operating system unknown."""
+_GZIP_LEVEL = 6
+_GZIP_MEMORY_LEVEL = 8
+
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
+_SNAPPY_BLOCK_SIZE_BYTES = 32 << 10
+
+_ZSTD_LEVEL = 3
+_ZSTD_EXPANSION_MAX = 1 << 15
+"""A block of 4 bytes can stand for 128 KiB."""
+
+
+def decompress(
+    codec: Compression,
+    data: bytes | memoryview,
+    *,
+    magic: int = 2,
+    size_bytes_max: int = limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX,
+    path: str = "<batch>",
+    position: int = 0,
+) -> bytes:
+    """What `data` was before it was compressed in a batch of `magic`.
+
+    `path` and `position` (the batch's byte in the file) locate errors. Raises `CorruptError` for what its codec does
+    not write and for more than `size_bytes_max`; about twice that is the most memory taken.
+    """
+    if codec is Compression.NONE:
+        return bytes(data)
+    try:
+        plain = _decompress(codec, memoryview(data), magic, size_bytes_max)
+        if len(plain) > size_bytes_max:
+            raise OverflowError
+    except ValueError as error:
+        raise CorruptError(
+            f"the records are no whole {codec.label} stream ({error})", path=path, position=position, field="records"
+        ) from error
+    except OverflowError as error:
+        raise CorruptError(
+            "the records would take too much room",
+            path=path,
+            position=position,
+            field="records",
+            expected=f"at most {size_bytes_max} bytes decompressed",
+            found="more",
+        ) from error
+    return plain
+
+
+def compress(codec: Compression, data: bytes, *, magic: int = 2) -> bytes:
+    """`data` as a batch of `magic` holds it: gzip and lz4 byte for byte as Kafka writes them, framing always.
+
+    The bytes of snappy and zstd differ between versions of their libraries, and so at times from the broker's; gzip's
+    where zlib has been replaced.
+    """
+    match codec:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            return _compress_gzip(data)
+        case Compression.SNAPPY:
+            return _compress_snappy(data)
+        case Compression.LZ4:
+            return lz4_frame.compress_frame(data, magic=magic)
+        case Compression.ZSTD:
+            return zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_content_size=False).compress(data)
+
+
+def _decompress(codec: Compression, data: memoryview, magic: int, size_bytes_max: int) -> bytes:
+    """At most a little more than the bound. `ValueError`: no whole stream; `OverflowError`: more than the bound."""
+    if codec is Compression.LZ4:
+        return lz4_frame.decompress_frame(data, magic=magic, size_bytes_max=size_bytes_max)
+    reader: Callable[[memoryview, int], bytes] = {
+        Compression.GZIP: _decompress_gzip,
+        Compression.SNAPPY: _decompress_snappy,
+        Compression.ZSTD: _decompress_zstd,
+    }[codec]
+    return reader(data, size_bytes_max)
+
+
+def _compress_gzip(data: bytes) -> bytes:
+    stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, _GZIP_MEMORY_LEVEL)
+    body = stream.compress(data) + stream.flush()
+    return _GZIP_HEADER + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+def _decompress_gzip(data: memoryview, size_bytes_max: int) -> bytes:
+    """Members one after the other; what follows the first and is no member is passed over, as Java does."""
+    parts, total, rest = [], 0, bytes(data)
+    while total <= size_bytes_max:
+        stream = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            part = stream.decompress(rest, size_bytes_max + 1 - total)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        parts.append(part)
+        total += len(part)
+        if total <= size_bytes_max and not stream.eof:
+            raise ValueError("it ends early")
+        rest = stream.unused_data
+        if rest[:3] != _GZIP_HEADER[:3]:
+            break
+    return b"".join(parts)
+
+
+def _compress_snappy(data: bytes) -> bytes:
+    codec, parts = pa.Codec("snappy"), [_SNAPPY_HEADER]
+    for start in range(0, len(data), _SNAPPY_BLOCK_SIZE_BYTES):
+        block = codec.compress(data[start : start + _SNAPPY_BLOCK_SIZE_BYTES], asbytes=True)
+        parts += len(block).to_bytes(4, "big"), block
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
+    """Blocks behind a header (which may come again: joined streams), or one block that has no header at all."""
+    if not len(data):
+        raise ValueError("there is nothing")
+    if len(data) < len(_SNAPPY_HEADER) or data[:8] != _SNAPPY_MAGIC:
+        return _snappy_block(data, size_bytes_max)
+    parts, total, at = [], 0, 0
+    while at + 4 <= len(data) and total <= size_bytes_max:
+        if data[at : at + 8] == _SNAPPY_MAGIC:
+            at += len(_SNAPPY_HEADER)
+            if at > len(data):
+                raise ValueError("a header is cut off")
+            continue
+        size = int.from_bytes(data[at : at + 4], "big")
+        at += 4
+        if size > len(data) - at:
+            raise ValueError(f"a block of {size} bytes where {len(data) - at} are left")
+        part = _snappy_block(data[at : at + size], size_bytes_max - total)
+        parts.append(part)
+        total += len(part)
+        at += size
+    return b"".join(parts)
+
+
+def _snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
+    """A raw snappy block, which begins with its plain size as a varint."""
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise ValueError("a block without its size")
+    if size > size_bytes_max:
+        raise OverflowError
+    try:
+        plain: bytes = pa.Codec("snappy").decompress(pa.py_buffer(block), decompressed_size=size, asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(str(error)) from error
+    return plain
+
+
+def _decompress_zstd(data: memoryview, size_bytes_max: int) -> bytes:
+    """Frames one after the other, fed in pieces that cannot inflate by more than the room that is left."""
+    parts, total, rest = [], 0, data
+    while len(rest) and total <= size_bytes_max:
+        stream = zstandard.ZstdDecompressor().decompressobj()
+        while not stream.eof and total <= size_bytes_max:
+            if not len(rest):
+                raise ValueError("it ends early")
+            piece = rest[: max(64, (size_bytes_max - total) // _ZSTD_EXPANSION_MAX)]
+            try:
+                part = stream.decompress(piece)
+            except zstandard.ZstdError as error:
+                raise ValueError(str(error)) from error
+            rest = rest[len(piece) - len(stream.unused_data) :]
+            parts.append(part)
+            total += len(part)
+    return b"".join(parts)

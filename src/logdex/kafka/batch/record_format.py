@@ -1,0 +1,182 @@
+"""Records of magic 2, one by one: from the plain bytes of a batch, and back.
+
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecord. What the broker reads is read, what it refuses is
+refused; offsets and timestamps wrap as Java's long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from logdex import limits
+from logdex.errors import UsageError
+from logdex.kafka.batch.record import NO_SEQUENCE, Header, Record, TimestampType
+from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, MAGIC_V0
+from logdex.primitives.varint import read_varint, read_varlong, write_varint, write_varlong
+
+SEQUENCE_SPAN = 1 << 31
+"""Sequence numbers go from 0 to 2^31 - 1 and then from 0 again."""
+
+
+class MalformedRecordError(ValueError):
+    """`field` of the record that begins at byte `at` of the plain records is not what it must be."""
+
+    def __init__(self, at: int, field: str, text: str) -> None:
+        super().__init__(text)
+        self.at = at
+        self.field = field
+
+
+class BatchContext(NamedTuple):
+    """What the records of a batch take from its header; `log_append_time_ms` is None for CreateTime."""
+
+    base_offset: int
+    base_timestamp_ms: int
+    base_sequence: int
+    log_append_time_ms: int | None
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_control: bool
+
+
+def timestamp_type_of(magic: int, attributes: int) -> TimestampType:
+    """What timestamps are in a batch or message: none in magic 0, else as bit 3 of the attributes says."""
+    if magic == MAGIC_V0:
+        return TimestampType.NO_TIMESTAMP_TYPE
+    return TimestampType.LOG_APPEND_TIME if attributes & BATCH_LOG_APPEND_TIME else TimestampType.CREATE_TIME
+
+
+def wrapped_long(value: int) -> int:
+    """`value` as Java's long arithmetic leaves it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def sequence_after(base_sequence: int, delta: int) -> int:
+    """The sequence number `delta` records on, around the end; -1 where the batch has none."""
+    return NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCE_SPAN
+
+
+def read_records(data: bytes | memoryview, count: int, context: BatchContext) -> Iterator[Record]:
+    """The `count` records that `data` holds; raises `MalformedRecordError` when one is not whole or bytes are left."""
+    if not 0 <= count <= len(data) // limits.RECORD_SIZE_BYTES_MIN:
+        raise MalformedRecordError(0, "count", f"{count} records in {len(data)} bytes")
+    at = 0
+    for _ in range(count):
+        record, at = _read_record(data, at, context)
+        yield record
+    if count and at != len(data):
+        raise MalformedRecordError(at, "count", f"{len(data) - at} bytes after the last of {count} records")
+
+
+def _read_record(data: bytes | memoryview, start: int, context: BatchContext) -> tuple[Record, int]:
+    """(the record at `start`, where the next one is)."""
+    field = "length"
+    try:
+        size, at = read_varint(data, start, len(data))
+        end = at + size
+        if size < 0 or end > len(data):
+            raise ValueError(f"{size} bytes where {len(data) - at} are left")
+        at += 1  # the attributes, of which no bit is used
+        field = "timestamp_delta"
+        timestamp_delta, at = read_varlong(data, at, end)
+        field = "offset_delta"
+        offset_delta, at = read_varint(data, at, end)
+        field = "key"
+        key, at = _read_bytes(data, at, end)
+        field = "value"
+        value, at = _read_bytes(data, at, end)
+        field = "headers"
+        headers, at = _read_headers(data, at, end)
+        if at != end:
+            raise ValueError(f"{end - at} bytes after the last header")
+    except ValueError as error:
+        raise MalformedRecordError(start, field, str(error)) from error
+    created = context.log_append_time_ms is None
+    record = Record(
+        key=key,
+        value=value,
+        timestamp_ms=wrapped_long(context.base_timestamp_ms + timestamp_delta)
+        if context.log_append_time_ms is None
+        else context.log_append_time_ms,
+        headers=headers,
+        offset=wrapped_long(context.base_offset + offset_delta),
+        timestamp_type=TimestampType.CREATE_TIME if created else TimestampType.LOG_APPEND_TIME,
+        leader_epoch=context.leader_epoch,
+        producer_id=context.producer_id,
+        producer_epoch=context.producer_epoch,
+        sequence=sequence_after(context.base_sequence, offset_delta),
+        is_transactional=context.is_transactional,
+        is_control=context.is_control,
+    )
+    return record, end
+
+
+def _read_bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, int]:
+    """A varint's count of bytes; any negative count is null."""
+    size, at = read_varint(data, at, end)
+    if size < 0:
+        return None, at
+    if size > end - at:
+        raise ValueError(f"{size} bytes where {end - at} are left")
+    return bytes(data[at : at + size]), at + size
+
+
+def _read_headers(data: bytes | memoryview, at: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, at = read_varint(data, at, end)
+    if not 0 <= count <= end - at:
+        raise ValueError(f"{count} headers where {end - at} bytes are left")
+    headers: list[Header] = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at, end)
+        if key is None:
+            raise ValueError("a header without a key")
+        value, at = _read_bytes(data, at, end)
+        headers.append((header_key_of(key), value))
+    return tuple(headers), at
+
+
+def header_key_of(key: bytes) -> str | bytes:
+    """A stored header key as a record has it: text, or bytes that are not UTF-8."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key
+
+
+def write_record(record: Record, *, offset_delta: int, timestamp_delta: int) -> bytes:
+    """A record's stored bytes, length first; raises `UsageError` for a header key that has no UTF-8 form, and for a
+    key or value that is not bytes."""
+    parts = [
+        b"\x00",
+        write_varlong(wrapped_long(timestamp_delta)),
+        write_varint(offset_delta),
+        _sized(record.key),
+        _sized(record.value),
+        write_varint(len(record.headers)),
+    ]
+    for key, value in record.headers:
+        parts += _sized(header_key_bytes(key)), _sized(value)
+    body = b"".join(parts)
+    return write_varint(len(body)) + body
+
+
+def header_key_bytes(key: str | bytes) -> bytes:
+    """A header's key as it is stored; raises `UsageError` for text that has no UTF-8 form."""
+    if isinstance(key, bytes):
+        return key
+    try:
+        return key.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the header key {key!r} has no UTF-8 form", hint="give its bytes") from error
+
+
+def _sized(data: bytes | None) -> bytes:
+    try:
+        return write_varint(-1) if data is None else write_varint(len(data)) + data
+    except TypeError:
+        raise UsageError(
+            f"keys and values are bytes or None, not {type(data).__name__}", hint="encode text: 'order-17'.encode()"
+        ) from None

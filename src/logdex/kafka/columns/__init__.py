@@ -1,0 +1,1 @@
+"""Records as Arrow columns, decoded and encoded."""

@@ -1,0 +1,118 @@
+"""A table of records as the encode kernel takes it: checked, in slices, as addresses of Arrow's buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logdex.errors import UsageError
+from logdex.kafka.batch.record import NO_TIMESTAMP
+from logdex.kernels.kafka.record_encode import Records
+from logdex.kernels.kafka.spans import Spans
+
+SLICE_ROWS = 1 << 16
+SLICE_BYTES = 8 << 20
+"""About the size of a slice: where a column lies in several chunks, a slice that spans them is a copy."""
+
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+_NOTHING = Spans(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSlice:
+    """Rows from `start` on: `records` has addresses into `table`, which must live as long."""
+
+    start: int
+    records: Records
+    table: pa.Table
+
+
+def fill_times(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa.RecordBatch:
+    """The table with `now_ms` where its column `timestamp_ms` has -1 or null; as it is without one such column."""
+    if table.schema.names.count("timestamp_ms") != 1:
+        return table
+    place = table.schema.get_field_index("timestamp_ms")
+    times = table.column(place)
+    if pa.types.is_null(times.type):
+        times = times.cast(pa.int64())
+    if times.type != pa.int64() or not (times.null_count or pc.min(times).as_py() == NO_TIMESTAMP):
+        return table
+    now = pa.scalar(now_ms, pa.int64())
+    times = pc.fill_null(pc.if_else(pc.equal(times, NO_TIMESTAMP), now, times), now)
+    return table.set_column(place, "timestamp_ms", times)
+
+
+def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
+    """The columns that are encoded, as a table. Raises `UsageError` for a missing column or one of another type."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    names = ["key", "value", "timestamp_ms"] + ["headers"] * ("headers" in table.column_names)
+    for name in names:
+        if table.column_names.count(name) != 1:
+            raise UsageError(f"one column {name} is needed, {table.column_names.count(name)} are there")
+    if table.schema.field("timestamp_ms").type != pa.int64():
+        raise UsageError(f"column timestamp_ms is {table.schema.field('timestamp_ms').type}, it must be int64")
+    if table.column("timestamp_ms").null_count:
+        raise UsageError("column timestamp_ms has nulls", hint="say -1 for none")
+    least = pc.min(table.column("timestamp_ms")).as_py()
+    if least is not None and least < NO_TIMESTAMP:
+        raise UsageError(f"column timestamp_ms has {least}", hint="say -1 for none")
+    return table.select(names)
+
+
+def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
+    """Rows from `start` on, `factor` times the usual number. Raises `UsageError` where a column does not convert."""
+    rows_max = max(1, min(SLICE_ROWS, SLICE_BYTES * table.num_rows // (table.nbytes + 1))) * factor
+    part = table.slice(start, rows_max)
+    try:
+        part = part.combine_chunks()
+        while any(column.num_chunks > 1 for column in part.columns):  # more bytes than an array of 32-bit offsets has
+            part = table.slice(start, part.num_rows // 2).combine_chunks()
+        part = part.cast(_schema(part))
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise UsageError(f"the columns do not convert to binary: {error}") from error
+    columns = {name: part.column(name).chunk(0) for name in part.column_names}
+    timestamps = columns["timestamp_ms"]
+    headers = _headers(columns["headers"]) if "headers" in columns else (_NOTHING,) * 3
+    records = Records(
+        part.num_rows,
+        _address(timestamps.buffers()[1]) + 8 * timestamps.offset,
+        spans_of(columns["key"]),
+        spans_of(columns["value"]),
+        *headers,
+    )
+    return RecordSlice(start, records, part)
+
+
+def _schema(table: pa.Table) -> pa.Schema:
+    types = {"key": pa.binary(), "value": pa.binary(), "timestamp_ms": pa.int64(), "headers": HEADERS_TYPE}
+    return pa.schema([(name, types[name]) for name in table.column_names])
+
+
+def _headers(lists: pa.Array) -> tuple[Spans, Spans, Spans]:
+    """The lists, their keys and values. Raises `UsageError` for a null header or a header with a null key."""
+    structs = lists.values
+    keys, values = structs.field("key"), structs.field("value")
+    if structs.null_count or keys.null_count:
+        raise UsageError("column headers: a header, or its key, is null", hint="only a header's value may be null")
+    if not len(structs):
+        return (_NOTHING,) * 3
+    return spans_of(lists), spans_of(keys), spans_of(values)
+
+
+def spans_of(array: pa.Array) -> Spans:
+    """Offsets, bytes and validity of a binary array; of a list array, offsets and validity. The array must live on."""
+    validity, offsets, *data = array.buffers()
+    is_list = pa.types.is_list(array.type)
+    return Spans(
+        _address(offsets) + 4 * array.offset,
+        0 if is_list else _address(data[0]),
+        _address(validity) if array.null_count else 0,
+        array.offset,
+    )
+
+
+def _address(buffer: pa.Buffer | None) -> int:
+    return 0 if buffer is None else int(buffer.address)

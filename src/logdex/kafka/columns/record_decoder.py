@@ -1,0 +1,198 @@
+"""Scanned batches decoded to Arrow batches: drives the decode kernel, and does for it what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from logdex import limits
+from logdex.errors import CorruptError
+from logdex.io.env import ByteArray
+from logdex.kafka.batch import compression as codecs
+from logdex.kafka.batch.record import Compression, Record
+from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
+from logdex.kafka.columns.record_window import PER_BATCH_COLUMNS, RecordWindow, records_to_batch
+from logdex.kernels.kafka import record_decode as kernel
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.kernels.kafka.batch_scan import ColumnAddresses
+from logdex.kernels.kafka.decompress import LZ4_BLOCK_SIZE_BYTES, Decompressors
+from logdex.layout.kafka import BATCH_CODEC_MASK, BATCH_CONTROL, RECORD_BATCH
+
+OnBadBatch = Callable[[CorruptError], None]
+"""Takes the error of a batch that is passed over."""
+
+_WINDOW_BYTES_MIN = 1 << 12
+_WINDOW_BYTES_MAX = 1 << 30
+"""Arrow's offsets are int32."""
+_BYTES_PER_ROW = 32
+"""A window of n bytes has room for n / 32 rows: a third of its memory, and none of it is touched before it is used."""
+_ARENA_BYTES = 1 << 20
+_LEGACY_ROWS = 16_384
+_HEADERS = 4_096
+
+
+class RecordDecoder:
+    """Decodes batches of the log `data`, in order. One thread: it holds a zstd context.
+
+    Rows gather in a window until that is full: call `flush` at the end.
+    """
+
+    def __init__(
+        self,
+        data: ByteArray,
+        path: str,
+        schema: pa.Schema,
+        *,
+        skip_control: bool,
+        window_bytes: int,
+        on_bad_batch: OnBadBatch | None,
+        size_bytes_max: int,
+    ) -> None:
+        self._data = data
+        self._path = path
+        self._schema = schema
+        self._skip_control = skip_control
+        self._window_bytes = min(max(window_bytes, _WINDOW_BYTES_MIN), _WINDOW_BYTES_MAX)
+        self._on_bad_batch = on_bad_batch
+        self._size_bytes_max = min(size_bytes_max, limits.BATCH_SIZE_BYTES_MAX)
+        self._needs_pieces = bool(set(schema.names) & PER_BATCH_COLUMNS)
+        self._decompressors = Decompressors()
+        self._arena = np.empty(_ARENA_BYTES + kernel.SLACK, np.uint8)
+        self._given: ByteArray | None = None
+        self._legacy: list[Record] = []
+        self._legacy_bytes = 0
+        self._headers = 0
+        self._state = np.zeros(kernel.STATE_SIZE, np.int64)
+        self._window = RecordWindow(schema, 0, 0, 0)
+        self._sources = self._make_sources()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether bad batches are passed over."""
+        return self._on_bad_batch is not None
+
+    def decode(self, columns: BatchColumns, addresses: ColumnAddresses, count: int) -> Iterator[pa.RecordBatch]:
+        """Decodes the first `count` batches of the columns, which lie at `addresses`."""
+        state = self._state
+        state[kernel.NEXT] = state[kernel.GIVEN] = 0
+        while True:
+            first = int(state[kernel.NEXT])
+            kernel.decode_batches(count, addresses, self._window.targets, self._sources, state.ctypes.data)
+            batch, reason = int(state[kernel.NEXT]), int(state[kernel.REASON])
+            if self._needs_pieces and batch > first:
+                self._note(columns, first, batch)
+            if reason == kernel.DONE:
+                return
+            if reason in (kernel.FULL, kernel.HEADERS_FULL):
+                yield from self._make_room(reason)
+                continue
+            try:
+                if reason == kernel.PLEASE_GIVE:
+                    self._give(columns, batch)
+                    continue
+                if reason == kernel.LEGACY:
+                    yield from self._take_legacy(self._batch(columns, batch))
+                else:
+                    self._explain(self._batch(columns, batch))
+            except CorruptError as error:
+                yield from self.refuse(error)
+            state[kernel.NEXT] = batch + 1
+            state[kernel.GIVEN] = 0
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """What has been decoded and not handed out; the window is used up."""
+        if self._legacy:
+            yield records_to_batch(self._legacy, self._schema)
+            self._legacy, self._legacy_bytes = [], 0
+        state = self._state
+        if state[kernel.ROWS]:
+            yield self._window.to_batch(state)
+        state[kernel.ROWS : kernel.GIVEN] = 0
+        self._window = RecordWindow(self._schema, 0, 0, 0)
+
+    def refuse(self, error: CorruptError) -> Iterator[pa.RecordBatch]:
+        """Hands an error to whoever takes it, or raises it behind the records before it."""
+        if self._on_bad_batch is None:
+            yield from self.flush()
+            raise error
+        self._on_bad_batch(error)
+
+    def _make_sources(self) -> kernel.Sources:
+        base = int(self._data.ctypes.data)
+        return kernel.Sources(
+            base=base,
+            readable_end=base + self._data.size,
+            arena=self._arena.ctypes.data,
+            arena_room=self._arena.size - kernel.SLACK,
+            lz4_function=self._decompressors.lz4_function,
+            zstd_function=self._decompressors.zstd_function,
+            zstd_context=self._decompressors.zstd_context,
+            skip_control=int(self._skip_control),
+        )
+
+    def _note(self, columns: BatchColumns, first: int, batch: int) -> None:
+        """Keeps what batches [first, batch) of the columns say for all their records."""
+        these = slice(first, batch)
+        counts, attributes = columns.count[these].copy(), columns.attributes[these].copy()
+        if self._skip_control:
+            counts[attributes & BATCH_CONTROL != 0] = 0
+        others = (columns.leader_epoch, columns.producer_id, columns.producer_epoch)
+        self._window.note_batches(counts, attributes, *(column[these].copy() for column in others))
+
+    def _make_room(self, reason: int) -> Iterator[pa.RecordBatch]:
+        """A new window, with room for the batch that is next at least."""
+        state = self._state
+        if reason == kernel.HEADERS_FULL:
+            # beyond what a window is to have only for a batch that is alone in it
+            most = self._window_bytes // 8
+            more = max(4 * self._window.headers, _HEADERS)
+            self._headers = max(self._headers, min(more, most) if state[kernel.ROWS] else more)
+        rows = max(self._window_bytes // _BYTES_PER_ROW, int(state[kernel.NEED_ROWS]))
+        size = max(self._window_bytes, int(state[kernel.NEED_BYTES]))
+        yield from self.flush()
+        self._window = RecordWindow(self._schema, rows, size, self._headers)
+
+    def _batch(self, columns: BatchColumns, batch: int) -> RecordBatch:
+        """Batch `batch` of the columns, as the scalar code has it."""
+        position, size = int(columns.position[batch]), int(columns.size[batch])
+        raw = self._data[position : position + size].tobytes()
+        found, _ = decode_batch(raw, path=self._path, check_crc=False)
+        return replace(found, position=position)
+
+    def _give(self, columns: BatchColumns, batch: int) -> None:
+        """Gives the kernel the plain records of a batch that it cannot get at: 0 to 4 is its codec's number."""
+        position, size = int(columns.position[batch]), int(columns.size[batch])
+        plain: ByteArray = self._data[position + RECORD_BATCH.size_bytes : position + size]
+        codec = Compression(int(columns.attributes[batch]) & BATCH_CODEC_MASK)
+        if codec is not Compression.NONE:
+            inflated = codecs.decompress(
+                codec, plain.tobytes(), size_bytes_max=self._size_bytes_max, path=self._path, position=position
+            )
+            plain = np.frombuffer(inflated, np.uint8)
+            needed = plain.size + LZ4_BLOCK_SIZE_BYTES
+            if needed > self._arena.size - kernel.SLACK:  # the next of that size is not to come here
+                self._arena = np.empty((1 << needed.bit_length()) + kernel.SLACK, np.uint8)
+                self._sources = self._make_sources()
+        self._given = np.zeros(plain.size + kernel.SLACK, np.uint8)
+        self._given[: plain.size] = plain
+        self._state[kernel.GIVEN] = self._given.ctypes.data
+        self._state[kernel.GIVEN_SIZE] = plain.size
+
+    def _take_legacy(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The records of magic 0 and 1 go the slow way, gathered into Arrow batches of their own."""
+        records = list(batch.records(size_bytes_max=self._size_bytes_max))
+        size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        is_full = len(self._legacy) >= _LEGACY_ROWS or self._legacy_bytes + size > self._window_bytes
+        if self._state[kernel.ROWS] or is_full:
+            yield from self.flush()
+        self._legacy += records
+        self._legacy_bytes += size
+
+    def _explain(self, batch: RecordBatch) -> None:
+        """Raises what is wrong with a batch that the kernel gave up."""
+        for _ in batch.records(size_bytes_max=self._size_bytes_max):
+            pass
+        raise CorruptError("a record is not whole", path=self._path, position=batch.position, field="records")

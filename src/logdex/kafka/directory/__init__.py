@@ -1,0 +1,1 @@
+"""Which directory this is, what lies in it, who has it open."""

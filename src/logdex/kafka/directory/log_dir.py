@@ -1,0 +1,147 @@
+"""A whole directory of `log.dirs`, read-only: its partitions, its checkpoints, whose it is, who committed what.
+
+Source: ``docs/formats/kafka-log-directory.md``; Kafka's LogManager.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from logdex.errors import NotAStoreError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.directory.log_lock import lock_is_held
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.files import file_names as segment_files
+from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.files.file_names import PartitionName, parse_partition_dir
+from logdex.kafka.files.metadata_files import CleanShutdown, MetaProperties, read_topic_id
+from logdex.kafka.internal_topics import cluster_metadata, consumer_offsets
+from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from logdex.kafka.internal_topics.consumer_offsets import ConsumerOffsets, read_consumer_offsets
+
+_KNOWN_FILES = segment_files.LOG_DIRECTORY_FILES | {segment_files.LOCK_FILE, "bootstrap.checkpoint"}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDir:
+    """A partition's directory. `mark`: None for one in use, ``delete`` (to be removed), ``future`` (being moved here
+    from another log directory) or ``stray`` (no longer this broker's)."""
+
+    path: str
+    name: str
+    topic: str
+    partition: int
+    mark: str | None
+
+    @property
+    def kafka_path(self) -> KafkaPath:
+        """It as a path that was recognised."""
+        return KafkaPath(self.path, KafkaPathKind.PARTITION, PartitionName(self.topic, self.partition, self.mark))
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition's name."""
+        return TopicPartition(self.topic, self.partition)
+
+
+def partitions_by_topic(partitions: Iterable[PartitionDir]) -> dict[str, list[int]]:
+    """The numbers of partitions by topic, in the order given."""
+    found: dict[str, list[int]] = {}
+    for each in partitions:
+        found.setdefault(each.topic, []).append(each.partition)
+    return found
+
+
+class KafkaLogDir:
+    """The log directory at `path`. Nothing is changed or locked; every property and method reads the files anew, so
+    threads may share it and a running broker's directory shows what it is now.
+
+    Raises `NotAStoreError` for anything but a log directory. Malformed files raise a located `CorruptError` where they
+    are asked for.
+    """
+
+    def __init__(self, path: str, *, env: Env = DEFAULT_ENV) -> None:
+        found = require_kafka(path, env=env)
+        if found.kind is not KafkaPathKind.LOG_DIR:
+            raise NotAStoreError(
+                f"a {found.kind.value} of Kafka's, not a log directory", path=path, hint="give the directory above it"
+            )
+        self.path = path.rstrip("/") or "/"
+        self._env = env
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+    def partition_dirs(self, *, marked: bool = False) -> list[PartitionDir]:
+        """The partitions in use, by topic and number; with `marked` also those to delete, future and stray ones."""
+        found = []
+        for name in self._env.list_dir(self.path):
+            named = parse_partition_dir(name)
+            if named is not None and (marked or named.mark is None) and self._env.is_dir(self._at(name)):
+                found.append(PartitionDir(self._at(name), name, named.topic, named.partition, named.mark))
+        return sorted(found, key=lambda each: (each.topic, each.partition, each.mark or "", each.name))
+
+    def partition_dir(self, topic: str, partition: int) -> PartitionDir | None:
+        """The directory in use of one partition."""
+        found = (each for each in self.partition_dirs() if (each.topic, each.partition) == (topic, partition))
+        return next(found, None)
+
+    def topics(self) -> dict[str, list[int]]:
+        """Partition numbers by topic, of the partitions in use."""
+        return partitions_by_topic(self.partition_dirs())
+
+    def other_names(self) -> list[str]:
+        """Names in the directory that are neither a partition's nor of Kafka's own files."""
+        partitions = {each.name for each in self.partition_dirs(marked=True)}
+        return [name for name in self._env.list_dir(self.path) if name not in partitions | _KNOWN_FILES]
+
+    def topic_id(self, partition: PartitionDir) -> uuid.UUID | None:
+        """The id in a partition's `partition.metadata`; None without that file."""
+        return read_topic_id(partition.path, env=self._env)
+
+    # -- the directory's own files -------------------------------------------------------------------------------------
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        """Up to which offset each log is flushed."""
+        return self._offsets(segment_files.RECOVERY_POINT_CHECKPOINT)
+
+    def log_start_offsets(self) -> dict[TopicPartition, int]:
+        """Where each log begins that does not begin with its first segment."""
+        return self._offsets(segment_files.LOG_START_CHECKPOINT)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Up to which offset each log is replicated."""
+        return self._offsets(segment_files.HIGH_WATERMARK_CHECKPOINT)
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Up to which offset each compacted log is cleaned."""
+        return self._offsets(segment_files.CLEANER_CHECKPOINT)
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        return read_offset_checkpoint(self._at(name), env=self._env)
+
+    def meta_properties(self) -> MetaProperties | None:
+        """Whose directory it is; None without that file."""
+        path = self._at(segment_files.META_PROPERTIES)
+        return MetaProperties.read(path, env=self._env) if self._env.exists(path) else None
+
+    def clean_shutdown(self) -> CleanShutdown | None:
+        """The mark of a clean shutdown; None after a crash and while a broker runs."""
+        return CleanShutdown.read(self._at(segment_files.CLEAN_SHUTDOWN), env=self._env)
+
+    def is_locked(self) -> bool | None:
+        """Whether a broker (or another writer) has the directory open; None where the system does not say."""
+        return lock_is_held(self.path, env=self._env)
+
+    # -- internal topics -----------------------------------------------------------------------------------------------
+    def consumer_offsets(self) -> ConsumerOffsets:
+        """Who has committed what: all partitions of `__consumer_offsets` that are here, decoded."""
+        mine = [each.path for each in self.partition_dirs() if each.topic == consumer_offsets.TOPIC]
+        return read_consumer_offsets(mine, env=self._env)
+
+    def cluster_metadata(self) -> ClusterMetadata | None:
+        """The quorum's own log, its control records read; None where it is not here."""
+        found = self.partition_dir(cluster_metadata.TOPIC, 0)
+        return None if found is None else read_cluster_metadata(found.path, env=self._env)

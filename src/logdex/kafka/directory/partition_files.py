@@ -1,0 +1,127 @@
+"""A partition's directory as somebody looks at it who changes nothing: its segments, and the checkpoints about it.
+
+Safe beside a running broker: a segment that goes while the directory is read is not there. Source: Kafka's LocalLog,
+LogManager; ``docs/formats/kafka-log-directory.md``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import NamedTuple
+
+from logdex.errors import LogdexError, NotAStoreError, StorageError
+from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.files.file_names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    LONE_CLEAN_MARK,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    PartitionName,
+    offsets_of,
+    parse_partition_dir,
+)
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.settings.log_config import LogConfig
+
+UNKNOWN_PARTITION = -1
+_HOME_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
+
+
+def is_log_directory(path: str, *, env: Env) -> bool:
+    """Whether `path` is one that a broker keeps partitions in."""
+    return any(env.is_file(posixpath.join(path, name)) for name in _HOME_FILES)
+
+
+def home_of(directory: str, *, env: Env) -> tuple[str, bool]:
+    """(where the checkpoints of the partition in `directory`, a real path, lie; whether it is a lone one)."""
+    parent = posixpath.dirname(directory)
+    return (parent, False) if is_log_directory(parent, env=env) else (directory, True)
+
+
+class Checkpoints(NamedTuple):
+    """What the log directory says of a partition; None for nothing."""
+
+    log_start_offset: int | None = None
+    recovery_point: int | None = None
+    high_watermark: int | None = None
+
+
+def partition_directory(found: KafkaPath) -> str:
+    """The directory that a partition's path, or that of a file of it, means."""
+    return found.path if found.kind is KafkaPathKind.PARTITION else posixpath.dirname(found.path) or "."
+
+
+def partition_name(found: KafkaPath, env: Env) -> PartitionName:
+    """What the directory's name says; of one that is no partition's name: that name and -1."""
+    if found.partition is not None:
+        return found.partition
+    name = posixpath.basename(env.real_path(partition_directory(found)))
+    return parse_partition_dir(name) or PartitionName(name, UNKNOWN_PARTITION)
+
+
+def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: OpenFiles) -> list[LogSegment]:
+    """The segments by base offset; the one of a .log. Close them."""
+    directory = partition_directory(found)
+    if found.kind is KafkaPathKind.LOG:
+        bases = [found.offset]
+    elif found.kind is KafkaPathKind.PARTITION:
+        bases = offsets_of(env.list_dir(directory), LOG_SUFFIX)
+    else:
+        raise not_alone(found)
+    segments: list[LogSegment] = []
+    try:
+        for base_offset in bases:
+            try:
+                segments.append(LogSegment(directory, base_offset, config, env=env, open_files=open_files))
+            except StorageError as error:
+                if env.exists(error.path):
+                    raise
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    return segments
+
+
+def not_alone(found: KafkaPath) -> NotAStoreError:
+    """The error for a file that says nothing by itself."""
+    name = posixpath.basename(found.path).removesuffix(found.kind.value) + LOG_SUFFIX
+    return NotAStoreError(
+        f"a {found.kind.value} file: it speaks of its segment, and does not say by itself what is in it",
+        path=found.path,
+        hint=f"give {posixpath.join(posixpath.dirname(found.path), name)}, or {partition_directory(found)}",
+    )
+
+
+def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexError], env: Env) -> Checkpoints:
+    """The checkpoints' lines about a partition, from the log directory that it is in, or from a lone one itself. A
+    directory that is marked has none. A checkpoint that cannot be read says nothing, as for the broker."""
+    if name.mark is not None or name.partition == UNKNOWN_PARTITION:
+        return Checkpoints()
+    home, _ = home_of(env.real_path(directory), env=env)
+    files = (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+    known = (read_offsets(home, file, problems, env) for file in files)
+    return Checkpoints(*(offsets.get(TopicPartition(name.topic, name.partition)) for offsets in known))
+
+
+def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) -> dict[TopicPartition, int]:
+    """What the checkpoint `file` in `home` says; nothing where it cannot be read, and then `problems` gets why."""
+    try:
+        return read_offset_checkpoint(posixpath.join(home, file), env=env)
+    except LogdexError as error:  # also what is no file
+        problems.append(error)
+        return {}
+
+
+def has_clean_mark(directory: str, env: Env) -> bool | None:
+    """Whether a partition's directory was closed cleanly; None where nothing says (a lone one without a mark)."""
+    home, is_lone = home_of(env.real_path(directory), env=env)
+    if not is_lone:
+        return env.exists(posixpath.join(home, CLEAN_SHUTDOWN))
+    return True if env.exists(posixpath.join(home, LONE_CLEAN_MARK)) else None

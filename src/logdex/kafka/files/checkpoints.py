@@ -1,0 +1,116 @@
+"""Kafka's text checkpoints: a version, a count, a line an entry.
+
+The four of a log directory hold an offset a partition: ``recovery-point-offset-checkpoint`` (flushed up to there),
+``log-start-offset-checkpoint``, ``replication-offset-checkpoint`` (high watermarks), ``cleaner-offset-checkpoint``.
+Source: ``docs/formats/kafka-log-directory.md``; Kafka's CheckpointFile, OffsetCheckpointFile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from logdex import limits
+from logdex.errors import CorruptError
+from logdex.io.atomic_file import write_atomically
+from logdex.io.env import DEFAULT_ENV, Env
+
+VERSION = 0
+_NUMBER = re.compile(r"[+-]?\d{1,19}")
+_HINT = "remove it: a broker without it begins anew from what the log holds"
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name; its directory is ``topic-partition``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class CheckpointLine(NamedTuple):
+    """A line of a checkpoint: its number from 1, the byte where it begins, its text."""
+
+    number: int
+    position: int
+    text: str
+
+
+def read_offset_checkpoint(path: str, *, env: Env = DEFAULT_ENV) -> dict[TopicPartition, int]:
+    """Offset by partition; empty for a missing or an empty file. `CorruptError` names line and byte."""
+    offsets = {}
+    for line in read_checkpoint_lines(path, env=env):
+        fields = line.text.split()
+        if len(fields) != 3:
+            raise malformed(path, line, "topic partition offset")
+        partition, offset = checked_number(path, line, fields[1], 31), checked_number(path, line, fields[2], 63)
+        offsets[TopicPartition(fields[0], partition)] = offset
+    return offsets
+
+
+def write_offset_checkpoint(path: str, offsets: Mapping[TopicPartition, int], *, env: Env = DEFAULT_ENV) -> None:
+    """Replaces the checkpoint at `path`; lines stand in the order of `offsets`."""
+    lines = [f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items()]
+    write_atomically(path, format_checkpoint(lines), env=env)
+
+
+def format_checkpoint(lines: Sequence[str]) -> bytes:
+    """A checkpoint's bytes."""
+    return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)).encode()
+
+
+def read_checkpoint_lines(path: str, *, env: Env = DEFAULT_ENV) -> list[CheckpointLine]:
+    """The entries' lines; none for a missing file or one without a count."""
+    if not env.exists(path):
+        return []
+    return split_checkpoint(env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX), path=path)
+
+
+def split_checkpoint(data: bytes, *, path: str = "<bytes>") -> list[CheckpointLine]:
+    """The entries' lines of a checkpoint's bytes; `CorruptError` for another version or count than stated."""
+    lines = _lines(data, path)
+    if lines and checked_number(path, lines[0], lines[0].text, 31, signed=True) != VERSION:
+        raise malformed(path, lines[0], f"version {VERSION}")
+    if len(lines) < 2:
+        return []
+    count, entries = checked_number(path, lines[1], lines[1].text, 31), lines[2:]
+    if len(entries) != count:
+        raise malformed(path, lines[1], f"{len(entries)}, the number of lines that follow")
+    return entries
+
+
+def _lines(data: bytes, path: str) -> list[CheckpointLine]:
+    lines, at = [], 0
+    for number, raw in enumerate(data.splitlines(keepends=True), 1):
+        try:
+            text = raw.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            line = CheckpointLine(number, at, raw.decode("utf-8", "backslashreplace"))
+            raise malformed(path, line, "UTF-8") from error
+        lines.append(CheckpointLine(number, at, text))
+        at += len(raw)
+    return lines
+
+
+def checked_number(path: str, line: CheckpointLine, text: str, bits: int, *, signed: bool = False) -> int:
+    """The decimal number `text` of a line, within `bits` bits beside the sign; else `CorruptError`."""
+    value = int(text) if text.isascii() and _NUMBER.fullmatch(text) else None
+    if value is None or not (-(1 << bits) if signed else 0) <= value < 1 << bits:
+        raise malformed(path, line, f"a number below 2^{bits}")
+    return value
+
+
+def malformed(path: str, line: CheckpointLine, expected: str) -> CorruptError:
+    """The error for a line that is not what it should be."""
+    return CorruptError(
+        f"malformed line {line.number}",
+        path=path,
+        position=line.position,
+        field=f"line {line.number}",
+        expected=expected,
+        found=repr(line.text[:80]),
+        hint=_HINT,
+    )

@@ -1,0 +1,1 @@
+"""`Log`: one partition, written and read. This is Kafka's writing engine."""

@@ -1,0 +1,352 @@
+"""Appending: batches get their offsets, producers are checked, segments roll, bytes are written.
+
+Source: Kafka's UnifiedLog.append, LogValidator. Encoding and compressing happen before the log's lock is taken: a
+batch's checksum covers neither its base offset nor its leader epoch, so these are set last.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from logdex import limits
+from logdex.errors import CorruptError, InvalidRecordError, RecordTooLargeError, UsageError
+from logdex.io.env import ByteArray
+from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
+from logdex.kafka.batch.record import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, Record, TimestampType
+from logdex.kafka.batch.record_batch import decode_batch
+from logdex.kafka.log.core import LogCore
+from logdex.kafka.scan.scanner import BatchScanner, EndKind
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.state.producer_batches import increment_sequence
+from logdex.kafka.state.producer_state import PreparedAppend, aborted_of
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, join_columns
+from logdex.layout.kafka import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
+from logdex.primitives.crc32c import crc32c
+
+_OFFSET_END = (1 << 63) - 1
+"""The log end offset is at most this: the last record's offset is below."""
+_AT_EPOCH = RECORD_BATCH.offset_of("leader_epoch")
+_AT_CRC = RECORD_BATCH.offset_of("crc")
+_AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
+_AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did. Offsets are those of the first and the last record; for a compressed batch of magic 0 or 1
+    both are the last one's. With `is_duplicate` nothing was written: the producer had sent the batch before, and these
+    are the offsets that it has. `log_append_time_ms` is -1 unless the log stamps records itself."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    log_append_time_ms: int = NO_TIMESTAMP
+    size_bytes: int = 0
+    batches: int = 0
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedAppend:
+    """Batches to append, and their columns; `data` may be written into. `is_client`: checked as a producer's, and given
+    offsets; else they are a replica's, whose offsets they keep."""
+
+    data: bytearray | memoryview
+    columns: BatchColumns
+    is_client: bool = True
+    leader_epoch: int | None = None
+    log_append_time_ms: int = NO_TIMESTAMP
+
+
+def parse_compression(value: str | Compression) -> Compression:
+    """``none gzip snappy lz4 zstd`` or the enum's value itself."""
+    if isinstance(value, Compression):
+        return value
+    try:
+        return Compression[value.upper()]
+    except (KeyError, AttributeError):
+        raise UsageError(f"compression is {value!r}", hint="say none, gzip, snappy, lz4 or zstd") from None
+
+
+def encode_records(
+    core: LogCore,
+    records: Record | Iterable[Record],
+    *,
+    compression: str | Compression,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    transactional: bool,
+    leader_epoch: int | None,
+) -> EncodedAppend:
+    """Records as one batch at offset 0. `UsageError` and `InvalidRecordError` for what no batch of this log can be."""
+    kept = [records] if isinstance(records, Record) else list(records)
+    if not kept:
+        raise InvalidRecordError("no records to append", path=core.path)
+    require_keys(core, any(record.key is None for record in kept))
+    now_ms = core.now_ms()
+    stamped = [
+        Record(each.key, each.value, now_ms if each.timestamp_ms == NO_TIMESTAMP else each.timestamp_ms, each.headers)
+        for each in kept
+    ]
+    appended = core.config.message_timestamp_type == "LogAppendTime"
+    data = encode_batch(
+        stamped,
+        base_offset=0,
+        compression=parse_compression(compression),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME,
+        max_timestamp_ms=now_ms if appended else None,
+    )
+    columns = columns_of_batch(data)
+    return EncodedAppend(bytearray(data), columns, True, leader_epoch, now_ms if appended else NO_TIMESTAMP)
+
+
+def encode_marker(
+    core: LogCore, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> EncodedAppend:
+    """The control batch that ends a producer's transaction."""
+    data = encode_end_marker(
+        commit,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        offset=0,
+        timestamp_ms=core.now_ms() if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
+    )
+    return _encoded(data, core)
+
+
+def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epoch: int | None) -> EncodedAppend:
+    """Raw batches from elsewhere, checked as a broker checks what a client (or, without `assign_offsets`, a leader)
+    sends: whole, checksums right, sizes allowed, offsets rising. Raises `InvalidRecordError`, `RecordTooLargeError`."""
+    encoded = _encoded(raw, core, is_client=assign_offsets, leader_epoch=leader_epoch, check_crc=True)
+    columns = encoded.columns
+    if (columns.last_offset[1:] <= columns.last_offset[:-1]).any() and not assign_offsets:
+        raise InvalidRecordError("offsets do not rise", path=core.path)
+    if not assign_offsets:
+        return encoded
+    if (columns.magic != MAGIC_V2).any():
+        raise InvalidRecordError("only batches of magic 2 are given offsets", path=core.path)
+    if (columns.attributes & BATCH_CONTROL).any():
+        raise InvalidRecordError("control batches are not a client's to append", path=core.path)
+    if (columns.count != columns.last_offset - columns.base_offset + 1).any() or (columns.count <= 0).any():
+        raise InvalidRecordError("a batch has other offsets than its records need", path=core.path)
+    if core.config.is_compacted:
+        _require_keys_in(core, raw, columns)
+    if core.config.message_timestamp_type == "LogAppendTime":
+        return with_append_time(encoded, core.now_ms())
+    return encoded
+
+
+def _encoded(
+    data: bytes, core: LogCore, *, is_client: bool = True, leader_epoch: int | None = None, check_crc: bool = False
+) -> EncodedAppend:
+    scanner = BatchScanner(check_crc=check_crc, window_batches=256, env=core.env)
+    windows = [
+        BatchColumns._make(column.copy() for column in window.columns)
+        for window in scanner.scan_bytes(data, path="<append>")
+    ]
+    end = scanner.end
+    if end.kind is not EndKind.END:
+        raise InvalidRecordError(f"{end.kind.value}: {end.reason}", path=core.path) from end.error
+    if not windows:
+        raise InvalidRecordError("no batch to append", path=core.path)
+    return EncodedAppend(bytearray(data), join_columns(windows), is_client, leader_epoch)
+
+
+def require_keys(core: LogCore, is_keyless: bool) -> None:
+    """Refuses, in a compacted log, records of which one has no key."""
+    if is_keyless and core.config.is_compacted:
+        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
+
+
+def _require_keys_in(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
+    for position in columns.position.tolist():
+        try:
+            batch, _ = decode_batch(raw, position, path="<append>", check_crc=False)
+            keyless = any(record.key is None for record in batch.records())
+        except CorruptError as error:
+            raise InvalidRecordError(error.message, path=core.path) from error
+        require_keys(core, keyless)
+
+
+def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
+    """The same batches with the time of the append as their records' timestamps."""
+    data, columns = encoded.data, encoded.columns
+    view = memoryview(data)
+    for place, (position, size) in enumerate(zip(columns.position.tolist(), columns.size.tolist(), strict=True)):
+        attributes = int(columns.attributes[place]) | BATCH_LOG_APPEND_TIME
+        struct.pack_into(">H", data, position + _AT_ATTRIBUTES, attributes & 0xFFFF)
+        struct.pack_into(">q", data, position + _AT_MAX_TIMESTAMP, now_ms)
+        crc = crc32c(view[position + _AT_ATTRIBUTES : position + size])
+        struct.pack_into(">I", data, position + _AT_CRC, crc)
+        columns.crc[place], columns.attributes[place] = crc, attributes
+    columns.max_timestamp_ms[:] = now_ms
+    return EncodedAppend(data, columns, True, encoded.leader_epoch, now_ms)
+
+
+def columns_of_batch(raw: bytes) -> BatchColumns:
+    """The columns of one batch of records, magic 2: what the scan gives, without its preparations."""
+    (base_offset, length, epoch, magic, crc, attributes, last_delta, first_ms, last_ms, *producer) = (
+        RECORD_BATCH.struct.unpack_from(raw)
+    )
+    producer_id, producer_epoch, sequence, count = producer
+    wide = np.array([0, base_offset, base_offset + last_delta, first_ms, last_ms, producer_id, -1, crc], np.int64)
+    size = LOG_OVERHEAD_SIZE_BYTES + length
+    narrow = np.array([size, epoch, magic, attributes, producer_epoch, sequence, count, -1, -1], np.int32)
+    return BatchColumns._make([*wide.reshape(-1, 1), *narrow.reshape(-1, 1)])
+
+
+def next_sequence(core: LogCore, producer_id: int, producer_epoch: int) -> int:
+    """The sequence of a producer's next record; 0 for a producer or an epoch that is new here. With the lock held."""
+    state = core.producers.states.get(producer_id)
+    if state is None or state.producer_epoch != producer_epoch:
+        return 0
+    return increment_sequence(state.last_sequence, 1)
+
+
+# -- under the lock ----------------------------------------------------------------------------------------------------
+def append_encoded(core: LogCore, encoded: EncodedAppend) -> AppendInfo:
+    """Writes batches at the log's end, all or (where it raises) none of them; returns as `LogConfig.flush` says.
+
+    Raises `ProducerStateError`, `RecordTooLargeError`, `InvalidRecordError` before anything is written, `StorageError`
+    and then `LogFailedError` when writing fails.
+    """
+    info, ticket = write_encoded(core, encoded)
+    return acknowledge(core, info, ticket)
+
+
+def acknowledge(core: LogCore, info: AppendInfo, ticket: int) -> AppendInfo:
+    """Waits until the append is on disk where ``flush="sync"`` asks for it; without the lock."""
+    if core.config.flush == "sync":
+        core.wait_durable(ticket)
+    return info
+
+
+def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, int]:
+    """The same without waiting; and the ticket that `acknowledge` takes."""
+    with core.lock:
+        core.require_usable()
+        columns = _placed(core, encoded)
+        prepared = core.producers.states.prepare(columns, is_client=encoded.is_client)
+        if prepared.duplicate is not None:
+            known = prepared.duplicate
+            info = AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, is_duplicate=True)
+            return info, core.last_ticket
+        _check_sizes(core, columns)
+        with core.writing():
+            _write(core, encoded.data, columns, prepared)
+        info = AppendInfo(
+            int(columns.base_offset[0]),
+            int(columns.last_offset[-1]),
+            int(columns.max_timestamp_ms.max()),
+            encoded.log_append_time_ms,
+            len(encoded.data),
+            len(columns.position),
+        )
+        return info, core.next_ticket()
+
+
+def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
+    """The columns at the offsets that the batches get, which their bytes are given as well."""
+    columns = encoded.columns
+    if not encoded.is_client:
+        first = int(columns.base_offset[0])
+        if first < core.next_offset:
+            raise InvalidRecordError(f"offset {first} is below the log end offset {core.next_offset}", path=core.path)
+        _check_spans(core, columns)
+        return columns
+    counts = columns.last_offset - columns.base_offset + 1
+    if core.next_offset + int(counts.sum()) > _OFFSET_END:
+        raise InvalidRecordError(f"the log ends at {core.next_offset}: no offsets are left", path=core.path)
+    base_offset = core.next_offset + np.cumsum(counts) - counts
+    epoch = core.leader_epoch if encoded.leader_epoch is None else encoded.leader_epoch
+    if not NO_LEADER_EPOCH <= epoch < 1 << 31:
+        raise UsageError(f"leader_epoch is {epoch}", hint=f"say {NO_LEADER_EPOCH} (none) to {(1 << 31) - 1}")
+    patch_batches(np.frombuffer(encoded.data, np.uint8), columns.position, base_offset, epoch)
+    return columns._replace(
+        base_offset=base_offset,
+        last_offset=base_offset + counts - 1,
+        leader_epoch=np.full(len(counts), epoch, np.int32),
+    )
+
+
+def patch_batches(data: ByteArray, position: Int64s, base_offset: Int64s, leader_epoch: int) -> None:
+    """Sets base offsets and the leader epoch in batches of magic 2; no checksum covers them."""
+    if len(position) == 1:
+        at = int(position[0])
+        data[at : at + 8] = np.frombuffer(struct.pack(">q", int(base_offset[0])), np.uint8)
+        data[at + _AT_EPOCH : at + _AT_EPOCH + 4] = np.frombuffer(struct.pack(">i", leader_epoch), np.uint8)
+        return
+    data[position[:, None] + np.arange(8)] = base_offset.astype(">i8").view(np.uint8).reshape(-1, 8)
+    data[position[:, None] + np.arange(_AT_EPOCH, _AT_EPOCH + 4)] = np.frombuffer(
+        struct.pack(">i", leader_epoch), np.uint8
+    )
+
+
+def _check_spans(core: LogCore, columns: BatchColumns) -> None:
+    """Refuses batches that no segment can hold, not even a new one: the last offset wraps or is too far off."""
+    base, last = columns.base_offset, columns.last_offset
+    bad = np.flatnonzero((last < base) | (last >= _OFFSET_END) | (last - base > limits.RELATIVE_OFFSET_MAX))
+    if len(bad):
+        raise InvalidRecordError(
+            f"a batch from offset {base[bad[0]]} on ends at {last[bad[0]]}: at most {limits.RELATIVE_OFFSET_MAX} "
+            f"offsets follow the first one, and they end at {_OFFSET_END - 1}",
+            path=core.path,
+        )
+
+
+def _check_sizes(core: LogCore, columns: BatchColumns) -> None:
+    largest = int(columns.size.max())
+    bound = min(core.config.max_message_bytes, core.config.segment_bytes)
+    if largest > bound:
+        raise RecordTooLargeError(
+            f"a batch of {largest} bytes, at most {bound} are taken",
+            path=core.path,
+            hint="append fewer records at once, or raise max_message_bytes (and segment_bytes)",
+        )
+
+
+def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns, prepared: PreparedAppend) -> None:
+    """Writes placed batches, as many at once as their segment takes, rolling between."""
+    latest = core.epochs.latest_epoch
+    if (latest is None or int(columns.leader_epoch.max()) > latest) and core.epochs.add(columns):
+        core.save_epochs()
+    view, start, count = memoryview(data), 0, len(columns.position)
+    ends = columns.position + columns.size
+    while start < count:
+        segment = core.segments.active
+        begin = int(columns.position[start])
+        room = max(core.config.segment_bytes - segment.size_bytes, 0)
+        farthest = min(segment.base_offset + limits.RELATIVE_OFFSET_MAX, _OFFSET_END)
+        near = int(np.searchsorted(columns.last_offset, farthest, "right"))  # the rest is for the next segment
+        stop = max(min(int(np.searchsorted(ends, begin + room, "right")), near), start + 1)
+        if segment.should_roll(
+            incoming_size_bytes=int(ends[stop - 1]) - begin,
+            max_timestamp_ms=int(columns.max_timestamp_ms[start:stop].max()),
+            max_offset=int(columns.last_offset[stop - 1]),
+            now_ms=core.now_ms(),
+        ):
+            rolled = core.roll(int(columns.base_offset[start]))
+            if rolled is not segment:
+                continue
+        start = segment.append_some(view, columns, start, stop)
+        core.next_offset = int(columns.last_offset[start - 1]) + 1
+        _take_in_producers(core, segment, prepared)
+
+
+def _take_in_producers(core: LogCore, segment: LogSegment, prepared: PreparedAppend) -> None:
+    """Takes in what was written to a segment, before a roll: it snapshots the producers as they are before the next
+    segment, and an aborted transaction is in the index of the segment that has its marker."""
+    completed = core.producers.states.commit(prepared, core.next_offset)
+    for txn in completed:
+        core.note_completed(txn.first_offset, txn.last_offset)
+    segment.txn_index.append(*aborted_of(completed))

@@ -1,0 +1,77 @@
+"""Appending an Arrow table: its rows become batches piece by piece, each piece is appended as it is ready."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pyarrow as pa
+
+from logdex.errors import UsageError
+from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression
+from logdex.kafka.columns.encode_columns import BATCH_OPTIONS, iter_encoded
+from logdex.kafka.columns.encode_input import check_table, fill_times
+from logdex.kafka.log.append import (
+    AppendInfo,
+    EncodedAppend,
+    acknowledge,
+    next_sequence,
+    parse_compression,
+    require_keys,
+    with_append_time,
+    write_encoded,
+)
+from logdex.kafka.log.core import LogCore
+
+_OPTIONS = (*(name for name in BATCH_OPTIONS if name != "compression"), "piece_bytes")
+
+
+def append_columns(
+    core: LogCore, table: pa.Table | pa.RecordBatch, compression: str | Compression, options: dict[str, Any]
+) -> AppendInfo | None:
+    """See `Log.append_columns`."""
+    options = {name: value for name, value in options.items() if value is not None}
+    unknown = options.keys() - set(_OPTIONS)
+    if unknown:
+        raise UsageError(f"unknown option {', '.join(sorted(unknown))}", hint=f"options are {', '.join(_OPTIONS)}")
+    options["compression"] = parse_compression(compression)
+    now_ms = core.now_ms()
+    table = check_table(fill_times(table, now_ms))
+    require_keys(core, table.column("key").null_count > 0)
+    log_append_time_ms = now_ms if core.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+    producer_id = options.get("producer_id", NO_PRODUCER_ID)
+    is_next = producer_id != NO_PRODUCER_ID and "base_sequence" not in options
+    with core.lock if is_next else nullcontext():  # the next sequences are this table's
+        if is_next:
+            producer_epoch = options.get("producer_epoch", NO_PRODUCER_EPOCH)
+            options["base_sequence"] = next_sequence(core, producer_id, producer_epoch)
+        infos, ticket = _write_pieces(core, table, log_append_time_ms, options)
+    if not infos:
+        return None
+    info = AppendInfo(
+        infos[0].first_offset,
+        infos[-1].last_offset,
+        max(info.max_timestamp_ms for info in infos),
+        log_append_time_ms,
+        sum(info.size_bytes for info in infos),
+        sum(info.batches for info in infos),
+    )
+    return acknowledge(core, info, ticket)
+
+
+def _write_pieces(
+    core: LogCore, table: pa.Table, log_append_time_ms: int, options: dict[str, Any]
+) -> tuple[list[AppendInfo], int]:
+    """What each piece's append did, and the last one's ticket."""
+    infos: list[AppendInfo] = []
+    ticket = 0
+    leader_epoch = options.get("leader_epoch")
+    for piece in iter_encoded(table, base_offset=0, **options):
+        data = piece.data if piece.data.flags.writeable else piece.data.copy()
+        view: Any = data  # arrays are buffers
+        encoded = EncodedAppend(memoryview(view), piece.columns, leader_epoch=leader_epoch)
+        if log_append_time_ms != NO_TIMESTAMP:
+            encoded = with_append_time(encoded, log_append_time_ms)
+        info, ticket = write_encoded(core, encoded)
+        infos.append(info)
+    return infos, ticket

@@ -1,0 +1,157 @@
+"""What takes records out of a log: retention, `delete_records`, truncation.
+
+Offsets are durable before files go, and files go one after the other: a crash in between leaves a log that is longer
+than it was to be, never one with a gap. Source: Kafka's UnifiedLog.deleteOldSegments, truncateTo,
+truncateFullyAndStartAt, maybeIncrementLogStartOffset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from logdex.errors import OffsetOutOfRangeError, UsageError
+from logdex.kafka.log.core import LogCore
+from logdex.kafka.segment.log_segment import LogSegment
+
+
+def delete_records(core: LogCore, before: int) -> int:
+    """Moves the log's start to `before` (-1: the high watermark) and drops the segments below it; gives the start."""
+    with core.lock:
+        core.wait_for_syncs()
+        core.require_usable()
+        high_watermark = core.high_watermark
+        start = high_watermark if before == -1 else before
+        if not 0 <= start <= high_watermark:
+            raise OffsetOutOfRangeError(
+                before, path=core.path, log_start_offset=core.log_start_offset, log_end_offset=high_watermark
+            )
+        with core.restructuring():
+            if start > core.log_start_offset:
+                _move_start(core, start)
+            _delete_below_start(core)
+        return core.log_start_offset
+
+
+def apply_retention(core: LogCore, now_ms: int) -> list[int]:
+    """Deletes the segments that retention gives up at `now_ms`; their base offsets. Forgets silent producers."""
+    with core.restructuring():
+        core.producers.states.remove_expired(now_ms)
+        gone = _delete_below_start(core)
+        if "delete" in core.config.cleanup_policy:
+            gone += _delete_by_size(core)
+            gone += _delete_by_age(core, now_ms)
+        return gone
+
+
+def _move_start(core: LogCore, offset: int) -> None:
+    core.set_log_start(offset)
+    if core.epochs.truncate_from_start(offset):
+        core.save_epochs()
+
+
+def _delete_below_start(core: LogCore) -> list[int]:
+    def is_below(_: LogSegment, following: LogSegment | None) -> bool:
+        return following is not None and following.base_offset <= core.log_start_offset
+
+    return _delete_old(core, is_below)
+
+
+def _delete_by_size(core: LogCore) -> list[int]:
+    bound = core.config.retention_bytes
+    excess = core.segments.size_bytes - bound
+    if bound < 0 or excess < 0:
+        return []
+
+    def is_excess(segment: LogSegment, _: LogSegment | None) -> bool:
+        nonlocal excess
+        if excess - segment.size_bytes < 0:
+            return False
+        excess -= segment.size_bytes
+        return True
+
+    return _delete_old(core, is_excess)
+
+
+def _delete_by_age(core: LogCore, now_ms: int) -> list[int]:
+    bound = core.config.retention_ms
+    if bound < 0:
+        return []
+    return _delete_old(core, lambda segment, _: now_ms - segment.largest_timestamp_ms > bound)
+
+
+def _delete_old(core: LogCore, is_old: Callable[[LogSegment, LogSegment | None], bool]) -> list[int]:
+    """Deletes the first segments, as long as they are old and all below the high watermark; their base offsets.
+
+    An active segment that is not empty goes too; a new one is rolled for that.
+    """
+    segments = core.segments.as_tuple
+    doomed: list[LogSegment] = []
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        end = core.next_offset if following is None else following.base_offset
+        is_empty_last = following is None and segment.size_bytes == 0
+        if is_empty_last or core.high_watermark < end or not is_old(segment, following):
+            break
+        doomed.append(segment)
+    if not doomed:
+        return []
+    if len(doomed) == len(segments):
+        core.roll()
+    first_kept = core.segments.as_tuple[len(doomed)]
+    if first_kept.base_offset > core.log_start_offset:
+        _move_start(core, first_kept.base_offset)
+    core.remove_segments(doomed)
+    return [segment.base_offset for segment in doomed]
+
+
+def truncate_to(core: LogCore, offset: int) -> bool:
+    """Cuts the log so that `offset` is its end; False where it ends there or before. On disk when this returns."""
+    if offset < 0:
+        raise UsageError(f"cannot truncate to {offset}", hint="say 0 or more")
+    with core.restructuring():
+        if offset >= core.next_offset:
+            if core.epochs.truncate_from_end(core.next_offset):
+                core.save_epochs()
+            return False
+        if core.segments.first.base_offset > offset:
+            _start_at(core, offset)
+            return True
+        core.set_recovery_point(min(core.recovery_point, offset))
+        core.home.truncate_cleaner_point(offset)
+        if core.producers.remove_where(lambda at: at > offset):
+            core.env.sync_dir(core.path)
+        core.remove_segments(each for each in reversed(core.segments.as_tuple) if each.base_offset > offset)
+        core.segments.active.truncate_to(offset)
+        core.segments.active.flush()
+        if core.epochs.truncate_from_end(offset):
+            core.save_epochs()
+        if offset < core.log_start_offset:
+            core.set_log_start(offset)
+        core.producers.rebuild(core.segments, log_start_offset=core.log_start_offset, end_offset=offset)
+        core.end_went_back_to(offset)
+        return True
+
+
+def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: int | None = None) -> None:
+    """Drops everything; the next record has `offset`. `log_start_offset` is `offset` unless given."""
+    start = offset if log_start_offset is None else log_start_offset
+    if not 0 <= start <= offset < 1 << 63:
+        raise UsageError(f"cannot start at {offset} with a log start of {start}")
+    with core.restructuring():
+        _start_at(core, offset)
+        if start != offset:
+            core.set_log_start(start)
+
+
+def _start_at(core: LogCore, offset: int) -> None:
+    core.set_recovery_point(min(core.recovery_point, offset))
+    core.home.truncate_cleaner_point(offset)
+    core.producers.start_at(offset)
+    core.env.sync_dir(core.path)
+    # Before the segments go: without any, the log begins where this says. Not back: what was deleted stays deleted.
+    core.set_log_start(max(offset, core.log_start_offset))
+    core.remove_segments(reversed(core.segments.as_tuple))
+    core.epochs.clear()  # after the segments: it would not be derived again for those that a crash had left
+    core.save_epochs()
+    core.set_log_start(offset)
+    core.segments.add(core.open_segment(offset))
+    core.end_went_back_to(offset)

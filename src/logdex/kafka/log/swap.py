@@ -1,0 +1,134 @@
+"""Segments in the place of others: after a cleaning, or where one overflows its indexes.
+
+New segments are written whole under ``.cleaned``, renamed to ``.swap``, the old ones renamed to ``.deleted``, the new
+ones given their names, each its .log first; the directory is synced after each step, so that `leftovers` can tell
+how far it came: as long as there is a ``.log.swap``, files of its offsets without a suffix are old ones.
+Source: Kafka's LocalLog.replaceSegments, splitOverflowedSegment.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from logdex import limits
+from logdex.io.env import Env
+from logdex.kafka.batch.record_batch import decode_batch
+from logdex.kafka.files.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    offset_file_name,
+)
+from logdex.kafka.scan.scanner import BatchScanner, BatchWindow
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.segment.log_segments import LogSegments
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kernels.kafka.batch_columns import pick_columns
+from logdex.layout.kafka import MAGIC_V2
+
+
+def set_aside(segment: LogSegment, *, env: Env) -> None:
+    """Renames a segment's files to ``.deleted``; the names are on disk when this returns."""
+    segment.change_file_suffixes("", DELETED_SUFFIX, log_first=True)
+    env.sync_dir(segment.directory)
+
+
+def open_cleaned_segment(
+    directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env
+) -> LogSegment:
+    """A new, empty segment under ``.cleaned`` names, to be filled for `replace_segments`."""
+    for suffix in SEGMENT_SUFFIXES:  # of an attempt before
+        env.remove(posixpath.join(directory, offset_file_name(base_offset, suffix) + CLEANED_SUFFIX))
+    return LogSegment(directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms)
+
+
+def replace_segments(
+    segments: LogSegments, new: Sequence[LogSegment], old: Sequence[LogSegment], *, directory: str, env: Env
+) -> None:
+    """Puts the ``.cleaned`` segments `new` in the place of `old`, on disk and in `segments`; nobody may be reading.
+
+    `new` are done: trimmed and flushed. On disk at any time: all of the old ones or all of the new ones.
+    """
+    rising = sorted(new, key=lambda segment: segment.base_offset)
+    env.sync_dir(directory)  # a .swap index must not be left without its .log, under whichever name
+    for segment in reversed(rising):
+        segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
+    env.sync_dir(directory)
+    for segment in old:
+        segment.change_file_suffixes("", DELETED_SUFFIX)
+    env.sync_dir(directory)
+    for segment in rising:
+        segment.change_file_suffixes(SWAP_SUFFIX, "", log_first=True)
+    env.sync_dir(directory)
+    segments.replace(old, rising)
+    for segment in old:
+        segment.delete_files()
+
+
+def split_overflowed_segment(
+    segment: LogSegment,
+    segments: LogSegments,
+    config: LogConfig,
+    directory: str,
+    *,
+    clock_ms: Callable[[], int],
+    env: Env,
+) -> list[LogSegment]:
+    """Several segments in the place of one whose offsets are too far from its base; batch by batch the same bytes.
+
+    Bytes behind the last good batch stay behind; the recovery that follows would have cut them.
+    """
+    parts: list[LogSegment] = []
+    try:
+        for window in BatchScanner(check_crc=False, env=env).scan_file(segment.log.path):
+            for start, stop in _runs(window, parts[-1].base_offset if parts else None):
+                base_offset = _base_offset(window, start)
+                if not parts or not 0 <= int(window.columns.last_offset[start]) - parts[-1].base_offset <= _FAR:
+                    parts.append(open_cleaned_segment(directory, base_offset, config, clock_ms=clock_ms, env=env))
+                _copy(window, start, stop, parts[-1])
+        for part in parts:
+            part.on_become_inactive()
+            part.flush()
+        replace_segments(segments, parts, [segment], directory=directory, env=env)
+    except BaseException:
+        for part in [segment, *parts]:
+            part.close()
+        raise
+    return parts
+
+
+def _copy(window: BatchWindow, start: int, stop: int, part: LogSegment) -> None:
+    first = int(window.columns.position[start])
+    end = int(window.columns.position[stop - 1]) + int(window.columns.size[stop - 1])
+    columns = pick_columns(window.columns, slice(start, stop))
+    part.append(window.data[first:end].tobytes(), columns._replace(position=columns.position - first))
+
+
+_FAR = limits.RELATIVE_OFFSET_MAX
+
+
+def _runs(window: BatchWindow, base_offset: int | None) -> Iterator[tuple[int, int]]:
+    """[start, stop) of the batches of a window that go into one segment: that at `base_offset`, then others."""
+    last = window.columns.last_offset
+    start = 0
+    while start < window.count:
+        base = _base_offset(window, start) if base_offset is None else base_offset
+        if not 0 <= int(last[start]) - base <= _FAR:
+            base = _base_offset(window, start)
+        outside = np.flatnonzero((last[start:] - base > _FAR) | (last[start:] < base))
+        stop = start + int(outside[0]) if len(outside) else window.count
+        yield start, stop
+        start, base_offset = stop, None
+
+
+def _base_offset(window: BatchWindow, place: int) -> int:
+    """The offset of a batch's first record; a compressed wrapper of magic 0 or 1 is decompressed for it."""
+    if int(window.columns.magic[place]) == MAGIC_V2:
+        return int(window.columns.base_offset[place])
+    at, size = int(window.columns.position[place]), int(window.columns.size[place])
+    batch, _ = decode_batch(window.data[at : at + size].tobytes(), path=window.path, check_crc=False)
+    return batch.first_offset()

@@ -1,0 +1,77 @@
+"""A transaction of one producer on one partition. Source: Kafka's KafkaProducer, TransactionCoordinator (the parts that
+touch a single log)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Protocol
+
+from logdex.errors import UsageError
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.append import AppendInfo
+
+
+class TransactionalLog(Protocol):
+    """What a transaction writes to: a `Log`."""
+
+    @property
+    def append(self) -> Callable[..., AppendInfo]:
+        """Appends records."""
+
+    def append_end_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> AppendInfo:
+        """Appends the marker that ends a transaction."""
+
+
+class Transaction:
+    """What `Log.transaction` gives: append with it, then `commit` or `abort`; ``with`` does that at its end.
+
+    Records are in the log at once, and seen by readers of uncommitted ones; readers of committed ones see them after
+    `commit`. One thread. Nothing is written for a transaction without records.
+    """
+
+    def __init__(self, log: TransactionalLog, producer_id: int, producer_epoch: int) -> None:
+        if producer_id < 0 or producer_epoch < 0:
+            raise UsageError(f"producer {producer_id} of epoch {producer_epoch}", hint="say 0 or more for both")
+        self._log = log
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self._has_records = False
+        self._is_over = False
+
+    def append(self, records: Record | Iterable[Record], **options: Any) -> AppendInfo:
+        """`Log.append` as part of the transaction."""
+        self._require_open()
+        info = self._log.append(
+            records, producer_id=self.producer_id, producer_epoch=self.producer_epoch, transactional=True, **options
+        )
+        self._has_records = True
+        return info
+
+    def commit(self) -> AppendInfo | None:
+        """Ends it: its records count. The marker's append, or None where there was nothing to commit."""
+        return self._end(commit=True)
+
+    def abort(self) -> AppendInfo | None:
+        """Ends it: its records do not count."""
+        return self._end(commit=False)
+
+    def _end(self, *, commit: bool) -> AppendInfo | None:
+        self._require_open()
+        self._is_over = True
+        if not self._has_records:
+            return None
+        return self._log.append_end_marker(self.producer_id, self.producer_epoch, commit=commit)
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            raise UsageError("the transaction has ended", hint="begin another one")
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_over:
+            self._end(commit=kind is None)

@@ -1,1 +1,0 @@
-"""What `logdex.kafka.Log` is made of: a partition's directory, open for writing."""

@@ -1,0 +1,220 @@
+"""Reading batches and records from the segments of a log, by offset; committed ones; looking up timestamps.
+
+Works on any rising sequence of segments: an open log's, a snapshot's, those of a live broker's directory. Source:
+Kafka's LocalLog.read, UnifiedLog.fetchOffsetByTimestamp, and the consumer's CompletedFetch for aborted transactions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from logdex.errors import CorruptError, OffsetOutOfRangeError, TruncatedError, UsageError
+from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
+from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, TimestampAndOffset, stated_size
+from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
+from logdex.kafka.segment.log_segments import floor_segment
+from logdex.kafka.segment.transaction_index import AbortedTxn
+from logdex.layout.kafka import CONTROL_ABORT
+
+READ_UNCOMMITTED = "read_uncommitted"
+READ_COMMITTED = "read_committed"
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+MAX_TIMESTAMP = -3
+READ_BYTES = 1 << 20
+"""fetch.max.bytes of one partition, by default."""
+
+
+def check_isolation(isolation: str) -> None:
+    """`UsageError` for another word than ``read_uncommitted`` or ``read_committed``."""
+    if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise UsageError(f"isolation is {isolation!r}", hint="say read_uncommitted or read_committed")
+
+
+class LogView(NamedTuple):
+    """What a read sees: segments, and the offsets [`log_start_offset`, `end_offset`) of them. `log_end_offset`: what
+    there is beyond `end_offset`, which is nobody's to see yet."""
+
+    segments: Sequence[LogSegment]
+    log_start_offset: int
+    end_offset: int
+    log_end_offset: int
+    path: str
+
+    def check_offset(self, offset: int) -> None:
+        """`OffsetOutOfRangeError` before the log's start and behind its end."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                offset, path=self.path, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset
+            )
+
+
+def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch]:
+    """The batches from the one that holds `offset` (or the next) on, checksums checked: at most `max_bytes` of them,
+    but one if there is one. The first may begin before `offset`; none reaches to `end_offset` or beyond."""
+    view.check_offset(offset)
+    if max_bytes < 0:
+        raise UsageError(f"max_bytes is {max_bytes}", hint="say 0 or more")
+    if offset >= view.end_offset:
+        return []
+    found: list[RecordBatch] = []
+    left = max_bytes
+    for segment in _segments_from(view, offset):
+        if segment.base_offset >= view.end_offset or (found and left <= 0):
+            break
+        read = segment.read(offset, left, min_one_message=not found)
+        if read is None:
+            if segment is not view.segments[-1]:
+                _check_end(segment)
+            continue  # nothing at or behind the offset in this one
+        after = read.position
+        for batch in _batches_of(read, segment, view.end_offset):
+            found.append(batch)
+            left -= batch.size_bytes
+            after += batch.size_bytes
+        if after < segment.size_bytes == read.position + len(read.data) and segment is not view.segments[-1]:
+            _check_end(segment, after)
+        if read.position + len(read.data) < segment.size_bytes:
+            break  # max_bytes ended it, not the segment
+    return found
+
+
+def _check_end(segment: LogSegment, position: int | None = None) -> None:
+    """`TruncatedError` where a segment with another one behind it does not end with its last batch: records that there
+    were are missing. Looks from the batch at `position` on, else from the last that the index names."""
+    if position is None:
+        found = segment.locate(segment.offset_index.last_offset)
+        position = 0 if found is None else found.position
+    last = segment.log.last_header(position)
+    position = position if last is None else last.end
+    if position < segment.size_bytes:
+        raise TruncatedError(
+            "the segment ends within a batch, and another one follows",
+            path=segment.log.path,
+            position=position,
+            expected="a whole batch",
+            found=f"{segment.size_bytes - position} bytes",
+            hint="logdex recover saves what is whole",
+        )
+
+
+def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:
+    first = floor_segment(tuple(view.segments), offset)
+    for segment in view.segments:
+        if first is None or segment.base_offset >= first.base_offset:
+            yield segment
+
+
+def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iterator[RecordBatch]:
+    """The whole batches of what was read that lie below `end_offset`."""
+    data, at = read.data, 0
+    while at + UP_TO_MAGIC_SIZE_BYTES <= len(data):
+        size = stated_size(data, at)
+        if size > len(data) - at:
+            return
+        position = read.position + at
+        try:
+            batch, size = decode_batch(data, at, path=segment.log.path, check_crc=False)
+        except CorruptError:
+            next(segment.log.headers(position), None)  # which says where in the file
+            raise
+        batch = replace(batch, position=position)
+        batch.check_crc()  # before its offsets are believed
+        if batch.last_offset >= end_offset:
+            return
+        yield batch
+        at += size
+
+
+def collect_aborted(view: LogView, offset: int, upper_offset: int) -> list[AbortedTxn]:
+    """The aborted transactions with records in [`offset`, `upper_offset`), from the transaction indexes."""
+    found: list[AbortedTxn] = []
+    for segment in _segments_from(view, offset):
+        result = segment.txn_index.collect_aborted_txns(offset, upper_offset)
+        found += result.aborted
+        if result.is_complete:
+            break
+    return found
+
+
+def committed_batches(batches: Iterable[RecordBatch], aborted: Iterable[AbortedTxn]) -> Iterator[RecordBatch]:
+    """`batches` without those of the aborted transactions, as a consumer leaves them out; control batches stay."""
+    waiting = [(txn.first_offset, txn.producer_id) for txn in aborted]
+    heapq.heapify(waiting)
+    open_aborted: set[int] = set()
+    for batch in batches:
+        while waiting and waiting[0][0] <= batch.last_offset:
+            open_aborted.add(heapq.heappop(waiting)[1])
+        if batch.is_control:
+            if batch.control_type == CONTROL_ABORT:
+                open_aborted.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in open_aborted:
+            continue
+        yield batch
+
+
+def visible_batches(
+    view: LogView, batches: Sequence[RecordBatch], isolation: str, control: bool
+) -> Iterator[RecordBatch]:
+    """Of batches that were read one after the other, those whose records a reader is shown; asks the view's indexes
+    before it returns."""
+    shown: Iterable[RecordBatch] = batches
+    if isolation == READ_COMMITTED and batches:
+        aborted = collect_aborted(view, batches[0].base_offset, batches[-1].last_offset + 1)
+        shown = committed_batches(batches, aborted)
+    return (batch for batch in shown if control or not batch.is_control)
+
+
+def read_records(
+    view: LogView, offset: int, max_bytes: int, isolation: str, *, max_records: int | None, control: bool
+) -> list[Record]:
+    """Records from `offset` on; see `Log.read`. Goes on over batches that hold nothing to show."""
+    records: list[Record] = []
+    position = offset
+    while True:
+        batches = read_batches(view, position, max_bytes)
+        if not batches:
+            return records
+        after = batches[-1].last_offset + 1
+        for batch in visible_batches(view, batches, isolation, control):
+            for record in batch.records():
+                if record.offset < offset:
+                    continue
+                if max_records is not None and len(records) >= max_records:
+                    return records
+                records.append(record)
+        if records or after <= position:
+            return records
+        position = after
+
+
+def offset_for_timestamp(view: LogView, timestamp_ms: int) -> TimestampAndOffset | None:
+    """See `Log.offset_for_timestamp`."""
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        return TimestampAndOffset(-1, view.log_start_offset)
+    if timestamp_ms == LATEST_TIMESTAMP:
+        return TimestampAndOffset(-1, view.end_offset)
+    if timestamp_ms == MAX_TIMESTAMP:
+        return _max_timestamp(view)
+    if timestamp_ms < 0:
+        raise UsageError(f"timestamp_ms is {timestamp_ms}", hint="say 0 or more, -1 latest, -2 earliest, -3 largest")
+    for segment in view.segments:
+        if segment.largest_timestamp_ms < timestamp_ms:
+            continue
+        found = segment.find_offset_by_timestamp(timestamp_ms, view.log_start_offset)
+        return found if found is not None and found.offset < view.end_offset else None
+    return None
+
+
+def _max_timestamp(view: LogView) -> TimestampAndOffset | None:
+    """The first record with the log's largest timestamp."""
+    latest = max(view.segments, key=lambda segment: segment.max_timestamp[0], default=None)
+    if latest is None or latest.max_timestamp[0] < 0:
+        return None
+    timestamp, offset = latest.max_timestamp
+    position = latest.offset_index.lookup(offset).position
+    return latest.log.search_for_timestamp(timestamp, position, view.log_start_offset)

@@ -1,0 +1,123 @@
+"""What a partition's files say of it when nobody repairs them: where the log ends, which transactions are open.
+
+Only headers are read and no checksum is tested, as a broker does that trusts a clean shutdown. Behind damage, reading
+goes on at the next good batch, so that the end is that of what can be read. Source: Kafka's LogLoader, UnifiedLog.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from logdex.errors import CorruptError, LogdexError
+from logdex.io.env import Env
+from logdex.kafka.files.file_names import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.segment.transaction_index import AbortedTxn
+from logdex.kafka.state.producer_snapshot import load_producer_snapshot
+from logdex.kafka.state.producer_state import ProducerStates, aborted_of
+from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
+from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL
+
+
+class HeaderWalk:
+    """Windows of a segment's batches from a byte on; `end` says, when they are through, where the last good run of
+    batches ends and why. With `check_crc`, batches of a wrong checksum are passed over as other damage is."""
+
+    def __init__(self, segment: LogSegment, start: int, env: Env, *, check_crc: bool = False) -> None:
+        self._segment = segment
+        self._start = start
+        self._env = env
+        self._check_crc = check_crc
+        self.end: ScanEnd | None = None
+
+    def __iter__(self) -> Iterator[BatchWindow]:
+        scanner = BatchScanner(check_crc=self._check_crc, env=self._env)
+        with self._segment.log.map() as mapped:
+            data = mapped.array[: self._segment.size_bytes]
+            position = self._start
+            while position >= 0:
+                self.end = yield from scanner.scan_bytes(data, position, path=self._segment.log.path)
+                damaged = self.end.kind in (EndKind.CORRUPT, EndKind.TORN)
+                position = find_next_batch(data, self.end.position) if damaged else -1
+
+
+def walk_from(segment: LogSegment, offset: int, env: Env, *, check_crc: bool = False) -> HeaderWalk:
+    """A walk that sees every batch with `offset` or more; through the offset index where that leads to a batch."""
+    try:
+        found = segment.locate_readable(offset)
+    except CorruptError:
+        return HeaderWalk(segment, 0, env, check_crc=check_crc)
+    return HeaderWalk(segment, segment.size_bytes if found is None else found.position, env, check_crc=check_crc)
+
+
+def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
+    """(the offset behind a segment's last batch, how its .log ends): from the offset index's last entry on, or from the
+    beginning where that leads nowhere. The base offset for a segment without a batch."""
+    position = 0
+    try:
+        found = segment.locate(segment.offset_index.last_offset)
+        position = 0 if found is None else found.position
+    except CorruptError:
+        pass
+    walk = HeaderWalk(segment, position, env)
+    next_offset = segment.base_offset
+    for window in walk:
+        next_offset = max(next_offset, int(window.columns.last_offset[-1]) + 1)
+    assert walk.end is not None
+    return next_offset, walk.end
+
+
+def load_producers(
+    directory: str, segments: Sequence[LogSegment], end_offset: int, problems: list[LogdexError], env: Env
+) -> ProducerStates:
+    """The producers at `end_offset`: from the newest snapshot that can be read, and the batches behind it. What cannot
+    be read, or says what no broker writes, goes to `problems`."""
+    states = ProducerStates()
+    first = segments[0].base_offset if segments else 0
+    states.clear(first)
+    offsets = offsets_of(env.list_dir(directory), SNAPSHOT_SUFFIX)
+    for offset in reversed([each for each in offsets if first <= each <= end_offset]):
+        try:
+            path = posixpath.join(directory, offset_file_name(offset, SNAPSHOT_SUFFIX))
+            states.load(load_producer_snapshot(path, env=env), offset)
+            break
+        except LogdexError as error:
+            problems.append(error)
+    try:
+        _replay(states, segments, end_offset, env)
+    except LogdexError as error:
+        problems.append(error)
+    return states
+
+
+def _replay(states: ProducerStates, segments: Sequence[LogSegment], end_offset: int, env: Env) -> None:
+    start = states.map_end_offset
+    for place, segment in enumerate(segments):
+        is_below = place + 1 < len(segments) and segments[place + 1].base_offset <= start
+        if is_below or start >= end_offset:
+            continue
+        for window in walk_from(segment, max(start, segment.base_offset), env):
+            states.add_of(_only(window.columns, window.columns.base_offset >= start), segment.log.path)
+
+
+def find_aborted(segments: Sequence[LogSegment], offset: int, env: Env) -> list[AbortedTxn]:
+    """The aborted transactions with batches at `offset` or behind it, from the log itself, to its end. `first_offset`
+    is that of the first such batch. A batch of a wrong checksum says nothing here: whoever reads it tells of it."""
+    states, aborted = ProducerStates(), list[AbortedTxn]()
+    for place, segment in enumerate(segments):
+        if place + 1 < len(segments) and segments[place + 1].base_offset <= offset:
+            continue
+        for window in walk_from(segment, max(offset, segment.base_offset), env, check_crc=True):
+            columns = window.columns
+            telling = columns.attributes & (BATCH_TRANSACTIONAL | BATCH_CONTROL) != 0
+            aborted += aborted_of(states.add_of(_only(columns, telling), segment.log.path))
+    return aborted
+
+
+def _only(columns: BatchColumns, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> BatchColumns:
+    """The places of a window where `wanted` is true."""
+    return columns if wanted.all() else pick_columns(columns, wanted)

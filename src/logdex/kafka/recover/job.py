@@ -1,0 +1,204 @@
+"""Recovering a crashed or damaged log directory, partition or .log into a clean one: every whole batch is in it.
+
+A broker cuts a log at its first bad batch and drops all that lies behind. Here the search goes on behind it. Batches
+keep their bytes and offsets; everything derived is derived anew. What was decided, and why:
+``docs/design/0009-kafka-salvage.md``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from dataclasses import replace
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.output_files import OutputFiles
+from logdex.jobs.findings import counted
+from logdex.jobs.reports import Progress
+from logdex.kafka.directory.given_names import GivenNames
+from logdex.kafka.directory.log_lock import lock_is_held
+from logdex.kafka.directory.recognise import require_kafka
+from logdex.kafka.directory.staged_output import staged_output
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.files.file_names import LOCK_FILE, LOG_SUFFIX, parse_offset_file
+from logdex.kafka.recover.home import LogBounds, SmallFiles
+from logdex.kafka.recover.place import joined, place
+from logdex.kafka.recover.report import SalvageReport
+from logdex.kafka.recover.salvage_scan import PartitionScan
+from logdex.kafka.recover.source import SalvageSource, SourcePartition, check_output, find_source
+from logdex.kafka.recover.write import PartitionWriter, plan_segments
+from logdex.kafka.segment.index_interval import IndexInterval, describe_intervals, index_intervals
+from logdex.kafka.settings.log_config import LogConfig
+
+_RESERVE_BYTES = 64 << 10
+
+
+def recover(
+    path: str,
+    output: str,
+    config: LogConfig | None = None,
+    *,
+    infer_interval: bool | None = None,
+    in_place: bool = False,
+    sync: bool = True,
+    progress: Progress | None = None,
+    env: Env = DEFAULT_ENV,
+) -> SalvageReport:
+    """Salvages what is at `path` into `output`, which mirrors it: a log directory, a partition, or one segment.
+
+    The output must be new or empty; with `in_place` it is the directory itself, and what is replaced is kept under
+    dated names. `infer_interval`: take the `index_interval_bytes` that the indexes tell, where they do, not that of
+    `config`; by default where there is no `config`. A log directory gets its checkpoints and the clean-shutdown mark.
+    Nothing is published before all is written.
+
+    Raises `NotAStoreError`, `UsageError` for an output that is refused, `EnvironmentProblem` without enough free
+    space, `StorageError`; in place `LogInUseError` while a broker has it open. Damage is never raised.
+    """
+    started = time.perf_counter()
+    found = require_kafka(path.rstrip("/") or "/", env=env)
+    source, given = find_source(found, env), GivenNames(found, output, env)
+    check_output(source, output, in_place=in_place, env=env)
+    output = env.real_path(output)
+    env.require_free(output, source.size_bytes + source.size_bytes // 64 + _RESERVE_BYTES)
+    partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
+    with staged_output(output, home=source.home, in_place=in_place, partition=partition, sync=sync, env=env) as staging:
+        job = _Salvage(source, staging.directory, config or LogConfig(), sync, progress, env)
+        if config is None if infer_interval is None else infer_interval:
+            job.infer_intervals()
+        job.run()
+        names, stale = _publication(source, output, job, env)
+        job.report.kept = staging.publish(names, stale=stale)
+    report = job.report
+    report.kept, report.notes = given.kept(report.kept), given.texts(report.notes)
+    report.skipped = [replace(each, path=given.text(each.path), why=given.text(each.why)) for each in report.skipped]
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _publication(source: SalvageSource, output: str, job: _Salvage, env: Env) -> tuple[list[str], list[str]]:
+    """Names to publish, and names of the output that go; in place file by file, else partitions as a whole."""
+    names, stale = list(job.names), []
+    for partition in source.partitions:
+        own = job.partition_names[partition.folder]
+        folder = f"{output}/{partition.folder}".rstrip("/")
+        prefix = f"{partition.folder}/" if partition.folder else ""
+        if not env.is_dir(folder) and partition.folder:
+            names.append(partition.folder)
+            continue
+        own = list(dict.fromkeys(name.split("/")[0] for name in own))
+        names += [prefix + name for name in own]
+        if source.is_whole and env.is_dir(folder):
+            stale += [prefix + name for name in _offset_files(folder, env) if name not in own]
+    return names, stale
+
+
+def _offset_files(folder: str, env: Env) -> list[str]:
+    """A partition's files that are named by an offset; whole .swap files have been taken over too."""
+    endings = (f"{LOG_SUFFIX}.swap",)
+    found = env.list_dir(folder)
+    return [name for name in found if parse_offset_file(name) is not None or name.endswith(endings)]
+
+
+class _Salvage:
+    """One run: reads `source`, writes below `directory`."""
+
+    def __init__(
+        self, source: SalvageSource, directory: str, config: LogConfig, sync: bool, progress: Progress | None, env: Env
+    ) -> None:
+        self.report = SalvageReport(notes=list(source.notes), bytes=source.size_bytes)
+        self.names: list[str] = []
+        """Files at the top of the output."""
+        self.partition_names: dict[str, list[str]] = {}
+        """Files of each partition, by folder."""
+        self._source = source
+        self._directory = directory
+        self._config = config
+        self._sync = sync
+        self._progress = progress
+        self._env = env
+        self._read = [0, 0]
+        self._bounds: dict[TopicPartition, LogBounds] = {}
+        self._intervals: dict[str, IndexInterval] = {}
+
+    def infer_intervals(self) -> None:
+        """Finds the interval of each partition's indexes, by folder."""
+        logs = {partition.folder: [log.path for log in partition.logs] for partition in self._source.partitions}
+        self._intervals = index_intervals(logs, self._env)
+        self.report.inferred, self.report.assumed = describe_intervals(self._intervals)
+
+    def _interval_of(self, partition: SourcePartition) -> int:
+        given = self._config.index_interval_bytes
+        return self._intervals[partition.folder].size_bytes if self._intervals else given
+
+    def run(self) -> None:
+        """Does it."""
+        if lock_is_held(self._source.home, env=self._env) and self._env.exists(f"{self._source.home}/{LOCK_FILE}"):
+            self.report.notes.append(f"{self._source.home} is open in another process: its log may go on meanwhile")
+        with OutputFiles(self._env, sync=self._sync) as output:
+            small = SmallFiles(self._directory, output, self._env)
+            for partition in self._source.partitions:
+                self._salvage(partition, output, small)
+            taken = len(small.names)
+            if self._source.is_log_dir:
+                small.write_log_dir(self._source.root, self._bounds)
+            self.names = small.names[taken:]
+            self.report.notes += small.notes
+            self.report.files = output.close()
+
+    def _on_read(self, records: int, size_bytes: int) -> None:
+        self._read[0] += records
+        self._read[1] += size_bytes
+        if self._progress is not None:
+            self._progress(self._read[0], self._read[1] // 2)  # each byte is read and written
+
+    def _salvage(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles) -> None:
+        scan = PartitionScan(self._env, self._on_read)
+        for number, log in enumerate(partition.logs):
+            behind = partition.logs[number + 1].base_offset if number + 1 < len(partition.logs) else None
+            scan.scan(log, behind)
+        scan.finish()
+        placed = place(scan.pieces, scan.strays, self._env)
+        directory = f"{self._directory}/{partition.folder}".rstrip("/")
+        writer = PartitionWriter(
+            directory,
+            output,
+            self._env,
+            index_interval_bytes=self._interval_of(partition),
+            with_state=self._source.is_whole,
+            on_read=self._on_read,
+        )
+        pieces = joined(placed.pieces)
+        last = partition.logs[-1] if partition.logs else None
+        is_left_empty = last is not None and all(piece.source is not last for piece in pieces)
+        segments = plan_segments(pieces, last.base_offset if last and is_left_empty else None, self._env)
+        epochs = small.stored_epochs(partition.directory) if self._source.is_whole else []
+        writer.write(segments, epochs, small.log_start_offset(self._source.home, partition.name))
+        saved = writer.write_aside(placed.aside)
+        own = list(writer.names)
+        if self._source.is_whole:
+            before = len(small.names)
+            small.copy_partition_metadata(partition.directory, partition.copied, partition.folder)
+            own += [name.rpartition("/")[2] for name in small.names[before:]]
+        self.partition_names[partition.folder] = own
+        first = segments[0].base_offset if segments else 0
+        if partition.name is not None:
+            self._bounds[partition.name] = LogBounds(first, writer.next_offset)
+        self._tell(partition, scan, writer)
+        where = {(piece.source.path, piece.start): name for piece, name in saved.items()}
+        prefix = f"{partition.folder}/" if partition.folder else ""
+        for each in placed.skipped:
+            name = where.get((each.path, each.start), "")
+            self.report.skipped.append(replace(each, saved=prefix + name if name else ""))
+        self.report.messages += sum(piece.records for piece in pieces)
+        self.report.batches += sum(piece.batches for piece in pieces)
+
+    def _tell(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> None:
+        self.report.partitions += 1
+        self.report.skipped += scan.skipped
+        written = f"{self._directory}/{partition.folder}".rstrip("/")
+        name = partition.folder or posixpath.basename(partition.directory)
+        self.report.notes += [note.replace(written, name) for note in writer.notes]
+        if scan.strays:
+            count = sum(stray.batches for stray in scan.strays)
+            told = counted(count, "batch was", "batches were")
+            self.report.notes.append(f"{partition.directory}: {told} not in the order of their offsets")

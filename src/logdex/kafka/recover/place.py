@@ -1,0 +1,129 @@
+"""Placing what contradicts its neighbours: a run of batches goes where its offsets are free, one that is there already
+is dropped, and what cannot be placed is put aside.
+
+One batch alone whose offset lies outside all others is not believed: no checksum covers an offset.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from logdex import limits
+from logdex.io.env import Env
+from logdex.kafka.recover.report import Skipped
+from logdex.kafka.recover.salvage_scan import Piece, batches_of
+
+
+class Placed(NamedTuple):
+    """`pieces`, rising; `aside`, saved beside the log; `skipped` says why."""
+
+    pieces: list[Piece]
+    aside: list[Piece]
+    skipped: list[Skipped]
+
+
+def place(pieces: list[Piece], strays: list[Piece], env: Env) -> Placed:
+    """Puts `strays` into the rising `pieces` where there is room."""
+    pieces, alone = _without_far_end(pieces, env)
+    strays = [*strays, *alone]
+    if not strays:
+        return Placed(pieces, [], [])
+    placing = _Placing(pieces, env)
+    for stray in strays:
+        placing.put(stray)
+    return Placed(placing.pieces, placing.aside, placing.skipped)
+
+
+def _without_far_end(pieces: list[Piece], env: Env) -> tuple[list[Piece], list[Piece]]:
+    """The pieces, and the log's last batch if it alone lies beyond what its segment can hold: no broker writes that."""
+    if not pieces or not _is_far(pieces[-1]):
+        return pieces, []
+    *before, last = batches_of(pieces[-1], env)
+    if before and _is_far(before[-1]):
+        return pieces, []
+    return joined([*pieces[:-1], *before]), [last]
+
+
+def _is_far(piece: Piece) -> bool:
+    return piece.last_offset - piece.source.base_offset > limits.RELATIVE_OFFSET_MAX
+
+
+class _Placing:
+    """The pieces so far, split batch by batch where a stray falls inside one."""
+
+    def __init__(self, pieces: list[Piece], env: Env) -> None:
+        self.pieces = list(pieces)
+        self.aside: list[Piece] = []
+        self.skipped: list[Skipped] = []
+        self._env = env
+
+    def put(self, stray: Piece) -> None:
+        """Places a run that rises, whole or batch by batch."""
+        if stray.last_offset < stray.first_offset or stray.first_offset < 0:
+            self._put_aside(stray, "offsets that cannot be")
+            return
+        low, high = self._touched(stray)
+        if low == high:
+            if stray.batches == 1 and not 0 < low < len(self.pieces):
+                self._put_aside(stray, "its offset lies outside the log's")
+            else:
+                self.pieces.insert(low, stray)
+            return
+        if stray.batches > 1:
+            for batch in batches_of(stray, self._env):
+                self.put(batch)
+            return
+        self._split(low, high)
+        low, high = self._touched(stray)
+        if low == high:
+            self.pieces.insert(low, stray)
+        elif any(self._is_same(stray, other) for other in self.pieces[low:high]):
+            why = "a batch that is in the log already"
+            self.skipped.append(_skipped(stray, why, is_loss=False))
+        else:
+            self._put_aside(stray, "another batch has its offsets")
+
+    def _touched(self, stray: Piece) -> tuple[int, int]:
+        """The pieces [low, high) whose range of offsets overlaps the stray's."""
+        low = bisect_left(self.pieces, stray.first_offset, key=lambda piece: piece.last_offset)
+        high = low
+        while high < len(self.pieces) and self.pieces[high].first_offset <= stray.last_offset:
+            high += 1
+        return low, high
+
+    def _split(self, low: int, high: int) -> None:
+        parts = [batch for piece in self.pieces[low:high] for batch in batches_of(piece, self._env)]
+        self.pieces[low:high] = parts
+
+    def _is_same(self, one: Piece, other: Piece) -> bool:
+        if one.end - one.start != other.end - other.start:
+            return False
+        with self._env.open_read(one.source.path) as first, self._env.open_read(other.source.path) as second:
+            size = one.end - one.start
+            return first.read_at(one.start, size) == second.read_at(other.start, size)
+
+    def _put_aside(self, stray: Piece, why: str) -> None:
+        self.aside.append(stray)
+        self.skipped.append(_skipped(stray, f"a whole batch that cannot be placed: {why}", is_loss=True))
+
+
+def _skipped(piece: Piece, why: str, *, is_loss: bool) -> Skipped:
+    return Skipped(piece.source.path, piece.start, piece.end, why, piece.first_offset, piece.last_offset + 1, is_loss)
+
+
+def joined(pieces: list[Piece]) -> list[Piece]:
+    """The same with pieces that follow each other in one file made one again."""
+    result: list[Piece] = []
+    for piece in pieces:
+        before = result[-1] if result else None
+        if before is not None and before.source is piece.source and before.end == piece.start:
+            result[-1] = before._replace(
+                end=piece.end,
+                last_offset=piece.last_offset,
+                batches=before.batches + piece.batches,
+                records=before.records + piece.records,
+            )
+        else:
+            result.append(piece)
+    return result

@@ -1,0 +1,66 @@
+"""What a salvage did: how much is in the output, and every byte of the input that is not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from logdex.jobs.reports import WorkReport
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Bytes [start, end) of a .log that are not in the new log. Offsets `first_offset` to `next_offset` - 1 may be
+    lost with them, -1 for an end that nobody knows; `is_loss` False: nothing is lost with them. `saved`: the file that
+    holds them now."""
+
+    path: str
+    start: int
+    end: int
+    why: str
+    first_offset: int
+    next_offset: int
+    is_loss: bool = True
+    saved: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``logdex recover --json`` prints for it."""
+        return {"kind": "skipped"} | asdict(self)
+
+    def __str__(self) -> str:
+        text = f"{self.path}: bytes {self.start} to {self.end - 1}: {self.why}"
+        if self.is_loss and self.next_offset >= 0:
+            text += f"; offsets {self.first_offset} to {self.next_offset - 1} are lost, those of them that there were"
+        elif self.is_loss:
+            text += f"; offsets from {self.first_offset} on are lost, as many as there were"
+        return f"{text}; saved in {self.saved}" if self.saved else text
+
+
+@dataclass(slots=True)
+class SalvageReport(WorkReport):
+    """`messages` and `batches` are those of the new log; `bytes` those of the logs that were read; `files` were
+    written. `kept`: where what an in-place run replaced is now. `inferred`: settings that the files told, `assumed`:
+    those that nothing decided."""
+
+    batches: int = 0
+    partitions: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    inferred: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether something of the input is not in the new log, and not there twice either."""
+        return any(each.is_loss for each in self.skipped)
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Of what is lost."""
+        return sum(each.end - each.start for each in self.skipped if each.is_loss)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report object that ends ``logdex recover --json``."""
+        names = ("batches", "partitions", "lossy", "skipped_bytes", "notes", "inferred", "assumed", "kept")
+        return WorkReport.to_json(self) | {name: getattr(self, name) for name in names}

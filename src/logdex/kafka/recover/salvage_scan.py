@@ -1,0 +1,155 @@
+"""Finding every whole batch of a partition: pieces of .log files, and all bytes between them.
+
+A piece is a run of whole batches, byte after byte, whose offsets rise. In a healthy log each file is one piece. Bytes
+that are no whole batch, and single batches that contradict their neighbours, divide them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from logdex.io.env import ByteArray, Env
+from logdex.kafka.recover.report import Skipped
+from logdex.kafka.scan.rising_batches import Judged, RisingBatches
+from logdex.kafka.scan.scanner import BatchScanner, EndKind, ScanEnd, find_next_batch
+from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
+
+OnRead = Callable[[int, int], None]
+"""Called with how many (records, bytes) more were read."""
+
+
+class SourceLog(NamedTuple):
+    """A .log to read. `base_offset`: that of its name."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+
+
+class Piece(NamedTuple):
+    """Whole batches in bytes [start, end) of a file: offsets rise from `first_offset` to `last_offset`. `records`
+    counts a legacy wrapper as one."""
+
+    source: SourceLog
+    start: int
+    end: int
+    first_offset: int
+    last_offset: int
+    batches: int
+    records: int
+
+
+class PartitionScan:
+    """Scans a partition's logs, in the order of their names. Afterwards: `pieces`, whose offsets rise from one to the
+    next; `strays`, which contradict them; `skipped` bytes. Memory: the window and the pieces. One thread."""
+
+    def __init__(self, env: Env, on_read: OnRead | None = None) -> None:
+        self.pieces: list[Piece] = []
+        self.strays: list[Piece] = []
+        self.skipped: list[Skipped] = []
+        self._env = env
+        self._on_read = on_read
+        self._rising = RisingBatches(-1)
+        self._next_offset = -1
+        self._open: list[Skipped] = []
+
+    def scan(self, source: SourceLog, next_base: int | None) -> None:
+        """Takes the next file; `next_base` is the base offset of the one behind it, None for the last."""
+        with self._env.map_read(source.path) as mapped:
+            data, position = mapped.array, 0
+            while position >= 0:
+                end = self._run(source, data, position, next_base)
+                position = self._pass_damage(source, data, end)
+                if self._on_read is not None:
+                    self._on_read(0, (position if position >= 0 else data.size) - end.position)
+
+    def finish(self) -> None:
+        """Says that there are no more files."""
+        self._close_skipped(-1)
+
+    def _run(self, source: SourceLog, data: ByteArray, position: int, next_base: int | None) -> ScanEnd:
+        scanner = BatchScanner(env=self._env)
+        for window in scanner.scan_bytes(data, position, path=source.path):
+            if self._on_read is not None:
+                self._on_read(int(np.abs(window.columns.count).sum()), int(window.columns.size.sum()))
+            self._take(source, self._rising.add(window.columns))
+        self._take(source, self._rising.flush(next_base if scanner.end.kind is EndKind.END else None))
+        return scanner.end
+
+    def _take(self, source: SourceLog, judged: Judged | None) -> None:
+        if judged is None:
+            return
+        columns, good = judged
+        if good.all():
+            self._put(self.pieces, source, columns)
+            return
+        edges = np.flatnonzero(np.diff(good)) + 1
+        for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(good)], strict=True):
+            part = pick_columns(columns, slice(start, end))
+            if good[start]:
+                self._put(self.pieces, source, part)
+                continue
+            falls = part.base_offset[1:] <= part.last_offset[:-1]
+            cuts = [0, *(np.flatnonzero(falls) + 1).tolist(), end - start]
+            for low, high in pairwise(cuts):
+                self._put(self.strays, source, pick_columns(part, slice(low, high)))
+
+    def _put(self, pieces: list[Piece], source: SourceLog, columns: BatchColumns) -> None:
+        start, first = int(columns.position[0]), int(columns.base_offset[0])
+        end = int(columns.position[-1]) + int(columns.size[-1])
+        last = int(columns.last_offset[-1])
+        batches, records = len(columns.position), int(np.abs(columns.count).sum())
+        if pieces is self.pieces:
+            self._close_skipped(first)
+            self._next_offset = last + 1
+        before = pieces[-1] if pieces else None
+        if before is not None and before.source is source and before.end == start and before.last_offset < first:
+            start, first = before.start, before.first_offset
+            batches, records = batches + before.batches, records + before.records
+            pieces.pop()
+        pieces.append(Piece(source, start, end, first, last, batches, records))
+
+    def _pass_damage(self, source: SourceLog, data: ByteArray, end: ScanEnd) -> int:
+        """Notes what ended a run; where the next whole batch begins, -1 for nowhere."""
+        if end.kind is EndKind.END:
+            return -1
+        following = -1 if end.kind is EndKind.ZEROS else find_next_batch(data, end.position)
+        stop = following if following >= 0 else data.size
+        is_zero = not data[end.position : stop].any()
+        why = "zeros" if is_zero else end.description
+        # zeros behind the last batch were never written; zeros before another one stand where something was
+        is_loss = not is_zero or following >= 0
+        first = self._next_offset if self._next_offset >= 0 else source.base_offset
+        self._open.append(Skipped(source.path, end.position, stop, why, first, -1, is_loss))
+        return following
+
+    def _close_skipped(self, next_offset: int) -> None:
+        """What was skipped last lies before `next_offset`, -1: at the end of the log."""
+        for each in self._open:
+            first = min(each.first_offset, next_offset) if next_offset >= 0 else each.first_offset
+            is_loss = each.is_loss and first != next_offset  # else no offset is missing: it was torn, and written again
+            self.skipped.append(replace(each, first_offset=first, next_offset=next_offset, is_loss=is_loss))
+        self._open = []
+
+
+def batches_of(piece: Piece, env: Env) -> Iterator[Piece]:
+    """The batches of a piece, one piece each."""
+    with env.map_read(piece.source.path) as mapped:
+        scanner = BatchScanner(check_crc=False, env=env)
+        for window in scanner.scan_bytes(mapped.array[: piece.end], piece.start, path=piece.source.path):
+            columns = window.columns
+            values = zip(
+                columns.position.tolist(),
+                columns.size.tolist(),
+                columns.base_offset.tolist(),
+                columns.last_offset.tolist(),
+                columns.count.tolist(),
+                strict=True,
+            )
+            for position, size, first, last, count in values:
+                yield Piece(piece.source, position, position + size, first, last, 1, abs(count))

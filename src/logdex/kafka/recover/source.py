@@ -1,0 +1,155 @@
+"""What a salvage reads: the logs of each partition, whole `.swap` files in place of what they replace, and the names
+that it does not take over.
+
+Source: Kafka's LogLoader (swap files); ``docs/design/0009-kafka-salvage.md``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+
+from logdex.errors import UsageError
+from logdex.io.env import Env
+from logdex.jobs.staging import LOCK_NAME
+from logdex.jobs.staging import PREFIX as STAGING_PREFIX
+from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
+from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.partition_files import home_of, partition_directory
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.staged_output import require_own_directory
+from logdex.kafka.files import file_names as files
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
+from logdex.kafka.recover.salvage_scan import SourceLog
+from logdex.kafka.scan.scanner import BatchScanner
+
+_DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
+_OWN_NAMES = {
+    files.LOCK_FILE,
+    LOCK_NAME,
+    files.LONE_CLEAN_MARK,
+    files.LEADER_EPOCH_CHECKPOINT,
+    files.PARTITION_METADATA,
+}
+_OWN_NAMES |= {files.RECOVERY_POINT_CHECKPOINT, files.LOG_START_CHECKPOINT}
+_COPIED_SUFFIX, _COPIED_NAME = ".checkpoint", "quorum-state"
+
+
+@dataclass(slots=True)
+class SourcePartition:
+    """A partition to read: `folder` below the output ("" for the output itself), logs in the order of their base
+    offsets, files to copy as they are."""
+
+    folder: str
+    directory: str
+    name: TopicPartition | None
+    logs: list[SourceLog] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SalvageSource:
+    """All that is read. `root`: the directory that the output mirrors; `home`: where a broker holds its lock;
+    `is_whole`: not just one segment."""
+
+    root: str
+    home: str
+    is_log_dir: bool
+    is_whole: bool
+    partitions: list[SourcePartition] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all logs."""
+        return sum(log.size_bytes for partition in self.partitions for log in partition.logs)
+
+
+def find_source(found: KafkaPath, env: Env) -> SalvageSource:
+    """The logs at a path. `UsageError` for a file that is no .log."""
+    if found.kind is KafkaPathKind.LOG_DIR:
+        root = env.real_path(found.path)
+        source = SalvageSource(root, root, is_log_dir=True, is_whole=True)
+        log_dir = KafkaLogDir(root, env=env)
+        for each in log_dir.partition_dirs(marked=True):
+            if each.mark is None:
+                _add(source, SourcePartition(each.name, each.path, each.topic_partition), env)
+            else:
+                source.notes.append(f"{each.path} is marked {each.mark}: not taken over")
+        source.notes += [f"{root}/{name} is not one of Kafka's: not taken over" for name in log_dir.other_names()]
+        return source
+    if found.kind not in (KafkaPathKind.PARTITION, KafkaPathKind.LOG):
+        raise UsageError(
+            f"{found.path}: everything is recovered from the log", hint="give the .log, or the directory that it is in"
+        )
+    is_whole = found.kind is KafkaPathKind.PARTITION
+    root = env.real_path(partition_directory(found))
+    source = SalvageSource(root, home_of(root, env=env)[0], is_log_dir=False, is_whole=is_whole)
+    named = parse_partition_dir(posixpath.basename(root))
+    name = None if named is None or named.mark else TopicPartition(named.topic, named.partition)
+    partition = SourcePartition("", root, name)
+    if is_whole:
+        _add(source, partition, env)
+    else:
+        path = posixpath.join(root, posixpath.basename(found.path))
+        partition.logs.append(SourceLog(path, found.offset, env.size_bytes(path)))
+        source.partitions.append(partition)
+    return source
+
+
+def _add(source: SalvageSource, partition: SourcePartition, env: Env) -> None:
+    logs: dict[int, str] = {}
+    swaps: dict[int, str] = {}
+    names = [name for name in env.list_dir(partition.directory) if env.is_file(f"{partition.directory}/{name}")]
+    first_cleaned = first_cleaned_offset(names)
+    for name in names:
+        path = f"{partition.directory}/{name}"
+        parsed = parse_offset_file(name)
+        stem = parse_offset_file(name.removesuffix(files.SWAP_SUFFIX))
+        cleaned = parse_offset_file(name.removesuffix(files.CLEANED_SUFFIX))
+        if parsed is not None and parsed[1] == files.LOG_SUFFIX:
+            logs[parsed[0]] = path
+        elif name.endswith(files.SWAP_SUFFIX) and stem is not None and stem[1] == files.LOG_SUFFIX:
+            if stem[0] < first_cleaned:
+                swaps[stem[0]] = path
+        elif name.endswith(_COPIED_SUFFIX) or name == _COPIED_NAME:
+            partition.copied.append(name)
+        elif name.endswith(files.CLEANED_SUFFIX) and cleaned is not None:
+            continue  # half written
+        elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
+            source.notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
+    _take_swaps(source, logs, swaps, env)
+    partition.logs = [SourceLog(path, base, env.size_bytes(path)) for base, path in sorted(logs.items())]
+    source.partitions.append(partition)
+
+
+def _take_swaps(source: SalvageSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:
+    """Whole files of a cleaning or a split that a crash interrupted take the place of the segments that they cover."""
+    covered = covered_offsets({base: _next_offset(path, base, env) for base, path in swaps.items()})
+    for base in [base for base in logs if base in covered]:
+        source.notes.append(f"{logs.pop(base)}: replaced by the .swap files of a cleaning or split, as a broker does")
+    logs.update(swaps)
+
+
+def _next_offset(path: str, base_offset: int, env: Env) -> int:
+    next_offset = base_offset
+    for window in BatchScanner(env=env).scan_file(path):
+        next_offset = int(window.columns.last_offset[-1]) + 1
+    return next_offset
+
+
+def check_output(source: SalvageSource, output: str, *, in_place: bool, env: Env) -> None:
+    """Refuses an output in what is read or around it, and one that holds something already, unless `in_place`."""
+    target = env.real_path(output)
+    if in_place:
+        require_own_directory(target, source.root)
+        return
+    for outer, inner in ((source.home, target), (target, source.root)):
+        if posixpath.commonpath([outer, inner]) == outer:
+            raise UsageError(f"{output} lies in or around {source.root}", hint="choose another --output")
+    if not env.exists(target):
+        return
+    names = [name for name in env.list_dir(target) if name != LOCK_NAME and not name.startswith(STAGING_PREFIX)]
+    if names:
+        raise UsageError(f"{output} is not empty", hint="choose another --output, or empty it")

@@ -1,0 +1,209 @@
+"""Writing a partition anew from its pieces: segments with their batches' bytes untouched, and all that is derived.
+
+Segments keep the base offsets that they had, as far as their batches allow it. One more begins where an offset or a
+position would not fit. Every derived file comes from the folds that append and recovery use, over one scan of what was
+written: that scan is the check that it can be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from logdex import limits
+from logdex.errors import ProducerStateError
+from logdex.io.env import ByteArray, Env
+from logdex.io.output_files import OutputFiles
+from logdex.kafka.files.file_names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    LOST_AND_FOUND,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file_name,
+)
+from logdex.kafka.recover.salvage_scan import OnRead, Piece, batches_of
+from logdex.kafka.segment.segment_recovery import derive_segment
+from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
+from logdex.kafka.state.epoch_runs import EpochRuns
+from logdex.kafka.state.leader_epochs import EpochEntry
+from logdex.kafka.state.producer_snapshot import derive_producer_snapshot
+from logdex.kafka.state.producer_state import ProducerStates, aborted_of
+from logdex.kernels.kafka.batch_columns import BatchColumns
+
+_COPY_BYTES = 8 << 20
+
+
+@dataclass(slots=True)
+class NewSegment:
+    """A segment to write: its base offset and its pieces."""
+
+    base_offset: int
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its log."""
+        return sum(piece.end - piece.start for piece in self.pieces)
+
+
+def plan_segments(pieces: list[Piece], empty_base: int | None, env: Env) -> list[NewSegment]:
+    """Segments for rising pieces; `empty_base`: that of an empty active segment behind them."""
+    segments: list[NewSegment] = []
+    for piece in pieces:
+        for part in _fitting(piece, env):
+            active = segments[-1] if segments else None
+            if active is None or not _fits(active, part):
+                active = NewSegment(_base_for(part, active))
+                segments.append(active)
+            active.pieces.append(part)
+    last = pieces[-1].last_offset if pieces else -1
+    if empty_base is not None and empty_base > last:
+        segments.append(NewSegment(empty_base))
+    return segments
+
+
+def _fits(active: NewSegment, piece: Piece) -> bool:
+    """Whether the piece goes on in that segment: of the same file, within reach of offsets and positions."""
+    same = active.pieces[-1].source.base_offset == piece.source.base_offset or (
+        piece.source.base_offset <= active.base_offset
+    )
+    reach = piece.last_offset - active.base_offset <= limits.RELATIVE_OFFSET_MAX
+    return same and reach and active.size_bytes + piece.end - piece.start <= limits.SEGMENT_SIZE_BYTES_MAX
+
+
+def _base_for(piece: Piece, before: NewSegment | None) -> int:
+    """The base offset that the file had, where that lies between what is written and the piece."""
+    base = piece.source.base_offset
+    least = before.pieces[-1].last_offset + 1 if before is not None else 0
+    reaches = piece.last_offset - base <= limits.RELATIVE_OFFSET_MAX
+    return base if least <= base <= piece.first_offset and reaches else piece.first_offset
+
+
+def _fitting(piece: Piece, env: Env) -> list[Piece]:
+    """The piece, or its batches where it spans more offsets than a segment can hold."""
+    base = min(piece.source.base_offset, piece.first_offset)
+    return [piece] if piece.last_offset - base <= limits.RELATIVE_OFFSET_MAX else list(batches_of(piece, env))
+
+
+class PartitionWriter:
+    """Writes one partition into `directory`. One thread."""
+
+    def __init__(
+        self,
+        directory: str,
+        files: OutputFiles,
+        env: Env,
+        *,
+        index_interval_bytes: int,
+        with_state: bool = True,
+        on_read: OnRead | None = None,
+    ) -> None:
+        self.notes: list[str] = []
+        self.names: list[str] = []
+        self.next_offset = 0
+        self._directory = directory
+        self._files = files
+        self._env = env
+        self._interval = index_interval_bytes
+        self._with_state = with_state
+        self._on_read = on_read
+        self._states = ProducerStates()
+
+    def write(self, segments: list[NewSegment], stored_epochs: list[EpochEntry], log_start_offset: int) -> None:
+        """Writes all segments, and what follows from them. `log_start_offset`: as the checkpoint has it, 0 for none."""
+        self._runs = EpochRuns(log_start_offset)
+        self._env.make_dirs(self._directory)
+        for number, segment in enumerate(segments):
+            if number and self._with_state:
+                self._put(
+                    offset_file_name(segment.base_offset, SNAPSHOT_SUFFIX), derive_producer_snapshot(self._states)
+                )
+            self._write_log(segment)
+            self._derive(segment)
+        if not self._with_state:
+            return
+        if self.next_offset > 0:
+            self._put(offset_file_name(self.next_offset, SNAPSHOT_SUFFIX), derive_producer_snapshot(self._states))
+        self._write_epochs(stored_epochs, log_start_offset)
+        for first, producer in self._states.ongoing_transactions.items():
+            self.notes.append(
+                f"{self._directory}: producer {producer}'s transaction from offset {first} on has no end in the log: "
+                "readers of committed records stop there until it is aborted"
+            )
+
+    def write_aside(self, pieces: list[Piece]) -> dict[Piece, str]:
+        """Saves batches that have no place in the log; the name of the file by piece."""
+        names: dict[Piece, str] = {}
+        sizes: dict[str, int] = {}
+        for piece in pieces:
+            name = names[piece] = f"{LOST_AND_FOUND}/{offset_file_name(piece.source.base_offset, LOG_SUFFIX)}"
+            sizes[name] = sizes.get(name, 0) + piece.end - piece.start
+        ends = dict.fromkeys(sizes, 0)
+        for piece, name in names.items():
+            ends[name] = self._copy(piece, name, ends[name], sizes[name])
+        self.names += sizes
+        return names
+
+    def _write_log(self, segment: NewSegment) -> None:
+        name = offset_file_name(segment.base_offset, LOG_SUFFIX)
+        size, position = segment.size_bytes, 0
+        if not segment.pieces:
+            self._put(name, b"")
+            return
+        self.names.append(name)
+        for piece in segment.pieces:
+            position = self._copy(piece, name, position, size)
+
+    def _copy(self, piece: Piece, name: str, position: int, size_bytes: int) -> int:
+        """Copies a piece's bytes to `position` of a file of `size_bytes`; where they end."""
+        with self._env.open_read(piece.source.path) as source:
+            for at in range(piece.start, piece.end, _COPY_BYTES):
+                data = source.read_at(at, min(_COPY_BYTES, piece.end - at))
+                self._files.write_at(f"{self._directory}/{name}", size_bytes, position, data)
+                position += len(data)
+                if self._on_read is not None:
+                    self._on_read(0, len(data))
+        return position
+
+    def _derive(self, segment: NewSegment) -> None:
+        base, aborted = segment.base_offset, list[AbortedTxn]()
+        path = f"{self._directory}/{offset_file_name(base, LOG_SUFFIX)}"
+
+        def take(columns: BatchColumns) -> None:
+            if not self._with_state:
+                return
+            self._runs.add(columns, path)
+            try:
+                aborted.extend(aborted_of(self._states.add(columns)))
+            except ProducerStateError as error:
+                self.notes.append(f"{path}: what the log tells of producers may not be all: {error}")
+
+        derived = derive_segment(path, base, self._interval, on_columns=take, env=self._env)
+        self._put(offset_file_name(base, INDEX_SUFFIX), derived.offset_index)
+        self._put(offset_file_name(base, TIME_INDEX_SUFFIX), derived.time_index)
+        if aborted:
+            self._put(offset_file_name(base, TXN_INDEX_SUFFIX), derive_transaction_index(aborted))
+        self.next_offset = derived.next_offset
+
+    def _write_epochs(self, stored: list[EpochEntry], log_start_offset: int) -> None:
+        """The epochs of the batches from the log's start on, and those behind them that only the checkpoint knew."""
+        epochs = self._runs.to_leader_epochs()
+        for run in self._runs.sort_out()[1]:
+            self.notes.append(
+                f"{run.path}: byte {run.position}: a batch of leader epoch {run.epoch} among others: not believed"
+            )
+        known = epochs.entries
+        for entry in stored:
+            latest = known[-1] if known else EpochEntry(-1, -1)
+            if (
+                entry.epoch > latest.epoch and latest.start_offset < entry.start_offset < self.next_offset
+            ):  # a load drops others
+                epochs.assign(*entry)
+        epochs.truncate_from_start(min(log_start_offset, self.next_offset))
+        self._put(LEADER_EPOCH_CHECKPOINT, epochs.to_bytes())
+
+    def _put(self, name: str, data: bytes | ByteArray) -> None:
+        self.names.append(name)
+        self._files.put(f"{self._directory}/{name}", data)

@@ -1,6 +1,0 @@
-"""Salvaging a damaged Kafka log: a clean directory of every whole batch, and a report of what is not in it."""
-
-from logdex.kafka.salvage.job import recover
-from logdex.kafka.salvage.report import SalvageReport
-
-__all__ = ["SalvageReport", "recover"]

@@ -1,0 +1,92 @@
+"""Which batches of a log stand in the order of their offsets, and which contradict their neighbours.
+
+No checksum covers a batch's base offset. Where two neighbours contradict each other, the one whose offset leaves it no
+room between the others is the wrong one: in [4, 13, 6, 7] there is room for 5 before 6, so it is 13 that is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, join_columns, pick_columns
+
+_FAR = 1 << 62
+_HELD = 2
+
+
+class Judged(NamedTuple):
+    """Batches in the order of the log, and which of them rise."""
+
+    columns: BatchColumns
+    good: npt.NDArray[np.bool_]
+
+
+class RisingBatches:
+    """Judges batches that are given in windows, each when two more behind it are known, so up to two late. One
+    thread. `before`: all offsets must be above it."""
+
+    def __init__(self, before: int) -> None:
+        self._before = (before, before)  # last offsets of the last two good batches that were given out
+        self._held: BatchColumns | None = None
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the last good batch that was given out."""
+        return self._before[1]
+
+    def add(self, columns: BatchColumns) -> Judged | None:
+        """Takes a window (copied where it is kept); what can be judged now."""
+        joined = columns if self._held is None else join_columns((self._held, columns))
+        ready = len(joined.position) - _HELD
+        self._held = BatchColumns._make(column[max(ready, 0) :].copy() for column in joined)
+        return self._judge(joined, ready) if ready > 0 else None
+
+    def flush(self, behind: int | None = None) -> Judged | None:
+        """The rest; `behind`: the offset of what follows, where that is known."""
+        held, self._held = self._held, None
+        return None if held is None or not len(held.position) else self._judge(held, len(held.position), behind)
+
+    def _judge(self, columns: BatchColumns, ready: int, behind: int | None = None) -> Judged:
+        base, last = columns.base_offset, columns.last_offset
+        if behind is not None:
+            base, last = np.append(base, behind), np.append(last, behind)
+        good = rising(base, last, self._before)[:ready]
+        part = pick_columns(columns, slice(ready))
+        kept = part.last_offset[good][-_HELD:].tolist()
+        first, second = (*self._before, *kept)[-_HELD:]
+        self._before = (first, second)
+        return Judged(part, good)
+
+
+def rising(base: Int64s, last: Int64s, before: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """Which batches stand in order; `before` are the last offsets of the two before them."""
+    good = np.ones(len(base), np.bool_)
+    previous = np.append(before[1], last[:-1])
+    if ((base > previous) & (last >= base)).all():
+        return good
+    kept: list[tuple[int, int, int]] = [(-2, -1, before[0]), (-1, -1, before[1])]  # place, base, last
+    bases, lasts = base.tolist(), last.tolist()
+    for place, (this, its_last) in enumerate(zip(bases, lasts, strict=True)):
+        at, its_base, before_last = kept[-1]
+        if its_last < this:
+            good[place] = False
+        elif this > before_last:
+            kept.append((place, this, its_last))
+        elif (
+            at >= 0 and not _fits(bases, lasts, place, before_last) and this - kept[-2][2] > before_last - its_base + 1
+        ):
+            kept.pop()
+            good[at] = False
+            kept.append((place, this, its_last))
+        else:
+            good[place] = False
+    return good
+
+
+def _fits(bases: list[int], lasts: list[int], place: int, before_last: int) -> bool:
+    """Whether the batch at `place`, with another offset, would have room before the one behind it."""
+    behind = bases[place + 1] if place + 1 < len(bases) else _FAR
+    return behind < _FAR and behind - before_last > lasts[place] - bases[place] + 1

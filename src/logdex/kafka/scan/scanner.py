@@ -1,0 +1,231 @@
+"""Scanning a .log into columns: windows of batches, and where and why the log ends.
+
+Recovery, rebuild, verify, look-ups and the folds of every index go through this one. The log ends, as for the broker,
+at the first batch that is not whole or whose checksum is wrong; `ScanEnd` says which it was.
+Source: Kafka's FileLogInputStream, LogSegment.recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.kernels.common.crc32c import crc_sources
+from logdex.kernels.kafka import batch_fields as field
+from logdex.kernels.kafka import batch_scan as kernel
+from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns, pick_columns
+from logdex.layout.kafka import MAGIC_V2
+
+WINDOW_BATCHES = 8_192
+"""Columns of a window (100 bytes a batch) then stay in the core's cache while they are used."""
+
+_ZEROS_STEP = 1 << 20
+_FIND_WORK = 32
+
+
+class EndKind(Enum):
+    """Why a scan ended. Zeros are what a file system leaves of a file that was grown and not written; where too few
+    bytes for a header are left, that is TORN whatever they are, as the broker ends there without a word."""
+
+    END = "end"
+    TORN = "torn"
+    ZEROS = "zeros"
+    CORRUPT = "corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanEnd:
+    """Where the good batches end: `position` is the byte behind the last, `error` says more unless `kind` is END."""
+
+    kind: EndKind
+    position: int
+    reason: str
+    error: CorruptError | None = None
+
+    @property
+    def description(self) -> str:
+        """Why, without the place."""
+        return self.reason if self.error is None else self.error.description
+
+
+@dataclass(slots=True)
+class BatchWindow:
+    """`count` batches: `columns` (each of `count` places) are valid until the next window is asked for. Positions count
+    from the start of `data`, the bytes of the whole file or buffer."""
+
+    columns: BatchColumns
+    count: int
+    data: ByteArray
+    path: str
+
+
+class BatchScanner:
+    """Scans files or bytes with one set of columns. One thread, one scan at a time.
+
+    `end` says, when all windows of a scan have been taken, where and why it ended; so does the generator's own value.
+    """
+
+    end: ScanEnd
+
+    def __init__(self, check_crc: bool = True, window_batches: int = WINDOW_BATCHES, env: Env = DEFAULT_ENV) -> None:
+        self.batches = 0
+        """Batches scanned so far."""
+        self._env = env
+        self._check_crc = int(check_crc)
+        self._columns = make_batch_columns(window_batches)
+        places = [column.ctypes.data for column in self._columns]
+        self._addresses = kernel.ColumnAddresses._make([*places, window_batches])
+        self._state = np.zeros(kernel.STATE_SIZE, np.int64)
+        self._crcs = crc_sources()
+
+    def scan_file(self, path: str, start: int = 0, stop: int | None = None) -> Generator[BatchWindow, None, ScanEnd]:
+        """Windows of the batches that begin in bytes [start, stop) of a .log; `start` is a batch's first byte.
+
+        A `stop` that is reached is an END.
+        """
+        with self._env.map_read(path) as mapped:
+            return (yield from self.scan_bytes(mapped.array, start, stop, path=path))
+
+    def scan_bytes(
+        self, data: ByteArray | bytes, start: int = 0, stop: int | None = None, *, path: str = "<bytes>"
+    ) -> Generator[BatchWindow, None, ScanEnd]:
+        """The same of bytes in memory; `path` is named in errors."""
+        array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
+        state, position, reason = self._state, start, kernel.WINDOW_FULL
+        until = array.size if stop is None else stop
+        while reason == kernel.WINDOW_FULL:
+            state[kernel.POSITION] = position
+            kernel.scan_window(
+                array.ctypes.data, array.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs
+            )
+            position, count, reason = (int(place) for place in state)
+            if count:
+                self.batches += count
+                yield BatchWindow(pick_columns(self._columns, slice(count)), count, array, path)
+        self.end = scan_end(array, position, reason, path)
+        return self.end
+
+
+def find_next_batch(data: ByteArray | bytes, position: int) -> int:
+    """The first position behind `position` at which a whole batch with a right checksum begins; -1 where none does.
+
+    Looks at every byte: what lies between may be of any length. A header must be plausible before its checksum is
+    computed, and what checksums cost in all is bounded by 32 times the bytes looked at.
+    """
+    array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
+    first = max(position + 1, 0)
+    budget = _FIND_WORK * max(array.size - first, 0)
+    return int(kernel.find_batch(array.ctypes.data, first, array.size, budget, crc_sources()))
+
+
+def find_behind(data: ByteArray, end: ScanEnd) -> int:
+    """Where readers go on behind the damage that ended a scan; -1 for nowhere.
+
+    Where a batch with a wrong checksum is followed by a good one, or by the file's end, its bytes are its own: what
+    looks like a batch in them (a message of a wrapper, a value that holds a log) is none of this log, unless its length
+    is what is wrong (`_find_swallowed`).
+    """
+    if isinstance(end.error, CrcMismatchError):
+        at = end.position
+        following = at + kernel.OVERHEAD + _load(data, at + field.LENGTH, 4)
+        if following == data.size or is_batch(data, following):
+            swallowed = _find_swallowed(data[:following], at)
+            return swallowed if swallowed >= 0 or following == data.size else following
+    return find_next_batch(data, end.position)
+
+
+def _find_swallowed(data: ByteArray, at: int) -> int:
+    """Where batches of the same log begin in what the bad batch `at` has taken for its own, up to the end of `data`;
+    -1 for nowhere. Their offsets are above its own, and they end where it does, or in zeros: behind batches in a
+    record's value comes one byte at least, its count of headers."""
+    found = find_next_batch(data, at)
+    if found < 0 or data[at + field.MAGIC] != MAGIC_V2:
+        return -1
+    if _load(data, found, 8) <= _load(data, at, 8) + _load(data, at + field.LAST_OFFSET_DELTA, 4):
+        return -1
+    scanner = BatchScanner()
+    for _ in scanner.scan_bytes(data, found):
+        pass
+    rest = data[scanner.end.position :]
+    return -1 if rest.size == 1 or rest.any() else found
+
+
+def _load(data: ByteArray, position: int, size_bytes: int) -> int:
+    return int.from_bytes(data[position : position + size_bytes].tobytes(), "big", signed=True)
+
+
+def is_batch(data: ByteArray, position: int) -> bool:
+    """Whether a whole batch with a right checksum begins at `position`."""
+    scan = BatchScanner(window_batches=1).scan_bytes(data, position, position + 1)
+    return 0 <= position < data.size and next(scan, None) is not None
+
+
+def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
+    """What the kernel's `reason` to stop at `position` of the whole log `data` means."""
+    if reason == kernel.FILE_END:
+        return ScanEnd(EndKind.END, position, "the last batch ends where the file ends")
+    if reason == kernel.LIMIT:
+        return ScanEnd(EndKind.END, position, "the scan was to stop here")
+    error = batch_error(data, position, reason, path)
+    if reason == kernel.BAD_SIZE and only_zeros(data, position):
+        return ScanEnd(EndKind.ZEROS, position, "nothing but zeros from here to the end of the file", error)
+    kind = EndKind.TORN if reason == kernel.TORN else EndKind.CORRUPT
+    return ScanEnd(kind, position, error.message, error)
+
+
+def only_zeros(data: ByteArray, position: int) -> bool:
+    """Whether nothing but zeros lies from `position` to the end."""
+    return not any(data[at : at + _ZEROS_STEP].any() for at in range(position, data.size, _ZEROS_STEP))
+
+
+def batch_error(data: ByteArray, position: int, reason: int, path: str) -> CorruptError:
+    """The located error of the batch at `position` that the kernel stopped at for `reason`."""
+    left = data.size - position
+    if left <= kernel.SIZE_UP_TO_MAGIC:
+        return TruncatedError(
+            "the file ends within a batch's header",
+            path=path,
+            position=position,
+            expected=f"more than {kernel.SIZE_UP_TO_MAGIC} bytes",
+            found=f"{max(left, 0)} bytes",
+        )
+    at = data.ctypes.data + position
+    size = int.from_bytes(data[position + 8 : position + 12].tobytes(), "big", signed=True)
+    magic = int(data[position + 16])
+    if reason == kernel.TORN:
+        room = left - kernel.OVERHEAD
+        return TruncatedError(
+            "the batch runs past the end of the file",
+            path=path,
+            position=position + 8,
+            field="length",
+            expected=f"at most {room}",
+            found=size,
+        )
+    if reason == kernel.BAD_MAGIC:
+        return CorruptError(
+            "not a batch", path=path, position=position + 16, field="magic", expected="0, 1 or 2", found=magic
+        )
+    if reason == kernel.BAD_SIZE:
+        least = kernel.SIZE_MIN_V0 if size < kernel.SIZE_MIN_V0 else int(kernel.size_min(magic))
+        return CorruptError(
+            "no batch is that short",
+            path=path,
+            position=position + 8,
+            field="length",
+            expected=f"at least {least}",
+            found=size,
+        )
+    return CrcMismatchError(
+        "the batch's bytes are not those that were written",
+        path=path,
+        position=position,
+        field="crc",
+        expected=f"{int(kernel.stored_crc(at)):#010x} as stored",
+        found=f"{int(kernel.batch_crc(at, crc_sources())):#010x} of the bytes",
+    )

@@ -1,0 +1,1 @@
+"""A segment: its .log, its sparse indexes, its transaction index."""

@@ -1,0 +1,207 @@
+"""What a segment's .index and .timeindex hold: one fold over its batches, for append, recovery, rebuild and verify.
+
+Source: Kafka's LogSegment.append and recover (entries per batch, as from 3.9.1);
+``docs/formats/kafka-offset-index.md``, ``docs/formats/kafka-time-index.md``.
+Per batch: the largest timestamp so far is taken in; then, if more than
+`interval_bytes` bytes came since the last entry, .index gets (its last offset, its position) and .timeindex (the
+largest timestamp so far, the last offset of the earliest batch that has it) where that timestamp rises. So the first
+batch never has an entry. The close adds a last time entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
+from logdex.kafka.batch.record import NO_TIMESTAMP
+from logdex.kernels.kafka import sparse_index as kernel
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
+from logdex.layout.base import Layout
+from logdex.layout.kafka import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+
+
+class IndexFold:
+    """The fold's state for one segment. Not thread-safe.
+
+    `last_index_offset` and `last_time` (timestamp, offset) say where indexes that are there already end;
+    `max_timestamp` (timestamp, offset) is the largest of the batches that are there, by default `last_time`.
+    """
+
+    def __init__(
+        self,
+        base_offset: int,
+        interval_bytes: int,
+        *,
+        path: str = "",
+        last_index_offset: int | None = None,
+        last_time: tuple[int, int] | None = None,
+        max_timestamp: tuple[int, int] | None = None,
+    ) -> None:
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
+        self.path = path
+        none = base_offset - 1  # below any offset that an entry can have
+        time = last_time or (NO_TIMESTAMP, none)
+        largest = max_timestamp or time
+        self._state = np.array([0, *largest, none if last_index_offset is None else last_index_offset, *time], np.int64)
+
+    def copy(self) -> IndexFold:
+        """The same state, to go on from without changing this one."""
+        twin = IndexFold(self.base_offset, self.interval_bytes, path=self.path)
+        twin._state[:] = self._state
+        return twin
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp so far and the last offset of the earliest batch with it; (-1, base offset) if none."""
+        timestamp = int(self._state[kernel.MAX_TIMESTAMP])
+        if timestamp <= NO_TIMESTAMP:
+            return NO_TIMESTAMP, self.base_offset
+        return timestamp, int(self._state[kernel.MAX_OFFSET])
+
+    def add(self, columns: BatchColumns) -> tuple[Int64s, Int64s]:
+        """Takes batches in, in log order: new entries (last offset, position)[n, 2] and (timestamp, offset)[m, 2].
+
+        Raises `OffsetOverflowError` for a last offset outside base offset + 0..2^31-1, `OffsetOrderError` for an entry
+        that would not rise; both name the batch. The fold is of no use afterwards.
+        """
+        count = len(columns.position)
+        offset_entries, time_entries = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
+        result = np.zeros(3, np.int64)
+        end = kernel.fold(
+            columns.position,
+            columns.last_offset,
+            columns.max_timestamp_ms,
+            columns.size,
+            self.base_offset,
+            self.interval_bytes,
+            self._state,
+            offset_entries,
+            time_entries,
+            result,
+        )
+        if end != kernel.GOOD:
+            raise self._error(end, columns, int(result[2]))
+        return offset_entries[: result[0]].copy(), time_entries[: result[1]].copy()
+
+    def finish(self) -> Int64s:
+        """The time entry of a roll, close or recovery: (timestamp, offset)[0 or 1, 2]. Raises as `add`."""
+        timestamp, offset = self.max_timestamp
+        state = self._state
+        if offset < state[kernel.TIME_OFFSET]:
+            raise self._error(kernel.TIME_OFFSET_FALLS, None, 0)
+        if timestamp <= state[kernel.TIME_TIMESTAMP]:
+            return np.empty((0, 2), np.int64)
+        state[kernel.TIME_TIMESTAMP], state[kernel.TIME_OFFSET] = timestamp, offset
+        return np.array([[timestamp, offset]], np.int64)
+
+    def _error(self, end: int, columns: BatchColumns | None, place: int) -> CorruptError:
+        position = int(columns.position[place]) if columns is not None else 0
+        if end == kernel.OVERFLOW and columns is not None:
+            return OffsetOverflowError(
+                f"the batch's last offset does not fit the index of the segment at {self.base_offset}",
+                path=self.path,
+                position=position,
+                field="last_offset_delta",
+                expected=f"{self.base_offset} to {self.base_offset + limits.RELATIVE_OFFSET_MAX}",
+                found=int(columns.last_offset[place]),
+                hint="the broker splits such a segment in two",
+            )
+        if end == kernel.OFFSET_FALLS and columns is not None:
+            return OffsetOrderError(
+                "the batch's last offset is not above that of the last index entry",
+                path=self.path,
+                position=position,
+                field="base_offset",
+                expected=f"above {int(self._state[kernel.LAST_OFFSET])}",
+                found=int(columns.last_offset[place]),
+            )
+        return OffsetOrderError(
+            "the largest timestamp's offset is below that of the last time index entry",
+            path=self.path,
+            position=position,
+            field="max_timestamp_ms",
+            expected=f"offset {int(self._state[kernel.TIME_OFFSET])} or above",
+            found=int(self._state[kernel.MAX_OFFSET]),
+        )
+
+
+def fold_plain(
+    rows: Iterable[tuple[int, int, int, int]], base_offset: int, interval: int, state: list[int]
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]:
+    """Twin of `kernels.index_fold.fold`: rows of (position, last offset, largest timestamp, size) into `state`.
+
+    Gives the offset entries, the time entries, how it ended (as the kernel says) and how many rows were taken in.
+    """
+    offset_entries: list[tuple[int, int]] = []
+    time_entries: list[tuple[int, int]] = []
+    since, max_timestamp, max_offset, last, time_timestamp, time_offset = state
+    end, taken = kernel.GOOD, 0
+    for position, last_offset, timestamp, size in rows:
+        if not 0 <= last_offset - base_offset <= limits.RELATIVE_OFFSET_MAX:
+            end = kernel.OVERFLOW
+            break
+        if timestamp > max_timestamp:
+            max_timestamp, max_offset = timestamp, last_offset
+        if since > interval:
+            if last_offset <= last:
+                end = kernel.OFFSET_FALLS
+                break
+            offset_entries.append((last_offset, position))
+            last, since = last_offset, 0
+            if max_offset < time_offset:
+                end = kernel.TIME_OFFSET_FALLS
+                break
+            if max_timestamp > time_timestamp:
+                time_timestamp, time_offset = max_timestamp, max_offset
+                time_entries.append((max_timestamp, max_offset))
+        since += size
+        taken += 1
+    state[:] = since, max_timestamp, max_offset, last, time_timestamp, time_offset
+    return offset_entries, time_entries, end, taken
+
+
+def encode_offset_entries(entries: npt.NDArray[np.int64], base_offset: int) -> bytes:
+    """.index bytes of (offset, position) rows, whose offsets are within reach of `base_offset`."""
+    return _packed(entries - (base_offset, 0), OFFSET_INDEX_ENTRY)
+
+
+def encode_time_entries(entries: npt.NDArray[np.int64], base_offset: int) -> bytes:
+    """.timeindex bytes of (timestamp, offset) rows, whose offsets are within reach of `base_offset`."""
+    return _packed(entries - (0, base_offset), TIME_INDEX_ENTRY)
+
+
+def _packed(rows: Int64s, layout: Layout) -> bytes:
+    """Rows of stored numbers, a column a field."""
+    packed = np.empty(len(rows), layout.dtype)
+    for field, column in zip(layout.fields, rows.T, strict=True):
+        packed[field.name] = column
+    return packed.tobytes()
+
+
+def derive_indexes(
+    windows: Iterable[BatchColumns], base_offset: int, interval_bytes: int, *, path: str = ""
+) -> tuple[bytes, bytes]:
+    """The bytes of .index and .timeindex of a whole segment, given in windows. Raises as `IndexFold.add`."""
+    fold = IndexFold(base_offset, interval_bytes, path=path)
+    offset_parts, time_parts = [], []
+    for columns in windows:
+        offset_entries, time_entries = fold.add(columns)
+        offset_parts.append(encode_offset_entries(offset_entries, base_offset))
+        time_parts.append(encode_time_entries(time_entries, base_offset))
+    time_parts.append(encode_time_entries(fold.finish(), base_offset))
+    return b"".join(offset_parts), b"".join(time_parts)
+
+
+def derive_offset_index(columns: BatchColumns, base_offset: int, interval_bytes: int) -> bytes:
+    """The bytes of .index of a whole segment. Raises as `IndexFold.add`."""
+    return derive_indexes((columns,), base_offset, interval_bytes)[0]
+
+
+def derive_time_index(columns: BatchColumns, base_offset: int, interval_bytes: int) -> bytes:
+    """The bytes of .timeindex of a whole segment. Raises as `IndexFold.add`."""
+    return derive_indexes((columns,), base_offset, interval_bytes)[1]

@@ -1,0 +1,119 @@
+"""Recovering a segment: every batch checked, both sparse indexes derived anew, the log cut behind its last good batch.
+
+Source: Kafka's LogSegment.recover; ``docs/formats/kafka-offset-index.md``. One scan with checksums and one fold: the
+bytes are those that the broker writes. Whoever keeps state that follows from the batches too (producers, leader epochs,
+aborted transactions) is shown them as they pass.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
+from logdex.kafka.scan.scanner import WINDOW_BATCHES, BatchScanner, ScanEnd
+from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kernels.kafka.batch_columns import BatchColumns
+
+OnColumns = Callable[[BatchColumns], None]
+"""Is shown each window of good batches, in log order; valid during the call only."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSegment:
+    """What follows from a segment's good batches: the bytes of its indexes, and where and why the batches end."""
+
+    offset_index: bytes
+    time_index: bytes
+    batches: int
+    size_bytes: int
+    """Of the log's good batches: where a recovery cuts it."""
+    truncated_bytes: int
+    """Behind them."""
+    next_offset: int
+    """The last batch's last offset + 1; the base offset of a segment without one."""
+    end: ScanEnd
+
+
+def derive_segment(
+    log_path: str,
+    base_offset: int,
+    interval_bytes: int,
+    *,
+    stop: int | None = None,
+    window_batches: int = WINDOW_BATCHES,
+    on_columns: OnColumns | None = None,
+    env: Env = DEFAULT_ENV,
+) -> DerivedSegment:
+    """What recovery would find and write, without writing: the segment is only read, as far as byte `stop`.
+
+    Raises `OffsetOverflowError` and `OffsetOrderError` for batches that no index can hold; the broker splits a segment
+    for the one, and empties it for the other.
+    """
+    fold = IndexFold(base_offset, interval_bytes, path=log_path)
+    offset_parts: list[bytes] = []
+    time_parts: list[bytes] = []
+    scanner = BatchScanner(window_batches=window_batches, env=env)
+    next_offset, size_in_all = base_offset, env.size_bytes(log_path)
+    for window in scanner.scan_file(log_path, stop=stop):
+        offset_entries, time_entries = fold.add(window.columns)
+        offset_parts.append(encode_offset_entries(offset_entries, base_offset))
+        time_parts.append(encode_time_entries(time_entries, base_offset))
+        next_offset = int(window.columns.last_offset[-1]) + 1
+        if on_columns is not None:
+            on_columns(window.columns)
+    time_parts.append(encode_time_entries(fold.finish(), base_offset))
+    return DerivedSegment(
+        offset_index=b"".join(offset_parts),
+        time_index=b"".join(time_parts),
+        batches=scanner.batches,
+        size_bytes=scanner.end.position,
+        truncated_bytes=size_in_all - scanner.end.position,
+        next_offset=next_offset,
+        end=scanner.end,
+    )
+
+
+def recover(
+    directory: str,
+    base_offset: int,
+    config: LogConfig,
+    *,
+    output: str | None = None,
+    on_columns: OnColumns | None = None,
+    env: Env = DEFAULT_ENV,
+) -> DerivedSegment:
+    """Derives the indexes of the segment at `base_offset` and writes them, trimmed, into `output`.
+
+    Without an `output` the segment is recovered where it is: its log is cut behind the last good batch too. Files are
+    not synced. Raises as `derive_segment`, before anything is written.
+    """
+    log_path = posixpath.join(directory, offset_file_name(base_offset, LOG_SUFFIX))
+    derived = derive_segment(log_path, base_offset, config.index_interval_bytes, on_columns=on_columns, env=env)
+    target = directory if output is None else output
+    for suffix, data in ((INDEX_SUFFIX, derived.offset_index), (TIME_INDEX_SUFFIX, derived.time_index)):
+        with env.open_write(posixpath.join(target, offset_file_name(base_offset, suffix))) as file:
+            file.truncate(0)
+            file.write_at(0, data)
+    if output is None and derived.truncated_bytes > 0:
+        with env.open_write(log_path) as file:
+            file.truncate(derived.size_bytes)
+    return derived
+
+
+def first_fall(log_path: str, base_offset: int, *, env: Env) -> int | None:
+    """The position of the first batch of a segment whose offsets are not above those of all before it."""
+    last = base_offset - 1
+    for window in BatchScanner(check_crc=False, env=env).scan_file(log_path):
+        columns = window.columns
+        before = np.concatenate(([last], columns.last_offset[:-1]))
+        falls = np.flatnonzero((columns.base_offset <= before) | (columns.last_offset <= before))
+        if len(falls):
+            return int(columns.position[falls[0]])
+        last = int(columns.last_offset[-1])
+    return None

@@ -1,0 +1,1 @@
+"""What is told of a log, not read from it."""

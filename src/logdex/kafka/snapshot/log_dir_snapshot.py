@@ -1,0 +1,147 @@
+"""A whole log directory of Kafka's opened for reading. Changes nothing, locks nothing.
+
+Source: Kafka's LogManager; ``docs/formats/kafka-log-directory.md``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Self, Unpack
+
+from logdex.errors import LogdexError, MissingFileError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.jobs.reports import Progress
+from logdex.kafka.batch.record import Record
+from logdex.kafka.directory.log_dir import KafkaLogDir, partitions_by_topic
+from logdex.kafka.directory.recognise import KafkaPathKind, require_kafka
+from logdex.kafka.internal_topics import INTERNAL_TOPICS
+from logdex.kafka.read.key_query import require_key_index_dir
+from logdex.kafka.read.record_scan import KafkaScan, RecordFilter, ScanOptions
+from logdex.kafka.settings.log_config import LogConfig, make_config
+from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
+
+
+class LogDirSnapshot:
+    """A whole log directory (one of log.dirs): its partitions in use by name, opened when they are first asked for.
+
+    `log_dir` reads what belongs to the directory as a whole: checkpoints, committed offsets, the quorum's log, marked
+    directories. Read-only, and shared between threads, as `PartitionSnapshot`. A context manager.
+    """
+
+    def __init__(self, path: str, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any) -> None:
+        self._env = env or DEFAULT_ENV
+        self.config = make_config(config, settings)
+        self.path = path
+        self.log_dir = KafkaLogDir(path, env=self._env)
+        self._lock = threading.RLock()
+        self._files = OpenFiles(self._env)  # shared: there may be thousands of partitions
+        self._open: dict[str, PartitionSnapshot] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks which partitions there are, and what is new in those that are open."""
+        with self._lock:
+            self._dirs = {each.name: each for each in self.log_dir.partition_dirs()}
+            for name in [*self._open]:
+                if name in self._dirs:
+                    self._open[name].refresh()
+                else:
+                    self._open.pop(name).close()
+
+    @property
+    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+        """All partitions in use by name (``topic-N``), by topic and number."""
+        return {name: self._partition(name) for name in self._dirs}
+
+    def topics(self) -> dict[str, list[int]]:
+        """Partition numbers by topic."""
+        return partitions_by_topic(self._dirs.values())
+
+    def partition(self, topic: str, partition: int) -> PartitionSnapshot:
+        """One of them; `MissingFileError` where it is not here."""
+        return self._some(topic, partition)[0]
+
+    def _partition(self, name: str) -> PartitionSnapshot:
+        with self._lock:
+            if name not in self._open:
+                path = self._dirs[name].kafka_path
+                self._open[name] = PartitionSnapshot(path, self.config, env=self._env, open_files=self._files)
+            return self._open[name]
+
+    def _some(self, topic: str | None, partition: int | None) -> list[PartitionSnapshot]:
+        """The partitions of a topic, or one of them, or all: by name, internal topics last."""
+        wanted = [
+            each.name
+            for each in sorted(self._dirs.values(), key=lambda each: each.topic in INTERNAL_TOPICS)
+            if topic in (None, each.topic) and partition in (None, each.partition)
+        ]
+        if not wanted and (topic is not None or partition is not None):
+            what = "no such partition" if topic is None or topic in self.topics() else f"no topic {topic!r}"
+            raise MissingFileError(what, path=self.path, hint=f"logdex info {self.path} lists what is here")
+        return [self._partition(name) for name in wanted]
+
+    def scan(
+        self,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        progress: Progress | None = None,
+        **wanted: Unpack[ScanOptions],
+    ) -> KafkaScan[PartitionSnapshot]:
+        """The records of all partitions, or of those that are named, one partition after the other, by topic and
+        number; what the brokers keep for themselves (`INTERNAL_TOPICS`) comes last."""
+        return KafkaScan(self._some(topic, partition), RecordFilter(**wanted), progress)
+
+    def query(
+        self,
+        topic: str,
+        key: Key,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        max: int | None = None,
+        *,
+        partition: int | None = None,
+        key_index_dir: str | None = None,
+        problems: list[LogdexError] | None = None,
+    ) -> list[tuple[PartitionSnapshot, Record]]:
+        """All records of a topic with exactly this key, or the newest `max`, each with its partition: newest first by
+        time, within a partition by offset. The rest as `PartitionSnapshot.query`; `key_index_dir` has a folder
+        ``topic-N`` for each partition."""
+        require_key_index_dir(key_index_dir, self._env)
+
+        def answers(each: PartitionSnapshot) -> Iterator[tuple[PartitionSnapshot, Record]]:
+            folder = None if key_index_dir is None else f"{key_index_dir}/{each.name}"
+            found = each.iter_query(key, begin_ms, end_ms, key_index_dir=folder, problems=problems)
+            return ((each, record) for record in found)
+
+        merged = heapq.merge(*map(answers, self._some(topic, partition)), key=lambda found: -found[1].timestamp_ms)
+        return [*islice(merged, max)]
+
+    def close(self) -> None:
+        """Closes all partitions."""
+        for snapshot in self._open.values():
+            snapshot.close()
+        self._open.clear()
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+KafkaSnapshot = PartitionSnapshot | LogDirSnapshot
+
+
+def open_kafka(path: str, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any) -> KafkaSnapshot:
+    """What of Kafka's is at `path`: a `LogDirSnapshot` or a `PartitionSnapshot`. `settings` are `LogConfig`'s fields;
+    `NotAStoreError` for anything else, and for an index by itself."""
+    found = require_kafka(path, env=env or DEFAULT_ENV)
+    if found.kind is KafkaPathKind.LOG_DIR:
+        return LogDirSnapshot(path, config, env=env, **settings)
+    return PartitionSnapshot(found, config, env=env, **settings)

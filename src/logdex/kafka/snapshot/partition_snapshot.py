@@ -1,0 +1,324 @@
+"""A partition of Kafka's opened for reading: its directory or one .log. Changes nothing, locks nothing.
+
+Source: Kafka's UnifiedLog; ``docs/formats/kafka-log-directory.md``.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Self, Unpack
+
+from logdex.errors import LogdexError, MissingFileError, NotAStoreError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.jobs.reports import Progress
+from logdex.kafka.batch.record import Record
+from logdex.kafka.directory.partition_files import (
+    Checkpoints,
+    open_segments,
+    partition_directory,
+    partition_name,
+    read_checkpoints,
+)
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
+from logdex.kafka.read import log_read
+from logdex.kafka.read.key_query import query_key, require_key_index_dir
+from logdex.kafka.read.log_read import EARLIEST_TIMESTAMP, READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
+from logdex.kafka.read.record_scan import KafkaScan, RecordFilter, ScanOptions
+from logdex.kafka.read.scan_state import find_end, load_producers
+from logdex.kafka.scan.scanner import EndKind, ScanEnd
+from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.settings.log_config import LogConfig, make_config
+from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
+from logdex.kafka.state.producer_state import ProducerStates
+
+Key = str | bytes
+
+
+class PartitionSnapshot:
+    """One partition as it was when it was opened, or at the last `refresh`: its directory, a directory that merely
+    holds segments, or one .log. Read-only: no byte, no mtime changes, no lock is taken; a broker may go on writing.
+
+    Of a directory that is no partition's, `topic` is its name and `partition` -1. `problems` gathers what small files
+    said that cannot be. `open_files`: files of many snapshots, of which few stay open. Safe to share between threads,
+    but for `refresh` and `close`. A context manager.
+    """
+
+    def __init__(
+        self,
+        path: str | KafkaPath,
+        config: LogConfig | None = None,
+        *,
+        env: Env | None = None,
+        open_files: OpenFiles | None = None,
+        **settings: Any,
+    ) -> None:
+        self.env = env or DEFAULT_ENV
+        found = require_kafka(path, env=self.env) if isinstance(path, str) else path
+        if found.kind is KafkaPathKind.LOG_DIR:
+            raise NotAStoreError("a log directory, not one partition", path=found.path, hint="open a LogDirSnapshot")
+        self._found = found
+        self.config = make_config(config, settings)
+        self.path = found.path
+        self.directory = partition_directory(found)
+        named = partition_name(found, self.env)
+        self.topic, self.partition, self.mark = named.topic, named.partition, named.mark
+        self._name = named
+        self._lock = threading.RLock()
+        self._files = open_files or OpenFiles(self.env)
+        self._owns_files = open_files is None
+        self.segments: list[LogSegment] = []
+        """By base offset; each read-only."""
+        self._load()
+
+    def _load(self) -> None:
+        self.problems: list[LogdexError] = []
+        self.segments = open_segments(self._found, self.config, self.env, self._files)
+        is_file = self._found.kind is KafkaPathKind.LOG
+        self.checkpoints = (
+            Checkpoints() if is_file else read_checkpoints(self.directory, self._name, self.problems, self.env)
+        )
+        self._end: tuple[int, ScanEnd | None] | None = None
+        self._without_zeros: LogSegment | None = None
+        self._producers: ProducerStates | None = None
+        self._epochs: list[EpochEntry] | None = None
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        """``topic-N``; of a directory that is no partition's, its name."""
+        return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def segment(self, base_offset: int) -> LogSegment:
+        """The segment of that base offset: `translate_offset`, `find_offset_by_timestamp` and the indexes;
+        `MissingFileError` where there is none."""
+        for segment in self.segments:
+            if segment.base_offset == base_offset:
+                return segment
+        bases = ", ".join(str(segment.base_offset) for segment in self.segments[:20])
+        raise MissingFileError(f"no segment at {base_offset}", path=self.path, hint=f"there are {bases or 'none'}")
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a consumer sees: the checkpoint's, where the first segment begins below it."""
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(self.checkpoints.log_start_offset or 0, first)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset behind the last batch that can be read."""
+        return self._find_end()[0]
+
+    @property
+    def log_end(self) -> ScanEnd | None:
+        """How the last segment's .log ends: with a batch, torn, in zeros, corrupt; None without a segment."""
+        return self._find_end()[1]
+
+    def _find_end(self) -> tuple[int, ScanEnd | None]:
+        with self._lock:
+            if self._end is None:
+                self._end = self.log_start_offset, None
+                if self.segments:
+                    offset, end = find_end(self.segments[-1], self.env)
+                    self._end = max(offset, self.log_start_offset), end
+            return self._end
+
+    def _readable_segments(self) -> list[LogSegment]:
+        """The segments; of a last one that ends in zeros (preallocated, or grown and never written) what is before."""
+        end = self.log_end
+        if end is None or end.kind is not EndKind.ZEROS:
+            return self.segments
+        with self._lock:
+            if self._without_zeros is None:
+                last = self.segments[-1]
+                self._without_zeros = LogSegment(
+                    self.directory, last.base_offset, self.config, env=self.env, open_files=self._files
+                )
+                self._without_zeros.log.size_bytes = end.position
+            return [*self.segments[:-1], self._without_zeros]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what is below: where the first transaction begins that has not ended."""
+        first = self.producers.first_unstable_offset
+        return self.log_end_offset if first is None else max(min(first, self.log_end_offset), self.log_start_offset)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """What is known of producers at the log's end; found once, from the newest snapshot on."""
+        with self._lock:
+            if self._producers is None:
+                self._producers = load_producers(
+                    self.directory, self.segments, self.log_end_offset, self.problems, self.env
+                )
+            return self._producers
+
+    @property
+    def leader_epochs(self) -> list[EpochEntry]:
+        """The epochs of `leader-epoch-checkpoint`; none where it cannot be read."""
+        with self._lock:
+            if self._epochs is None:
+                self._epochs = []
+                try:
+                    path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+                    self._epochs = LeaderEpochs.load(path, env=self.env).entries
+                except LogdexError as error:
+                    self.problems.append(error)
+            return self._epochs
+
+    def largest_timestamp_behind_indexes(self) -> int:
+        """The largest timestamp of the batches behind the last segment's last time entry, -1 without one."""
+        last = self._readable_segments()[-1]
+        position = last.offset_index.lookup(last.time_index.last_entry.offset).position
+        return last.log.largest_timestamp_after(position).timestamp_ms
+
+    def check_offset(self, offset: int) -> None:
+        """`OffsetOutOfRangeError` before the log's start and behind its end."""
+        self._view(READ_UNCOMMITTED).check_offset(offset)
+
+    def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
+        """The segment and batch that hold `offset`, or the next ones, through the offset index; None behind all."""
+        segments = self._readable_segments()
+        bases = [segment.base_offset for segment in segments]
+        for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return segment, found
+        return None
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def scan(
+        self,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        progress: Progress | None = None,
+        **wanted: Unpack[ScanOptions],
+    ) -> KafkaScan[PartitionSnapshot]:
+        """The records in log order that pass the filter (see `RecordFilter`). `UsageError` for another `topic` or
+        `partition` than this one."""
+        mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
+        if not mine:
+            raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
+        return KafkaScan([self], RecordFilter(**wanted), progress)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int = READ_BYTES,
+        *,
+        isolation: str = READ_UNCOMMITTED,
+        max_records: int | None = None,
+        control: bool = False,
+    ) -> list[Record]:
+        """Records from `offset` on through the offset index, as `logdex.kafka.Log.read` gives them."""
+        log_read.check_isolation(isolation)
+        view = self._view(isolation)
+        return log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
+
+    def _view(self, isolation: str) -> LogView:
+        end = self.log_end_offset
+        upto = self.last_stable_offset if isolation == READ_COMMITTED else end
+        return LogView(self._readable_segments(), self.log_start_offset, upto, end, self.path)
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, isolation: str = READ_UNCOMMITTED
+    ) -> TimestampAndOffset | None:
+        """The first record at or after `timestamp_ms` through the time indexes; None if there is none. -2: the log's
+        start, -1: its end, -3: the first record with the largest timestamp.
+
+        As for the broker, the first segment counts that reaches the time by its time index, even if compaction took its
+        records. What the last one's index does not tell of yet is found in its batches, and a segment without entries
+        is asked by its batches too.
+        """
+        log_read.check_isolation(isolation)
+        view = self._view(isolation)
+        if timestamp_ms <= EARLIEST_TIMESTAMP or timestamp_ms < 0:
+            return log_read.offset_for_timestamp(view, timestamp_ms)
+        for segment in view.segments:
+            known = segment.max_timestamp[0]
+            if segment is not view.segments[-1] and 0 <= known < timestamp_ms:
+                continue
+            found = segment.find_offset_by_timestamp(timestamp_ms, view.log_start_offset)
+            if found is not None or known >= timestamp_ms:
+                return found if found is not None and found.offset < view.end_offset else None
+        return None
+
+    def query(
+        self,
+        key: Key,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        max: int | None = None,
+        *,
+        key_index_dir: str | None = None,
+        problems: list[LogdexError] | None = None,
+    ) -> list[Record]:
+        """All records with exactly this key, or the newest `max`: the highest offset first, times inclusive.
+
+        Through key indexes, beside the segments or in `key_index_dir`, where they are and fresh; else the log is read.
+        A bad batch that may have the key raises `CorruptError`; with `problems` it goes there, as does a key index that
+        could not be used.
+        """
+        require_key_index_dir(key_index_dir, self.env)
+        found = self.iter_query(key, begin_ms, end_ms, key_index_dir=key_index_dir, problems=problems)
+        return [*islice(found, max)]
+
+    def iter_query(
+        self,
+        key: Key,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        *,
+        key_index_dir: str | None = None,
+        problems: list[LogdexError] | None = None,
+    ) -> Iterator[Record]:
+        """The same one by one."""
+        tell = None if problems is None else problems.append
+        for record in query_key(
+            self.segments, key_bytes(key), key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell
+        ):
+            after = begin_ms is None or record.timestamp_ms >= begin_ms
+            if after and (end_ms is None or record.timestamp_ms <= end_ms):
+                yield record
+
+    # -- the snapshot as a whole ---------------------------------------------------------------------------------------
+    def refresh(self) -> None:
+        """Takes in what has been written, rolled and removed since."""
+        with self._lock:
+            self._close_segments()
+            self._load()
+
+    def _close_segments(self) -> None:
+        for segment in self.segments:
+            segment.close()
+        if self._without_zeros is not None:
+            self._without_zeros.close()
+        self.segments = []
+
+    def close(self) -> None:
+        """Closes all files."""
+        self._close_segments()
+        if self._owns_files:
+            self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def key_bytes(key: Key) -> bytes:
+    """A key as it is stored."""
+    return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key

@@ -1,0 +1,1 @@
+"""Kernels that both formats use: memory access, checksums, finding native libraries."""

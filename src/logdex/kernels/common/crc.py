@@ -1,0 +1,93 @@
+"""CRC-32 inside kernels: isal's vectorised function called by its address, with slicing-by-8 in Numba as the fallback.
+
+Why by address: a full scan is bound by the CRC. Measured on 1 KB bodies, isal takes 42 ns of 90 a message from
+memory; slicing takes 390. The address travels as an int64 argument, so compiled kernels stay cacheable. Where isal or
+its symbol is missing, `crc_function_address` is 0 and `crc32` takes the table path; a property test holds
+both against zlib.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from logdex.kernels.common.libraries import address_of, call_at, shared_library
+from logdex.kernels.common.memory import load_i32, load_le64, load_u8
+
+_POLYNOMIAL = np.uint32(0xEDB88320)
+
+
+@cache
+def crc_function_address() -> int:
+    """Address of isal's `uint32 crc32_gzip_refl(uint32 init, const uint8 *data, uint64 size)`; 0 without it."""
+    library = shared_library("isal.isal_zlib")
+    try:
+        return 0 if library is None else address_of(library.crc32_gzip_refl)
+    except AttributeError:
+        return 0
+
+
+@cache
+def crc_table() -> npt.NDArray[np.uint32]:
+    """The `slicing_table` of CRC-32."""
+    return slicing_table(_POLYNOMIAL)
+
+
+def slicing_table(polynomial: np.uint32) -> npt.NDArray[np.uint32]:
+    """Slicing-by-8 tables of a reflected polynomial, flat: entry `k * 256 + b`."""
+    table = np.zeros((8, 256), np.uint32)
+    values = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        values = np.where(values & np.uint32(1), (values >> np.uint32(1)) ^ polynomial, values >> np.uint32(1))
+    table[0] = values
+    for k in range(1, 8):
+        table[k] = (table[k - 1] >> np.uint32(8)) ^ table[0][table[k - 1] & np.uint32(0xFF)]
+    return table.reshape(-1)
+
+
+@intrinsic
+def _call_crc(_typing: Any, function: Any, data: Any, size: Any) -> Any:
+    """uint32 function(0, data, size) at an int64 address."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        i32 = ir.IntType(32)
+        return builder.zext(call_at(builder, args[0], i32, [ir.Constant(i32, 0), *args[1:]]), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _entry(table: int, place: int) -> int:
+    return np.uint64(load_i32(table + 4 * place)) & np.uint64(0xFFFFFFFF)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def crc32_sliced(data: int, size: int, table: int) -> int:
+    """The CRC of `size` bytes at address `data`, by the `slicing_table` at address `table`; the plain twin."""
+    value = np.uint64(0xFFFFFFFF)
+    low = np.uint64(0xFF)
+    at = 0
+    while at + 8 <= size:
+        word = load_le64(data + at) ^ value
+        value = np.uint64(0)
+        for k in range(8):
+            value ^= _entry(table, (7 - k) * 256 + np.int64((word >> np.uint64(8 * k)) & low))
+        at += 8
+    while at < size:
+        value = (value >> np.uint64(8)) ^ _entry(table, np.int64((value ^ np.uint64(load_u8(data + at))) & low))
+        at += 1
+    return np.int64(value ^ np.uint64(0xFFFFFFFF))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def crc32(function: int, table: int, data: int, size: int) -> int:
+    """CRC-32 of `size` bytes at address `data`, by `function` (see `crc_function_address`) or, if 0, by table."""
+    if function != 0:
+        return _call_crc(function, data, size)
+    return crc32_sliced(data, size, table)

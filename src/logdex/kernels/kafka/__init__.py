@@ -1,0 +1,1 @@
+"""Kernels over Kafka's bytes."""

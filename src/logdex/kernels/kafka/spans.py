@@ -1,0 +1,36 @@
+"""Arrow's binary arrays inside kernels, by their addresses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numba import njit
+
+from logdex.kernels.common.memory import load_i32, load_u8
+
+
+class Spans(NamedTuple):
+    """An Arrow binary array: addresses of its first offset (int32), its bytes and its validity bits (0: all valid)."""
+
+    offsets: int
+    data: int
+    validity: int
+    first_bit: int
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def is_null(spans: Spans, i: int) -> bool:
+    """Whether value i is null."""
+    if spans.validity == 0:
+        return False
+    bit = spans.first_bit + i
+    return (load_u8(spans.validity + (bit >> 3)) >> (bit & 7)) & 1 == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def binary_at(spans: Spans, i: int) -> tuple[int, int]:
+    """(address, size) of value i; size -1 for null."""
+    start = load_i32(spans.offsets + 4 * i)
+    if is_null(spans, i):
+        return 0, -1
+    return spans.data + start, load_i32(spans.offsets + 4 * i + 4) - start

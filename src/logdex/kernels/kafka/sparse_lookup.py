@@ -1,0 +1,149 @@
+"""Many look-ups at once in a segment's sparse indexes: 16 halving searches in lockstep over the mapped bytes.
+
+Twins of `OffsetIndex.lookup` and `TimeIndex.lookup` for indexes that rise; a property test holds them equal. A search
+alone waits for its dependent cache misses and mispredicted branches (14 M/s); sixteen that halve the same length hide
+each other's and need no branch: 60 to 130 M/s. That holds only while the compiler makes vectors of the lanes: each loop
+is written in the shape that it does so for, which differs, and falls to 16 M/s in others. Measure after a change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from logdex.kernels.common.memory import load_be32, load_be64, load_i64
+from logdex.kernels.kafka.batch_columns import Int64s
+from logdex.layout import kafka as layout
+
+LANES = 16
+_OFFSET_SLOT = layout.OFFSET_INDEX_ENTRY.size_bytes
+_TIME_SLOT = layout.TIME_INDEX_ENTRY.size_bytes
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _lookup_offsets(slots: int, count: int, base_offset: int, wanted: Int64s, found: npt.NDArray[np.int64]) -> None:
+    """`found` becomes (offset, position) of the last slot at or below each of `wanted`, else (base offset, 0)."""
+    place, want = np.zeros(LANES, np.int64), np.empty(LANES, np.int64)
+    first = 0
+    while first < len(wanted):
+        first = min(first, len(wanted) - LANES)
+        for lane in range(LANES):
+            place[lane] = 0
+            want[lane] = wanted[first + lane]
+        left = count
+        while left > 1:
+            half = left >> 1
+            for lane in range(LANES):
+                at = place[lane] + half
+                relative = load_be32(slots + _OFFSET_SLOT * at)
+                place[lane] = at if base_offset + relative <= want[lane] else place[lane]
+            left -= half
+        for lane in range(LANES):
+            slot = slots + _OFFSET_SLOT * place[lane]
+            hit = np.int64(base_offset + load_be32(slot) <= want[lane])
+            found[first + lane, 0] = base_offset + load_be32(slot) * hit
+            found[first + lane, 1] = load_be32(slot + 4) * hit
+        first += LANES
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _lookup_times(slots: int, count: int, base_offset: int, wanted: Int64s, found: npt.NDArray[np.int64]) -> None:
+    """`found` becomes (timestamp, offset) of the last slot at or below each of `wanted`, else (-1, base offset)."""
+    place = np.empty(LANES, np.int64)
+    for first in range(0, len(wanted), LANES):
+        lanes = min(LANES, len(wanted) - first)
+        place[:] = 0
+        left = count
+        while left > 1:
+            half = left >> 1
+            for lane in range(lanes):
+                at = place[lane] + half
+                timestamp = load_be64(slots + _TIME_SLOT * at)
+                place[lane] = at if timestamp <= wanted[first + lane] else place[lane]
+            left -= half
+        for lane in range(lanes):
+            slot = slots + _TIME_SLOT * place[lane]
+            if count > 0 and load_be64(slot) <= wanted[first + lane]:
+                found[first + lane, 0] = load_be64(slot)
+                found[first + lane, 1] = base_offset + load_be32(slot + 8)
+            else:
+                found[first + lane, 0] = -1
+                found[first + lane, 1] = base_offset
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first_at_least(sorted_values: int, count: int, wanted: Int64s, found: Int64s) -> None:
+    """`found` becomes the place of the first of `count` rising int64 at or above each of `wanted`, `count` if none."""
+    place = np.empty(LANES, np.int64)
+    for first in range(0, len(wanted), LANES):
+        lanes = min(LANES, len(wanted) - first)
+        place[:] = 0
+        left = count
+        while left > 1:
+            half = left >> 1
+            for lane in range(lanes):
+                at = place[lane] + half
+                value = load_i64(sorted_values + 8 * (at - 1))
+                place[lane] = at if value < wanted[first + lane] else place[lane]
+            left -= half
+        for lane in range(lanes):
+            at = place[lane]
+            if count > 0 and load_i64(sorted_values + 8 * at) < wanted[first + lane]:
+                at += 1
+            found[first + lane] = at
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def first_in_runs(
+    timestamps: Int64s, run_start: Int64s, run_end: Int64s, run: Int64s, wanted: Int64s, found: Int64s
+) -> None:
+    """`found` becomes, for each query, the first row of its run [start, end) whose timestamp is at or above what is
+    wanted, -1 if there is none. Queries come by run and rise within one; places of runs and rows are trusted."""
+    at = 0
+    for query in range(len(wanted)):
+        if query == 0 or run[query] != run[query - 1]:
+            at = run_start[run[query]]
+        end = run_end[run[query]]
+        while at < end and timestamps[at] < wanted[query]:
+            at += 1
+        found[query] = at if at < end else -1
+
+
+def _queries(wanted: npt.ArrayLike) -> tuple[Int64s, int]:
+    """The queries, repeated up to a full set of lanes, and how many there are."""
+    queries = np.ascontiguousarray(wanted, np.int64)
+    count = len(queries)
+    return np.resize(queries, LANES) if 0 < count < LANES else queries, count
+
+
+def lookup_offsets(slots: npt.NDArray[np.uint8], base_offset: int, offsets: npt.ArrayLike) -> Int64s:
+    """(offset, position)[n, 2] for each of `offsets` (int64), by the bytes of a rising .index without its zero tail."""
+    wanted, queries = _queries(offsets)
+    found = np.empty((len(wanted), 2), np.int64)
+    if len(slots) < _OFFSET_SLOT:
+        found[:] = base_offset, 0
+    elif queries:
+        _lookup_offsets(slots.ctypes.data, len(slots) // _OFFSET_SLOT, base_offset, wanted, found)
+    return found[:queries]
+
+
+def lookup_times(slots: npt.NDArray[np.uint8], base_offset: int, timestamps_ms: npt.ArrayLike) -> Int64s:
+    """(timestamp, offset)[n, 2] for each of `timestamps_ms` (int64), by the bytes of a rising .timeindex."""
+    wanted, queries = _queries(timestamps_ms)
+    found = np.empty((len(wanted), 2), np.int64)
+    if len(slots) < _TIME_SLOT:
+        found[:] = -1, base_offset
+    elif queries:
+        _lookup_times(slots.ctypes.data, len(slots) // _TIME_SLOT, base_offset, wanted, found)
+    return found[:queries]
+
+
+def first_at_least(rising: Int64s, wanted: npt.ArrayLike) -> Int64s:
+    """As `np.searchsorted(rising, wanted)`, several times as fast for queries in no order."""
+    sought, queries = _queries(wanted)
+    values = np.ascontiguousarray(rising, np.int64)
+    found = np.zeros(len(sought), np.int64)
+    if queries and len(values):
+        _first_at_least(values.ctypes.data, len(values), sought, found)
+    return found[:queries]

@@ -1,0 +1,44 @@
+"""Kafka's variable-length numbers inside kernels: zigzag, seven bits a byte, lowest first.
+
+Source: Kafka's ByteUtils.readVarint and readVarlong. Both readings test each byte's address against the end; what runs
+past it, or past ten bytes, has no size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from logdex.kernels.common.memory import load_u8
+
+VARINT_BAD = 1 << 40
+"""The size of a number that has none: adding it to an address takes that past every end."""
+_BYTES_MAX = 10
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def varint_size(at: int, end: int) -> int:
+    """How many bytes the number at address `at` takes, `VARINT_BAD` where it does not end before `end`."""
+    size = np.int64(1)
+    while size <= _BYTES_MAX:
+        if at + size > end:
+            return VARINT_BAD
+        if load_u8(at + size - 1) < 0x80:
+            return size
+        size += 1
+    return VARINT_BAD
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def read_varint(at: int, end: int) -> int:
+    """The number at address `at`; 0 where `varint_size` is `VARINT_BAD`."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while shift < np.uint64(70) and at < end:
+        byte = np.uint64(load_u8(at))
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+        shift += np.uint64(7)
+        at += 1
+    return 0

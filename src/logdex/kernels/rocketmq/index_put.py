@@ -1,0 +1,88 @@
+"""Putting entries into an IndexFile: one sequential pass, with the hash slots of later keys prefetched.
+
+Twin of `logdex.rocketmq.index_file.derive_index.index_put_plain`; a property test holds them equal.
+The pass is sequential because each entry names its predecessor in the slot. What it waits for is
+one cache miss an entry, in the 20 MB of slots; prefetching some keys ahead takes it from 26 to 60 M
+entries/s, which sorting by slot does not reach by far.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from logdex.kernels.common.memory import load_be32, prefetch, store_be32, store_be64
+
+_AHEAD = 32
+_HEADER_SIZE = 40
+_SLOT_SIZE = 4
+_ENTRY_SIZE = 20
+_INT_MAX = 2147483647
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def slot_of(key_hash: int, slot_num: int) -> int:
+    """Slot of a hash, which is never negative. Dividing 32-bit numbers is what makes this worth a function (15 %)."""
+    return np.int64(np.uint32(key_hash) % np.uint32(slot_num))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def index_put(
+    address: int,
+    block: int,
+    slot_num: int,
+    limit: int,
+    every_put: bool,
+    skip_known: bool,
+    physical_offset: npt.NDArray[np.int64],
+    store_timestamp_ms: npt.NDArray[np.int64],
+    key_end: npt.NDArray[np.int32],
+    key_hash: npt.NDArray[np.int32],
+    state: npt.NDArray[np.int64],
+) -> None:
+    """Puts messages' keys into an IndexFile until the window ends or its count reaches `limit`.
+
+    At `address` are its header and slots; entries are put at `block`, which must have room from the count to `limit`.
+    `state` is begin and end timestamp, begin and end physical offset, hash slot count, index count, next message, next
+    key; all are moved on. `every_put`: hashSlotCount counts every put. `skip_known`: messages before the end physical
+    offset are passed over.
+    """
+    slots = address + _HEADER_SIZE
+    begin_ms, end_ms, begin_phy, end_phy = state[0], state[1], state[2], state[3]
+    slot_count, count, message, key = state[4], state[5], state[6], state[7]
+    entries = block - _ENTRY_SIZE * count
+    keys = len(key_hash)
+    while message < len(physical_offset) and count < limit:
+        offset = physical_offset[message]
+        last = np.int64(key_end[message])
+        if skip_known and offset < end_phy:
+            key = last
+        stored_ms = store_timestamp_ms[message]
+        while key < last and count < limit:
+            if key + _AHEAD < keys:
+                prefetch(slots + _SLOT_SIZE * slot_of(key_hash[key + _AHEAD], slot_num))
+            value = np.int64(key_hash[key])
+            slot = slots + _SLOT_SIZE * slot_of(value, slot_num)
+            previous = load_be32(slot)
+            if previous <= 0 or previous > count:
+                previous = np.int64(0)
+            diff = np.int64(0)
+            if begin_ms > 0:
+                diff = min(max((stored_ms - begin_ms) // 1000, 0), _INT_MAX)
+            entry = entries + _ENTRY_SIZE * count
+            store_be32(entry, value)
+            store_be64(entry + 4, offset)
+            store_be32(entry + 12, diff)
+            store_be32(entry + 16, previous)
+            store_be32(slot, count)
+            if count <= 1:
+                begin_ms, begin_phy = stored_ms, offset
+            slot_count += every_put or previous == 0
+            count += 1
+            end_ms, end_phy = stored_ms, offset
+            key += 1
+        if key >= last:
+            message += 1
+    state[0], state[1], state[2], state[3] = begin_ms, end_ms, begin_phy, end_phy
+    state[4], state[5], state[6], state[7] = slot_count, count, message, key

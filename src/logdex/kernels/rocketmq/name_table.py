@@ -1,0 +1,88 @@
+"""Numbers of topics and queues: open-addressing tables that kernels read and Python alone writes (`topic_table`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from logdex.kernels.common.memory import load_i32, load_i64
+from logdex.kernels.rocketmq.property_text import load_up_to
+
+TOPIC_RECORD = 40
+
+
+class LookupTables(NamedTuple):
+    """Addresses of the open-addressing tables of topics and queues, which Python alone writes (`topic_table`).
+
+    Slots (int32) hold a number + 1, or 0; masks are their count - 1. A topic is `TOPIC_RECORD` bytes: five int64,
+    address of its bytes, length, hash of ``topic#``, hash of ``topic#T#``, flags. A queue's key is
+    topic << 32 | queue id.
+    """
+
+    topic_slots: int
+    topic_mask: int
+    topics: int
+    queue_slots: int
+    queue_mask: int
+    queue_keys: int
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mix(a: int, b: int) -> int:
+    """Spreads two words over 64 bits; the low 31 bits of the result are used as a place."""
+    h = (a ^ (b * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xD6E8FEB86659FD93)
+    return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _masked(at: int, size: int, limit: int) -> int:
+    word = load_up_to(at, limit)
+    if size < 8:
+        word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
+    return word
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def topic_place(at: int, size: int, limit: int) -> int:
+    """Where the search for a topic of `size` bytes at address `at` begins: by its first and last 8 bytes and length."""
+    first = _masked(at, size, limit)
+    last = load_up_to(at + size - 8, limit) if size > 8 else first
+    return mix(first, last + np.uint64(size))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _same_bytes(a: int, a_limit: int, b: int, size: int) -> bool:
+    k = 0
+    while k + 8 <= size:
+        if load_up_to(a + k, a_limit) != load_up_to(b + k, b + size):
+            return False
+        k += 8
+    return k == size or _masked(a + k, size - k, a_limit) == load_up_to(b + k, b + size)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
+    """Number of the topic of `size` bytes at address `at`, or -1."""
+    place = topic_place(at, size, limit) & t.topic_mask
+    while True:
+        topic = load_i32(t.topic_slots + 4 * place) - 1
+        if topic < 0:
+            return -1
+        record = t.topics + TOPIC_RECORD * topic
+        if load_i64(record + 8) == size and _same_bytes(at, limit, load_i64(record), size):
+            return topic
+        place = (place + 1) & t.topic_mask
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_queue(topic: int, queue_id: int, t: LookupTables) -> int:
+    """Number of a topic's queue, or -1."""
+    key = (topic << 32) | (queue_id & 0xFFFFFFFF)
+    place = mix(np.uint64(key), np.uint64(7)) & t.queue_mask
+    while True:
+        queue = load_i32(t.queue_slots + 4 * place) - 1
+        if queue < 0 or load_i64(t.queue_keys + 8 * queue) == key:
+            return queue
+        place = (place + 1) & t.queue_mask

@@ -1,0 +1,233 @@
+"""The property kernel: raw properties of many messages into the buffers of Arrow's map, KEYS, TAGS and UNIQ_KEY.
+
+Twins: `parse_properties` and `split_keys` of `logdex.rocketmq.message.properties`. It takes what is usual: UTF-8, up to
+`NAMES_MAX` different names. All else is *odd* and left to the caller, who gives it again as plain UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from logdex.kernels.common.memory import (
+    copy_bytes,
+    count_trailing_zeros,
+    load_i64,
+    load_le64,
+    load_u8,
+    store_i32,
+    store_i64,
+    store_u8,
+)
+from logdex.kernels.rocketmq.property_text import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, separators
+
+SLACK = 8
+"""Readable bytes behind the properties of each message."""
+
+NAMES_MAX = 64
+PAIRS_MAX = 8_192
+"""Pairs in 32,767 bytes: each has two letters and two separators, the last may lack one."""
+_PAIR_SIZE = 24
+SCRATCH_SIZE = PAIRS_MAX * _PAIR_SIZE // 8
+"""int64 places for the pairs of one message: addresses of name, separator and end."""
+
+# Places in `state`, int64s: what has been put out so far, or would have been.
+(PAIRS, NAME_BYTES, VALUE_BYTES, KEYS, KEY_BYTES, TAGS, TAG_BYTES, UNIQUE_KEYS, UNIQUE_KEY_BYTES) = range(9)
+STATE_SIZE = 9
+
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_FOUR = np.uint64(0xFFFFFFFF)
+
+
+class PropertyTargets(NamedTuple):
+    """Addresses of the outputs; all 0: nothing is put out, only counted.
+
+    `…_ends` are Arrow's int32 offsets, the first of which is 0: `pair_ends` and `keys_ends` count pairs and keys of a
+    message, the others bytes. `…_valid` is 1 or 0, a byte a message.
+    """
+
+    pair_ends: int
+    name_ends: int
+    name_data: int
+    value_ends: int
+    value_data: int
+    keys_ends: int
+    key_ends: int
+    key_data: int
+    tags_ends: int
+    tags_valid: int
+    tags_data: int
+    unique_key_ends: int
+    unique_key_valid: int
+    unique_key_data: int
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_pairs(start: int, end: int, pairs: int) -> int:
+    """The pairs that have a name and a value, in stored order; how many. A value may hold the byte 1."""
+    count = 0
+    name, separator, at = start, np.int64(0), start
+    while at < end:
+        word = load_le64(at)
+        hits = separators(word)
+        while hits != np.uint64(0):
+            shift = count_trailing_zeros(hits)
+            place = at + (shift >> 3)
+            if place >= end:
+                break
+            if (word >> np.uint64(shift - 7)) & np.uint64(0xFF) == np.uint64(2):
+                count = _note_pair(name, separator, place, pairs, count)
+                name, separator = place + 1, np.int64(0)
+            elif separator == 0:
+                separator = place
+            hits &= hits - np.uint64(1)
+        at += 8
+    return _note_pair(name, separator, end, pairs, count)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _note_pair(name: int, separator: int, end: int, pairs: int, count: int) -> int:
+    if separator <= name or end - separator <= 1 or count == PAIRS_MAX:
+        return count
+    at = pairs + _PAIR_SIZE * count
+    store_i64(at, name)
+    store_i64(at + 8, separator)
+    store_i64(at + 16, end)
+    return count + 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_utf8(start: int, end: int) -> bool:
+    """Whether the bytes are UTF-8 as Python and Arrow want it: shortest forms, no surrogates, up to U+10FFFF."""
+    at = start
+    while at < end:
+        rest = end - at
+        high = load_le64(at) & _HIGH_BITS
+        step = min(np.int64(8) if high == np.uint64(0) else count_trailing_zeros(high) >> 3, rest)
+        if step > 0:
+            at += step
+            continue
+        first, second = load_u8(at), load_u8(at + 1)
+        size = 2 if first < 0xE0 else (3 if first < 0xF0 else 4)
+        if first < 0xC2 or first > 0xF4 or size > rest:
+            return False
+        low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
+        top = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
+        if second < low or second > top:
+            return False
+        for k in range(2, size):
+            if load_u8(at + k) & 0xC0 != 0x80:
+                return False
+        at += size
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _has_equal_names(pairs: int, count: int) -> bool:
+    for i in range(1, count):
+        name = load_i64(pairs + _PAIR_SIZE * i)
+        size = load_i64(pairs + _PAIR_SIZE * i + 8) - name
+        first = load_u8(name)
+        for j in range(i):
+            other = load_i64(pairs + _PAIR_SIZE * j)
+            if load_i64(pairs + _PAIR_SIZE * j + 8) - other != size or load_u8(other) != first:
+                continue
+            k = 1
+            while k < size and load_u8(name + k) == load_u8(other + k):
+                k += 1
+            if k == size:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put(source: int, size: int, place: int, used: int, ends: int, data: int) -> int:
+    """Puts a text out at `place`, behind `used` bytes, if there are outputs; what is used then."""
+    if ends != 0:
+        copy_bytes(data + used, source, size)
+        store_i32(ends + 4 * place + 4, used + size)
+    return used + size
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
+    """The keys of a KEYS value: split at blanks, empty parts dropped."""
+    count, used = load_i64(state + 8 * KEYS), load_i64(state + 8 * KEY_BYTES)
+    key = start
+    for at in range(start, end + 1):
+        if at == end or load_u8(at) == 32:
+            if at > key:
+                used = _put(key, at - key, count, used, t.key_ends, t.key_data)
+                count += 1
+            key = at + 1
+    store_i64(state + 8 * KEYS, count)
+    store_i64(state + 8 * KEY_BYTES, used)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data: int, state: int) -> None:
+    """The value of the pair at address `pair`, null for 0, of message `row`; `counter` and the next place count."""
+    used = load_i64(state + 8 * counter + 8)
+    source, size = np.int64(0), np.int64(0)
+    if pair != 0:
+        source = load_i64(pair + 8) + 1
+        size = load_i64(pair + 16) - source
+        store_i64(state + 8 * counter, load_i64(state + 8 * counter) + 1)
+    store_i64(state + 8 * counter + 8, _put(source, size, row, used, ends, data))
+    if valid != 0:
+        store_u8(valid + row, np.int64(pair != 0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: int) -> None:
+    """Puts out, or counts, the pairs of message `row`."""
+    before = load_i64(state + 8 * PAIRS)
+    names, values = load_i64(state + 8 * NAME_BYTES), load_i64(state + 8 * VALUE_BYTES)
+    keys, tags, unique_key = np.int64(0), np.int64(0), np.int64(0)
+    for k in range(count):
+        pair = pairs + _PAIR_SIZE * k
+        name, separator, end = load_i64(pair), load_i64(pair + 8), load_i64(pair + 16)
+        names = _put(name, separator - name, before + k, names, t.name_ends, t.name_data)
+        values = _put(separator + 1, end - separator - 1, before + k, values, t.value_ends, t.value_data)
+        word = load_le64(name)
+        if separator - name == 4 and word & _FOUR == NAME_KEYS:
+            keys = pair
+        elif separator - name == 4 and word & _FOUR == NAME_TAGS:
+            tags = pair
+        elif separator - name == 8 and word == NAME_UNIQ_KEY:
+            unique_key = pair
+    store_i64(state + 8 * PAIRS, before + count)
+    store_i64(state + 8 * NAME_BYTES, names)
+    store_i64(state + 8 * VALUE_BYTES, values)
+    if keys != 0:
+        _put_keys(load_i64(keys + 8) + 1, load_i64(keys + 16), t, state)
+    _put_optional(row, tags, TAGS, t.tags_ends, t.tags_valid, t.tags_data, state)
+    _put_optional(row, unique_key, UNIQUE_KEYS, t.unique_key_ends, t.unique_key_valid, t.unique_key_data, state)
+    if t.pair_ends != 0:
+        store_i32(t.pair_ends + 4 * row + 4, before + count)
+        store_i32(t.keys_ends + 4 * row + 4, load_i64(state + 8 * KEYS))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def put_properties(
+    ats: int, sizes: int, count: int, checked: int, odd: int, pairs: int, t: PropertyTargets, state: int
+) -> None:
+    """Puts out, or counts, the properties of `count` messages, at the addresses and of the sizes (int64s) given.
+
+    Unless `checked` is 1, a message that is odd is marked by 1 in the bytes at `odd`, and neither put out nor counted:
+    that pass is for counting. `pairs` has `SCRATCH_SIZE` int64s, `state` `STATE_SIZE`, zeros before.
+    """
+    for ends in (t.pair_ends, t.name_ends, t.value_ends, t.keys_ends, t.key_ends, t.tags_ends, t.unique_key_ends):
+        if ends != 0:
+            store_i32(ends, 0)
+    for row in range(count):
+        at, size = load_i64(ats + 8 * row), load_i64(sizes + 8 * row)
+        found = _find_pairs(at, at + size, pairs)
+        if not checked:
+            is_odd = found > NAMES_MAX or not _is_utf8(at, at + size) or _has_equal_names(pairs, found)
+            store_u8(odd + row, np.int64(is_odd))
+            if is_odd:
+                continue
+        _put_message(row, pairs, found, t, state)

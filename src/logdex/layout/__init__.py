@@ -1,0 +1,1 @@
+"""The layout of every on-disk structure, stated once, by format."""

@@ -1,0 +1,239 @@
+"""Messages of a scan as Arrow record batches, column by column: the bulk way, with no Python object a message.
+
+What a batch holds is gathered from the mapped file in one pass and then looked at in our copy
+alone. Odd properties (`logdex.kernels.rocketmq.property_columns`: not UTF-8, a name twice, more
+than 64 pairs) are parsed in Python, message by message; a host is turned into text once for as long
+as it is remembered. The slow twin is in `message_arrow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logdex.kernels.rocketmq import message_gather as gather
+from logdex.kernels.rocketmq import property_columns as kernel
+from logdex.kernels.rocketmq.message_scan import ColumnAddresses, Int64s
+from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from logdex.primitives.host import Host
+from logdex.rocketmq.columns.message_arrow import SCHEMA
+from logdex.rocketmq.message.message_json import to_text
+from logdex.rocketmq.message.properties import format_properties, parse_properties
+from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.topic_table import TopicTable
+
+BATCH_MESSAGES = 4_096
+BATCH_BYTES = 16 << 20
+"""A batch ends before its messages exceed this, or with its first: memory is bounded by that, whatever the bodies."""
+
+
+def to_record_batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> pa.RecordBatchReader:
+    """Windows of a scan, with the rows wanted of each, as a reader; it scans on as batches are asked for.
+
+    `table` is the scanner's. Batches have at most `BATCH_MESSAGES` messages and, but for one of a single message,
+    `BATCH_BYTES` stored bytes.
+    """
+    return pa.RecordBatchReader.from_batches(SCHEMA, _batches(windows, table))
+
+
+def _batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> Iterator[pa.RecordBatch]:
+    """What few rows a window holds are put together with those of the next."""
+    waiting: list[pa.RecordBatch] = []
+    messages = size_bytes = 0
+    for window, rows in windows:
+        for part in _parts(window, rows):
+            part_bytes = int(window.columns.size[part].sum(dtype=np.int64))
+            if messages + len(part) > BATCH_MESSAGES or size_bytes + part_bytes > BATCH_BYTES:
+                yield from _joined(waiting)
+                waiting, messages, size_bytes = [], 0, 0
+            waiting.append(_to_batch(window, part, table))
+            messages += len(part)
+            size_bytes += part_bytes
+    yield from _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _parts(window: Window, rows: Int64s) -> Iterator[Int64s]:
+    """The rows, cut where a batch has to end."""
+    ends = np.cumsum(window.columns.size[rows], dtype=np.int64)
+    start = 0
+    while start < len(rows):
+        before = int(ends[start - 1]) if start else 0
+        fitting = int(np.searchsorted(ends, before + BATCH_BYTES, "right"))
+        stop = min(start + BATCH_MESSAGES, max(fitting, start + 1))
+        yield rows[start:stop]
+        start = stop
+
+
+def _to_batch(window: Window, rows: Int64s, table: TopicTable) -> pa.RecordBatch:
+    columns = window.columns
+    arrays = {
+        "topic": _topics(columns.queue[rows], table),
+        "queue_offset": pa.array(columns.queue_offset[rows]),
+        "physical_offset": pa.array(columns.position[rows]),
+        "size_bytes": pa.array(columns.size[rows]),
+        "sys_flag": pa.array(columns.sys_flag[rows]),
+        "born_timestamp_ms": pa.array(columns.born_timestamp_ms[rows]),
+        "store_timestamp_ms": pa.array(columns.store_timestamp_ms[rows]),
+        **_gathered(window, rows),
+    }
+    return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _topics(queues: npt.NDArray[np.int32], table: TopicTable) -> pa.Array:
+    """Numbers of queues as their topics; two topics may be the same text."""
+    met = pa.array(queues).dictionary_encode()
+    texts = pa.array([to_text(table.queues[queue].topic) for queue in met.dictionary.to_pylist()], pa.string())
+    topics = texts.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(topics.indices.take(met.indices), topics.dictionary)
+
+
+class _Buffers:
+    """Named buffers that a kernel fills, and Arrow arrays made of them without a copy."""
+
+    def __init__(self, sizes_bytes: dict[str, int]) -> None:
+        self._buffers = {name: pa.allocate_buffer(size) for name, size in sizes_bytes.items()}
+
+    def addresses(self, names: Iterable[str]) -> list[int]:
+        return [int(self._buffers[name].address) for name in names]
+
+    def numbers(self, name: str, kind: pa.DataType, count: int) -> pa.Array:
+        return pa.Array.from_buffers(kind, count, [None, self._buffers[name]])
+
+    def bytes(self, name: str, kind: pa.DataType, count: int) -> pa.Array:
+        valid = None
+        if f"{name}_valid" in self._buffers:
+            flags = np.frombuffer(self._buffers[f"{name}_valid"], np.uint8)
+            valid = None if flags.all() else pa.py_buffer(np.packbits(flags, bitorder="little"))
+        return pa.Array.from_buffers(kind, count, [valid, self._buffers[f"{name}_ends"], self._buffers[f"{name}_data"]])
+
+    def nested(self, name: str, kind: pa.DataType, count: int, child: pa.Array) -> pa.Array:
+        return pa.Array.from_buffers(kind, count, [None, self._buffers[f"{name}_ends"]], children=[child])
+
+
+def _gathered(window: Window, rows: Int64s) -> dict[str, pa.Array]:
+    """The columns that the file's bytes have to be looked at for."""
+    columns, count = window.columns, len(rows)
+    sys_flags, more = columns.sys_flag[rows], HOST_V6_SIZE_BYTES - HOST_V4_SIZE_BYTES
+    store_hosts_v6 = int(np.count_nonzero(sys_flags & SYS_FLAG_STORE_HOST_V6))
+    data_bytes = {
+        "born_host": HOST_V4_SIZE_BYTES * count + more * int(np.count_nonzero(sys_flags & SYS_FLAG_BORN_HOST_V6)),
+        "store_host": HOST_V4_SIZE_BYTES * count + more * store_hosts_v6,
+        "body": int(columns.body_length[rows].sum(dtype=np.int64)),
+        "properties": int(columns.properties_length[rows].sum(dtype=np.int64)) + kernel.SLACK,
+        "msg_id": 2 * (HOST_V4_SIZE_BYTES + 8) * count + 2 * more * store_hosts_v6,
+    }
+    sizes = dict.fromkeys(("queue_id", "flag", "reconsume_times"), 4 * count)
+    sizes |= dict.fromkeys(("body_crc", "prepared_transaction_offset"), 8 * count)
+    sizes |= {f"{name}_ends": 4 * count + 4 for name in data_bytes}
+    sizes |= {f"{name}_data": size for name, size in data_bytes.items()}
+    out = _Buffers(sizes)
+    targets = gather.GatherTargets._make(out.addresses(gather.GatherTargets._fields))
+    places = ColumnAddresses._make([*(column.ctypes.data for column in columns), window.count, window.key_count])
+    picked, scratch, data = np.ascontiguousarray(rows, np.int64), np.zeros(1, np.int64), window.data
+    gather.gather_messages(
+        data.ctypes.data, window.file.start_offset, picked.ctypes.data, count, places, targets, scratch.ctypes.data
+    )
+    numbers = ("queue_id", "flag", "reconsume_times", "body_crc", "prepared_transaction_offset")
+    return {
+        **{name: out.numbers(name, SCHEMA.field(name).type, count) for name in numbers},
+        "born_host": _host_texts(out.bytes("born_host", pa.binary(), count)),
+        "store_host": _host_texts(out.bytes("store_host", pa.binary(), count)),
+        "body": out.bytes("body", pa.binary(), count),
+        "msg_id": out.bytes("msg_id", pa.string(), count),
+        **property_columns(out.bytes("properties", pa.binary(), count)),
+    }
+
+
+def _host_texts(hosts: pa.Array) -> pa.Array:
+    met = hosts.dictionary_encode()
+    return pa.array([_host_text(host) for host in met.dictionary.to_pylist()], pa.string()).take(met.indices)
+
+
+@lru_cache(maxsize=1 << 14)
+def _host_text(host: bytes) -> str:
+    return str(Host.unpack(host))
+
+
+def property_columns(raws: pa.Array) -> dict[str, pa.Array]:
+    """Raw properties (binary, no nulls, `SLACK` bytes to spare behind the data) as the columns made of them."""
+    count = len(raws)
+    ats, sizes = _places(raws, count)
+    pairs, odd = np.empty(kernel.SCRATCH_SIZE, np.int64), np.zeros(count, np.uint8)
+    totals = _count(ats, sizes, 0, odd, pairs)
+    odd_rows = np.flatnonzero(odd)
+    plain = _plain_properties(raws, odd_rows)  # must outlive the kernel's last look at it
+    if len(odd_rows):
+        ats[odd_rows], sizes[odd_rows] = _places(plain, len(odd_rows))
+        totals += _count(ats[odd_rows], sizes[odd_rows], 1, odd, pairs)
+    return _put(ats, sizes, totals, odd, pairs)
+
+
+def _places(raws: pa.Array, count: int) -> tuple[Int64s, Int64s]:
+    """Addresses and sizes of the first `count` of an array that does not begin within its buffers."""
+    ends = np.frombuffer(raws.buffers()[1], np.int32)[: count + 1].astype(np.int64)
+    return ends[:-1] + raws.buffers()[2].address, np.diff(ends)
+
+
+def _plain_properties(raws: pa.Array, rows: Int64s) -> pa.Array:
+    """Odd properties parsed, made text, and formatted anew: the slow way, a message at a time."""
+    plain = []
+    for row in rows.tolist():
+        parsed = parse_properties(raws[row].as_py())
+        plain.append(
+            format_properties((to_text(name).encode(), to_text(value).encode()) for name, value in parsed.items())
+        )
+    return pa.array([*plain, bytes(kernel.SLACK)], pa.binary())
+
+
+_NOTHING = kernel.PropertyTargets._make([0] * len(kernel.PropertyTargets._fields))
+
+
+def _count(ats: Int64s, sizes: Int64s, checked: int, odd: npt.NDArray[np.uint8], pairs: Int64s) -> Int64s:
+    state = np.zeros(kernel.STATE_SIZE, np.int64)
+    places: list[Any] = [ats.ctypes.data, sizes.ctypes.data, len(ats), checked, odd.ctypes.data, pairs.ctypes.data]
+    kernel.put_properties(*places, _NOTHING, state.ctypes.data)
+    return state
+
+
+def _put(ats: Int64s, sizes: Int64s, totals: Int64s, odd: npt.NDArray[np.uint8], pairs: Int64s) -> dict[str, pa.Array]:
+    """The columns, in buffers just as large as `totals` says."""
+    count, pair_count, key_count = len(ats), int(totals[kernel.PAIRS]), int(totals[kernel.KEYS])
+    room = {
+        "pair": (count, 0),
+        "name": (pair_count, int(totals[kernel.NAME_BYTES])),
+        "value": (pair_count, int(totals[kernel.VALUE_BYTES])),
+        "keys": (count, 0),
+        "key": (key_count, int(totals[kernel.KEY_BYTES])),
+        "tags": (count, int(totals[kernel.TAG_BYTES])),
+        "unique_key": (count, int(totals[kernel.UNIQUE_KEY_BYTES])),
+    }
+    out = _Buffers(
+        {f"{name}_ends": 4 * texts + 4 for name, (texts, _) in room.items()}
+        | {f"{name}_data": size for name, (_, size) in room.items()}
+        | {f"{name}_valid": count for name in ("tags", "unique_key")}
+    )
+    targets = kernel.PropertyTargets._make(out.addresses(kernel.PropertyTargets._fields))
+    state = np.zeros(kernel.STATE_SIZE, np.int64)
+    places: list[Any] = [ats.ctypes.data, sizes.ctypes.data, count, 1, odd.ctypes.data, pairs.ctypes.data]
+    kernel.put_properties(*places, targets, state.ctypes.data)
+    names, values = out.bytes("name", pa.string(), pair_count), out.bytes("value", pa.string(), pair_count)
+    kind = SCHEMA.field("properties").type
+    entries = pa.StructArray.from_arrays([names, values], fields=[kind.key_field, kind.item_field])
+    return {
+        "properties": out.nested("pair", kind, count, entries),
+        "keys": out.nested("keys", SCHEMA.field("keys").type, count, out.bytes("key", pa.string(), key_count)),
+        "tags": out.bytes("tags", pa.string(), count),
+        "unique_key": out.bytes("unique_key", pa.string(), count),
+    }

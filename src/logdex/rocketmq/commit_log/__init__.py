@@ -1,0 +1,1 @@
+"""The CommitLog as files, and how a log can end."""

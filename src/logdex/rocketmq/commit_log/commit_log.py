@@ -1,0 +1,246 @@
+"""The CommitLog as files named by the physical offset of their first byte: finding, reading, following its growth.
+
+Source: ``docs/formats/commit-log.md``; MappedFileQueue, CommitLog.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+from logdex.errors import CorruptError, MissingFileError, NotAStoreError, TruncatedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.rocketmq.files.offset_files import (
+    OFFSET_MAX,
+    OffsetFile,
+    infer_file_size,
+    list_offset_files,
+    offset_in_name,
+)
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.message.stored_message import StoredMessage, checked_size, decode_message, host_sizes
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_HEAD_SIZE_BYTES = 8
+_STORE_TIMESTAMP_END = MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + 8
+
+
+CommitLogFile = OffsetFile
+"""A CommitLog's file; `start_offset` is a physical offset."""
+
+
+def begins_with_message(head: bytes) -> bool:
+    """Whether `head`, a file's first bytes, has a message's magic where a first message has it."""
+    at = MESSAGE_HEAD.offset_of("magic")
+    return int.from_bytes(head[at : at + 4], "big") in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2)
+
+
+def commit_log_file(path: str, *, env: Env = DEFAULT_ENV) -> OffsetFile:
+    """The CommitLog file at `path` with its place in the log: by its name of 20 digits, else by what its first message
+    says; `CorruptError` where that cannot be."""
+    size = env.size_bytes(path)
+    start = offset_in_name(posixpath.basename(path))
+    if start is None or start > OFFSET_MAX - size:
+        with env.open_read(path) as file:
+            head = file.read_at(0, MESSAGE_HEAD.size_bytes)
+        at = MESSAGE_HEAD.offset_of("physical_offset")
+        start = int.from_bytes(head[at : at + 8], "big", signed=True)
+        if len(head) < at + 8 or not begins_with_message(head) or not 0 <= start <= OFFSET_MAX - size:
+            raise CorruptError(
+                "the first message does not say where in the log this file lies",
+                path=path,
+                position=at,
+                field="physical_offset",
+                expected=f"0 to {OFFSET_MAX - size}",
+                found=start if len(head) >= at + 8 else f"{len(head)} bytes",
+                hint="copy it to a name that says it: the offset of its first byte, in 20 digits",
+            )
+    return OffsetFile(path, start, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    files: tuple[CommitLogFile, ...]
+    starts: tuple[int, ...]
+    foreign: tuple[str, ...]
+    file_size_bytes: int
+    is_one_file: bool
+
+
+class CommitLog:
+    """The files of one CommitLog directory, listed at construction and by `refresh`; or one file, which is then all of
+    the log. Read-only; safe to share between threads. `file_size_bytes`: mappedFileSizeCommitLog, inferred from the
+    files where it is None.
+
+    Raises `MissingFileError` where the directory is missing, `NotAStoreError` where it holds no CommitLog file,
+    `CorruptError` for one file that tells its offset neither by its name nor by its first message.
+    """
+
+    def __init__(self, directory: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
+        self.directory = str(directory).rstrip("/") or "/"
+        self._env = env
+        self._given_file_size = file_size_bytes
+        self._open = OpenFiles(env)
+        self._listing = self._list()
+
+    @staticmethod
+    def of_store(root: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> CommitLog:
+        """The log of the store at `root`; where `root` is a CommitLog file, that file."""
+        path = root if env.is_file(root) else StorePaths(root).commit_log
+        return CommitLog(path, file_size_bytes=file_size_bytes, env=env)
+
+    def _list(self) -> _Listing:
+        files: tuple[CommitLogFile, ...]
+        foreign: tuple[str, ...] = ()
+        is_one_file = self._env.is_file(self.directory)
+        if is_one_file:
+            files = (commit_log_file(self.directory, env=self._env),)
+        elif self._env.is_dir(self.directory):
+            files, foreign = list_offset_files(self._env, self.directory)
+        else:
+            raise MissingFileError("no such directory", path=self.directory, hint="a store has its log in commitlog/")
+        if not files:
+            raise NotAStoreError(
+                "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
+            )
+        inferred = infer_file_size(files) or 0
+        if inferred < BLANK.size_bytes:  # no file of a broker is so short: it was cut, or nothing is in it yet
+            inferred = StoreConfig().mapped_file_size_commit_log
+        size = self._given_file_size or inferred
+        return _Listing(files, tuple(file.start_offset for file in files), foreign, size, is_one_file)
+
+    def refresh(self) -> None:
+        """Lists the directory again, for a broker that goes on writing to it."""
+        self._open.close()  # a broker that recovers makes files anew under the same names
+        self._listing = self._list()
+
+    @property
+    def files(self) -> tuple[CommitLogFile, ...]:
+        """The files in the order of their offsets."""
+        return self._listing.files
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Names in the directory that are no CommitLog files."""
+        return self._listing.foreign
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether this is one file given by itself: what the store's other files hold is not known then."""
+        return self._listing.is_one_file
+
+    @property
+    def file_size_bytes(self) -> int:
+        """mappedFileSizeCommitLog, as given or inferred."""
+        return self._listing.file_size_bytes
+
+    @property
+    def wrong_sizes(self) -> tuple[CommitLogFile, ...]:
+        """Files that are not `file_size_bytes` long; a broker refuses such a store (but for an empty last file)."""
+        return tuple(file for file in self.files if file.size_bytes != self.file_size_bytes)
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first byte."""
+        return self.files[0].start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the last byte of the last file; messages may end long before it."""
+        return self.files[-1].end_offset
+
+    def file_of(self, offset: int) -> CommitLogFile | None:
+        """The file that holds the byte at a physical offset, or None."""
+        listing = self._listing
+        place = bisect_right(listing.starts, offset) - 1
+        if place < 0 or offset >= listing.files[place].end_offset:
+            return None
+        return listing.files[place]
+
+    def place_of(self, offset: int) -> tuple[str, int]:
+        """The file that holds the byte at a physical offset, and that byte's place in it; `MissingFileError`."""
+        file = self._file_or_raise(offset)
+        return file.path, offset - file.start_offset
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """(expected offset, next file's offset) wherever a file does not begin where the one before it must end."""
+        listing = self._listing
+        expected = ((before + listing.file_size_bytes, after) for before, after in pairwise(listing.starts))
+        return [(want, found) for want, found in expected if want != found]
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Exactly `size_bytes` bytes from a physical offset on, across files where need be.
+
+        `MissingFileError` where no file holds one of them.
+        """
+        parts = []
+        while size_bytes > 0:
+            file = self._file_or_raise(offset)
+            part = self._read_in(file, offset - file.start_offset, min(size_bytes, file.end_offset - offset))
+            parts.append(part)
+            offset += len(part)
+            size_bytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_message(self, offset: int, *, check_crc: bool = True) -> StoredMessage:
+        """The message at a physical offset; reads its bytes and no others, never past its file.
+
+        `MissingFileError` where no file holds the offset; `CorruptError` and its kin, located in the file, where no
+        whole message is there.
+        """
+        file = self._file_or_raise(offset)
+        position = offset - file.start_offset
+        left = file.size_bytes - position
+        head = self._read_in(file, position, min(_HEAD_SIZE_BYTES, left))
+        size = checked_size(head, left, file.path, position)
+        data = head + self._read_in(file, position + len(head), size - len(head))
+        return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
+
+    def pickup_store_timestamp_ms(self, offset: int, size_bytes: int) -> int:
+        """storeTimestamp of the message of `size_bytes` bytes at a physical offset, nothing checked, as
+        CommitLog.pickupStoreTimestamp reads it; -1 where no one file holds all those bytes."""
+        file = self.file_of(offset)
+        if file is None or size_bytes < _STORE_TIMESTAMP_END or offset + size_bytes > file.end_offset:
+            return -1
+        data = self._read_in(file, offset - file.start_offset, min(size_bytes, _STORE_TIMESTAMP_END + 12))
+        at = MESSAGE_HEAD.offset_of("sys_flag")
+        sys_flag = int.from_bytes(data[at : at + 4], "big")
+        at = MESSAGE_HEAD.size_bytes + host_sizes(sys_flag)[0]
+        return int.from_bytes(data[at : at + 8], "big", signed=True)
+
+    def _file_or_raise(self, offset: int) -> CommitLogFile:
+        file = self.file_of(offset)
+        if file is None:
+            raise MissingFileError(
+                f"no file holds the offset {offset}",
+                path=self.directory,
+                hint=f"the log goes from {self.min_offset} to {self.end_offset}",
+            )
+        return file
+
+    def _read_in(self, file: CommitLogFile, position: int, size_bytes: int) -> bytes:
+        with self._open.lend(file.path) as opened:
+            data = opened.read_at(position, size_bytes)
+        if len(data) != size_bytes:
+            raise TruncatedError(
+                "the file has become shorter",
+                path=file.path,
+                position=position + len(data),
+                expected=f"{size_bytes} bytes from {position}",
+                found=len(data),
+            )
+        return data
+
+    def close(self) -> None:
+        """Closes the files that reads have opened; a later read opens them again."""
+        self._open.close()
+
+    def __enter__(self) -> CommitLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""The ConsumeQueue: 20 bytes for each message of a queue."""

@@ -1,0 +1,256 @@
+"""The ConsumeQueue: one 20-byte entry for each message of a topic's queue, at queue offset * 20.
+
+Source: ``docs/formats/consume-queue.md``; ConsumeQueue.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.errors import MissingFileError, TruncatedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
+from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list_offset_files, offset_in_name
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+ENTRY_SIZE_BYTES = CONSUME_QUEUE_ENTRY.size_bytes
+ENTRY_DTYPE = np.dtype([("physical_offset", "<i8"), ("size", "<i4"), ("tags_code", "<i8")])
+STORED_DTYPE = ENTRY_DTYPE.newbyteorder(">")
+EntryArray = npt.NDArray[np.void]
+"""Entries in bulk: a structured array of `ENTRY_DTYPE`, in native byte order."""
+
+EXT_ADDRESS_MAX = -(1 << 31) - 1
+"""tagsCodes up to this one are no hash but an address in the queue's ConsumeQueueExt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeQueueEntry:
+    """One entry: where the message lies in the CommitLog (bytes), how long it is, and its tag's hash."""
+
+    physical_offset: int
+    size_bytes: int
+    tags_code: int
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the engine takes it for an entry (a pre-blank one too)."""
+        return self.physical_offset >= 0 and self.size_bytes > 0
+
+    @property
+    def is_pre_blank(self) -> bool:
+        """Whether it only fills the place before a queue's first message."""
+        return self.size_bytes == PRE_BLANK_SIZE and self.physical_offset == 0 and self.tags_code == 0
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it points to a message."""
+        return self.is_written and not self.is_pre_blank
+
+    @property
+    def is_ext_address(self) -> bool:
+        """Whether `tags_code` is an address in ConsumeQueueExt, which Logdex recognises and does not follow."""
+        return self.tags_code <= EXT_ADDRESS_MAX
+
+
+class ConsumeQueue:
+    """One queue's files, listed at construction and by `refresh`. Read-only; safe to share between threads. `directory`
+    may be one of those files: then it is all of the queue.
+
+    `file_size_bytes`: as the broker rounds mappedFileSizeConsumeQueue, inferred from the files where it is None.
+    `open_files` is shared by many queues, so that they do not use up the process's descriptors.
+    A queue without files has no entries. Raises `MissingFileError` where the directory is missing.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        topic: bytes,
+        queue_id: int,
+        *,
+        file_size_bytes: int | None = None,
+        env: Env = DEFAULT_ENV,
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        self.directory = str(directory)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.foreign: tuple[str, ...] = ()
+        self.files: tuple[OffsetFile, ...] = ()
+        self.max_offset = 0
+        self._env = env
+        self._given_file_size = file_size_bytes
+        self._open = open_files if open_files is not None else OpenFiles(env, 4)
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def refresh(self) -> None:
+        """Lists the directory again and finds the end anew, for a broker that goes on writing to it."""
+        self._open.close()  # a broker that recovers makes files anew under the same names
+        self.files, self.foreign = self._list()
+        inferred = infer_file_size(self.files, unit_bytes=ENTRY_SIZE_BYTES)
+        self.file_size_bytes = self._given_file_size or inferred or StoreConfig().consume_queue_file_size_bytes
+        self.max_offset = self._find_end()
+
+    def _list(self) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
+        if self._env.is_dir(self.directory):
+            return list_offset_files(self._env, self.directory)
+        start = offset_in_name(posixpath.basename(self.directory))
+        if start is None or not self._env.is_file(self.directory):
+            raise MissingFileError("no such queue directory", path=self.directory)
+        return (OffsetFile(self.directory, start, self._env.size_bytes(self.directory)),), ()
+
+    @property
+    def wrong_sizes(self) -> tuple[OffsetFile, ...]:
+        """Files that are not `file_size_bytes` long."""
+        return tuple(file for file in self.files if file.size_bytes != self.file_size_bytes)
+
+    @property
+    def start_offset(self) -> int:
+        """Queue offset of the first place in the first file; a queue may hold nothing there (see `min_offset`)."""
+        return self.files[0].start_offset // ENTRY_SIZE_BYTES if self.files else 0
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """(expected, found) byte offsets wherever a file does not begin where the one before it must end."""
+        pairs = zip(self.files, self.files[1:], strict=False)
+        wanted = ((before.start_offset + self.file_size_bytes, after.start_offset) for before, after in pairs)
+        return [(want, found) for want, found in wanted if want != found]
+
+    def place_of(self, queue_offset: int) -> tuple[OffsetFile, int]:
+        """The file and the byte in it where the entry of a queue offset lies; `MissingFileError` if no file has it."""
+        at = queue_offset * ENTRY_SIZE_BYTES
+        for file in reversed(self.files):
+            if file.start_offset <= at:
+                if at + ENTRY_SIZE_BYTES <= file.end_offset:
+                    return file, at - file.start_offset
+                break
+        raise MissingFileError(
+            f"no file holds the queue offset {queue_offset}",
+            path=self.directory,
+            hint=f"the queue goes from {self.start_offset} to {self.max_offset}",
+        )
+
+    def entry(self, queue_offset: int) -> ConsumeQueueEntry:
+        """The entry at a queue offset, whether written or not; `MissingFileError` where no file holds it."""
+        file, position = self.place_of(queue_offset)
+        return ConsumeQueueEntry(*CONSUME_QUEUE_ENTRY.struct.unpack(self._read(file, position, ENTRY_SIZE_BYTES)))
+
+    def entries(self, start: int, count: int) -> EntryArray:
+        """Up to `count` entries from queue offset `start` on, stopping at `max_offset`; `MissingFileError` where a file
+        between is missing."""
+        count = min(count, self.max_offset - start)
+        if count <= 0:
+            return np.empty(0, ENTRY_DTYPE)
+        parts = []
+        while count > 0:
+            file, position = self.place_of(start)
+            here = min(count, (file.size_bytes - position) // ENTRY_SIZE_BYTES)
+            data = self._read(file, position, here * ENTRY_SIZE_BYTES)
+            parts.append(np.frombuffer(data, STORED_DTYPE).astype(ENTRY_DTYPE))
+            start, count = start + here, count - here
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
+        """Bytes of whole entries; `TruncatedError` where the file has fewer by now."""
+        with self._open.lend(file.path) as opened:
+            data = opened.read_at(position, size_bytes)
+        if len(data) < size_bytes:
+            raise TruncatedError("the file has become shorter", path=file.path, position=position + len(data))
+        return data
+
+    def min_offset(self, commit_log_min_offset: int) -> int:
+        """The queue's minimum offset as the engine has it after a start (correctMinOffset), given the CommitLog's
+        smallest physical offset: `max_offset` if the log holds no message of the queue any more, else the first entry
+        of the *first file* that points into the log, 0 if that file has none. See `first_available_offset`."""
+        if self.max_offset == self.start_offset:
+            return 0
+        if self.entry(self.max_offset - 1).physical_offset < commit_log_min_offset:
+            return self.max_offset
+        start = self.start_offset
+        if start == 0 and self.entry(0).physical_offset >= commit_log_min_offset:
+            return 0
+        low, high = start, min(self.files[0].end_offset // ENTRY_SIZE_BYTES, self.max_offset) - 1
+        while high - low > 1:
+            middle = start + (low + high - 2 * start) // 2
+            found = self.entry(middle).physical_offset
+            low = low if found > commit_log_min_offset else middle
+            high = high if found < commit_log_min_offset else middle
+        wanted = (place for place in (low, high) if self.entry(place).physical_offset >= commit_log_min_offset)
+        return next(wanted, 0)
+
+    def first_available_offset(self, commit_log_min_offset: int) -> int:
+        """Queue offset of the first message that the CommitLog still holds, `max_offset` where it holds none. Looks in
+        all files, and passes over pre-blank entries, as the engine does not. A binary search."""
+
+        def is_gone(queue_offset: int) -> bool:
+            entry = self.entry(queue_offset)
+            return entry.is_pre_blank or entry.physical_offset < commit_log_min_offset
+
+        return self._search(is_gone, self.start_offset, self.max_offset)
+
+    def max_offset_in(self, commit_log_end_offset: int) -> int:
+        """The queue offset behind the last entry that points before the end of the CommitLog. After an unclean end the
+        engine cuts the queue there, but leaves the bytes of what it cuts. A binary search."""
+
+        def is_inside(queue_offset: int) -> bool:
+            entry = self.entry(queue_offset)
+            return entry.is_pre_blank or entry.physical_offset < commit_log_end_offset
+
+        return self._search(is_inside, self.start_offset, self.max_offset)
+
+    @staticmethod
+    def _search(holds: Callable[[int], bool], low: int, high: int) -> int:
+        """The first of low .. high for which `holds` is no longer true; high if it is for all."""
+        while low < high:
+            middle = (low + high) // 2
+            if holds(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _find_end(self) -> int:
+        """The queue offset behind the last written entry; files that were created ahead have none."""
+        for file in reversed(self.files):
+            # The places that lie wholly in the file, whatever its name and length are.
+            first = -(-file.start_offset // ENTRY_SIZE_BYTES)
+            behind = max(file.end_offset // ENTRY_SIZE_BYTES, first)
+            end = self._search(lambda queue_offset: self.entry(queue_offset).is_written, first, behind)
+            if end > first:
+                return end
+        return self.start_offset
+
+    def close(self) -> None:
+        """Closes the files that reads have opened; a later read opens them again."""
+        self._open.close()
+
+
+def discover_queues(store: str, *, env: Env = DEFAULT_ENV) -> Iterator[tuple[bytes, int, str]]:
+    """(topic, queue id, directory) of every queue below `consumequeue/`, ordered by topic bytes, then by queue id.
+    Other names are passed over; a store without the directory has none. Topics are the folder names' bytes."""
+    root = f"{store}/consumequeue"
+    if not env.is_dir(root):
+        return
+    for topic in sorted(env.list_dir(root), key=os.fsencode):
+        directory = f"{root}/{topic}"
+        if not env.is_dir(directory):
+            continue
+        names = [name for name in env.list_dir(directory) if is_queue_id(name)]
+        for name in sorted(names, key=int):
+            if env.is_dir(f"{directory}/{name}"):
+                yield os.fsencode(topic), int(name), f"{directory}/{name}"
+
+
+def is_queue_id(name: str) -> bool:
+    """Whether a folder's name is a queue id: a signed 32-bit number, written plainly."""
+    digits = name.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(name)) == name and -(1 << 31) <= int(name) < 1 << 31

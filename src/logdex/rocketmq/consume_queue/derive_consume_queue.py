@@ -1,0 +1,101 @@
+"""The bytes of ConsumeQueue files as a function of the messages: the one definition that rebuild, Spark and verify use.
+
+Source: ``docs/formats/consume-queue.md``; CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.putMessagePositionInfo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.layout.rocketmq import (
+    CONSUME_QUEUE_ENTRY,
+    PRE_BLANK_SIZE,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from logdex.rocketmq.scan.scanner import Window
+
+_ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
+PRE_BLANK_ENTRY = CONSUME_QUEUE_ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+"""What fills a queue's places before its first message; the broker's recovery takes it for written."""
+
+
+class QueueRuns(NamedTuple):
+    """A window's entries grouped by queue.
+
+    Run r is of queue `queue[r]` (its number in the table of topics) and holds the entries up to `end[r]`;
+    `queue_offset` int64[n]; `entries` uint8[20 n], as they stand in the file.
+    """
+
+    queue: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
+    queue_offset: npt.NDArray[np.int64]
+    entries: npt.NDArray[np.uint8]
+
+    def __iter__(self) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:  # type: ignore[override]
+        """(queue number, queue offsets, entries) run by run."""
+        start = 0
+        for queue, end in zip(self.queue.tolist(), self.end.tolist(), strict=True):
+            yield queue, self.queue_offset[start:end], self.entries[_ENTRY_SIZE * start : _ENTRY_SIZE * end]
+            start = end
+
+
+class ConsumeQueueDeriver:
+    """`derive_consume_queue` with its buffers kept. One thread; a result is valid until the next call."""
+
+    def __init__(self) -> None:
+        self._places = np.zeros(0, np.int32)
+        self._size = 0
+
+    def derive(self, window: Window, queue_count: int) -> QueueRuns:
+        """The window's entries; `queue_count` is the number of queues known so far."""
+        from logdex.kernels.rocketmq.queue_runs import queue_runs
+
+        if self._size < window.count:
+            self._size = window.count
+            self._run_queue, self._run_end = np.zeros(self._size, np.int32), np.zeros(self._size, np.int32)
+            self._queue_offset = np.zeros(self._size, np.int64)
+            self._entries = np.zeros(self._size * _ENTRY_SIZE, np.uint8)
+        if self._places.size < queue_count:
+            self._places = np.zeros(2 * queue_count, np.int32)
+        runs = queue_runs(
+            window.count,
+            window.columns,
+            self._places,
+            self._run_queue,
+            self._run_end,
+            self._queue_offset,
+            self._entries.ctypes.data,
+        )
+        entries = int(self._run_end[runs - 1]) if runs else 0
+        return QueueRuns(
+            self._run_queue[:runs],
+            self._run_end[:runs],
+            self._queue_offset[:entries],
+            self._entries[: entries * _ENTRY_SIZE],
+        )
+
+
+def derive_consume_queue(window: Window, queue_count: int) -> QueueRuns:
+    """The ConsumeQueue entries of a window's messages, grouped by queue, in log order within each.
+
+    PREPARED and ROLLBACK messages get none.
+    """
+    return ConsumeQueueDeriver().derive(window, queue_count)
+
+
+def queue_runs_plain(window: Window) -> dict[int, list[tuple[int, bytes]]]:
+    """The plain twin: queue number → (queue offset, entry) in log order."""
+    runs: dict[int, list[tuple[int, bytes]]] = {}
+    c = window.columns
+    for i in range(window.count):
+        if int(c.sys_flag[i]) & SYS_FLAG_TRANSACTION_MASK in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
+            continue
+        entry = CONSUME_QUEUE_ENTRY.pack(int(c.position[i]), int(c.size[i]), int(c.tags_code[i]))
+        runs.setdefault(int(c.queue[i]), []).append((int(c.queue_offset[i]), entry))
+    return runs

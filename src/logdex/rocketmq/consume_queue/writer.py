@@ -1,0 +1,141 @@
+"""Writes the files of ConsumeQueues: every entry at queue offset * 20, pre-blank entries where there is no message.
+
+Source: ``docs/formats/consume-queue.md``; ConsumeQueue.putMessagePositionInfo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.io.env import Env
+from logdex.io.output_files import OutputFiles
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
+from logdex.rocketmq.consume_queue.derive_consume_queue import PRE_BLANK_ENTRY
+from logdex.rocketmq.files.store_files import queue_folder
+
+_ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
+_PRE_BLANK_BATCH = 4096
+
+
+@dataclass(slots=True)
+class QueueReport:
+    """What one queue's derivation met: `entries` written, `gaps` (places filled with pre-blank entries), `repeated` and
+    `implausible` (entries left out: an offset that was there already; one below 0 or absurdly far ahead)."""
+
+    entries: int = 0
+    gaps: int = 0
+    repeated: int = 0
+    implausible: int = 0
+    first_offset: int = -1
+    next_offset: int = -1
+
+
+@dataclass(slots=True)
+class ConsumeQueueWriter:
+    """Writes one queue's files: each of full size, zero behind the last entry, pre-blank before the first. One thread.
+
+    Entries come in log order. One whose queue offset was passed already is left out, as by the engine; a gap (messages
+    that are missing from the log) is filled with pre-blank entries, so that what follows keeps its place.
+    """
+
+    directory: str
+    file_size_bytes: int
+    output: OutputFiles
+    report: QueueReport = field(default_factory=QueueReport)
+
+    def put(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
+        """Takes entries (20 bytes each) with their queue offsets."""
+        report = self.report
+        if not len(queue_offset):
+            return
+        first = int(queue_offset[0])
+        begun = report.next_offset >= 0 or self._begin(first)
+        in_order = begun and first == report.next_offset and int(queue_offset[-1]) - first == len(queue_offset) - 1
+        if in_order and (len(queue_offset) == 1 or bool((np.diff(queue_offset) == 1).all())):
+            self._write(first, entries)
+            report.entries += len(queue_offset)
+            report.next_offset = first + len(queue_offset)
+        else:
+            self._put_unordered(queue_offset, entries)
+
+    def _put_unordered(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
+        report = self.report
+        gap_max = min(limits.QUEUE_GAP_MAX, limits.QUEUE_GAP_FILES_MAX * self.file_size_bytes // _ENTRY_SIZE)
+        for i, offset in enumerate(queue_offset.tolist()):
+            begun = report.next_offset >= 0 or self._begin(offset)
+            ahead = offset - report.next_offset
+            if not begun or offset < 0 or ahead + report.gaps > gap_max:
+                report.implausible += 1
+                continue
+            if ahead < 0:
+                report.repeated += 1
+                continue
+            if ahead:
+                self._fill(report.next_offset, offset)
+                report.gaps += ahead
+            self._write(offset, entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)])
+            report.entries += 1
+            report.next_offset = offset + 1
+
+    def _begin(self, first: int) -> bool:
+        """Begins at the start of the file that holds `first`, pre-blank up to it; False if it cannot be one."""
+        if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
+            return False
+        per_file = self.file_size_bytes // _ENTRY_SIZE
+        self._fill(first - first % per_file, first)
+        self.report.first_offset = self.report.next_offset = first
+        return True
+
+    def _fill(self, start: int, end: int) -> None:
+        while start < end:
+            count = min(end - start, _PRE_BLANK_BATCH)
+            self._write(start, np.frombuffer(PRE_BLANK_ENTRY * count, np.uint8))
+            start += count
+
+    def _write(self, queue_offset: int, entries: npt.NDArray[np.uint8]) -> None:
+        """Writes entries that follow each other, split at file boundaries."""
+        at = queue_offset * _ENTRY_SIZE
+        done = 0
+        while done < len(entries):
+            inside = at % self.file_size_bytes
+            part = entries[done : done + self.file_size_bytes - inside]
+            path = f"{self.directory}/{at - inside:0{FILE_NAME_DIGITS}d}"
+            self.output.write_at(path, self.file_size_bytes, inside, part)
+            at += len(part)
+            done += len(part)
+
+
+class ConsumeQueueSet:
+    """The writers of all queues under one ``consumequeue`` directory, with few files open at a time. One thread.
+
+    `skipped` counts entries of queues whose name cannot be a folder.
+    """
+
+    def __init__(self, directory: str, file_size_bytes: int, env: Env, *, sync: bool) -> None:
+        self.writers: dict[str, ConsumeQueueWriter] = {}
+        self.skipped: dict[tuple[bytes, int], int] = {}
+        self.output = OutputFiles(env, sync=sync)
+        self._directory = directory
+        self._file_size = file_size_bytes
+
+    def put(
+        self, topic: bytes, queue_id: int, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]
+    ) -> None:
+        """Takes consecutive entries of one queue."""
+        folder = queue_folder(topic, queue_id)
+        if folder is None:
+            self.skipped[topic, queue_id] = self.skipped.get((topic, queue_id), 0) + len(queue_offset)
+            return
+        writer = self.writers.get(folder)
+        if writer is None:
+            writer = ConsumeQueueWriter(f"{self._directory}/{folder}", self._file_size, self.output)
+            self.writers[folder] = writer
+        writer.put(queue_offset, entries)
+
+    def close(self) -> int:
+        """Closes (and syncs) all files; gives their number."""
+        return self.output.close()

@@ -1,0 +1,1 @@
+"""The small files of a store and where everything lies below its root."""

@@ -1,0 +1,30 @@
+"""The lock that a running broker holds on its store: taken before anything is written into the store itself.
+
+Source: ``docs/formats/abort-and-lock.md``; DefaultMessageStore.start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.files.store_files import StorePaths
+
+
+@contextmanager
+def broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> Iterator[None]:
+    """Holds the store's lock, as its broker would, until the block ends; a store that has no lock file gets none.
+    `UsageError` where a broker holds it. Not for reading: that takes no lock."""
+    path = StorePaths(root).lock
+    if not env.exists(path):
+        yield
+        return
+    lock = env.lock_file(path, as_java=True)
+    if lock is None:
+        raise UsageError(f"{root}: a broker runs on this store", hint="stop it first, or choose an --output elsewhere")
+    try:
+        yield
+    finally:
+        lock.close()

@@ -1,0 +1,69 @@
+"""The checkpoint: up to which time, and in 5.x to which offset, a store is flushed. 4096 bytes, most of them zero.
+
+Source: ``docs/formats/checkpoint.md``; StoreCheckpoint. Fields that a version does not know are zero.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logdex import limits
+from logdex.errors import TruncatedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
+
+_SKEW_MS = 3_000
+
+
+class StoreCheckpoint(NamedTuple):
+    """The six fields. Times in ms since the epoch, offsets in bytes of the CommitLog."""
+
+    physic_msg_timestamp_ms: int = 0
+    logics_msg_timestamp_ms: int = 0
+    index_msg_timestamp_ms: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
+
+    @staticmethod
+    def read(path: str, *, env: Env = DEFAULT_ENV) -> StoreCheckpoint:
+        """The checkpoint at `path`; `TruncatedError` for a file too short for its fields."""
+        return StoreCheckpoint.unpack(env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX), path=path)
+
+    @staticmethod
+    def unpack(data: bytes, *, path: str = "<bytes>") -> StoreCheckpoint:
+        """The fields of the file's bytes."""
+        if len(data) < CHECKPOINT.size_bytes:
+            raise TruncatedError(
+                "no room for the fields",
+                path=path,
+                position=len(data),
+                field="checkpoint",
+                expected=f"{CHECKPOINT_FILE_SIZE_BYTES} bytes",
+                found=len(data),
+                hint="a store without a checkpoint is read too: move it away",
+            )
+        return StoreCheckpoint(*CHECKPOINT.struct.unpack_from(data))
+
+    def pack(self) -> bytes:
+        """The file's bytes."""
+        return CHECKPOINT.pack(*self).ljust(CHECKPOINT_FILE_SIZE_BYTES, b"\0")
+
+    @property
+    def min_timestamp_ms(self) -> int:
+        """getMinTimestamp: all messages stored before are safe in log and queues; never below 0."""
+        return max(min(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms) - _SKEW_MS, 0)
+
+    def problems(self, *, last_store_timestamp_ms: int, log_end_offset: int) -> list[tuple[str, str, int]]:
+        """What cannot be: (field, what is expected, what was found) for each field that is negative or says more
+        than the log holds (store time of its last message; where it ends)."""
+        found = []
+        for name, value in zip(self._fields, self, strict=True):
+            limit = last_store_timestamp_ms if name.endswith("_ms") else log_end_offset
+            unit = "the last message's storeTimestamp" if name.endswith("_ms") else "the end of the log"
+            # masterFlushedOffset is the other broker's: a slave may be told of more than it has.
+            if value < 0:
+                found.append((name, "0 or more", value))
+            elif value > limit and name != "master_flushed_offset":
+                found.append((name, f"at most {limit}, {unit}", value))
+        return found

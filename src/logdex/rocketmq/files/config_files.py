@@ -1,0 +1,177 @@
+"""The broker's own files in ``config/``: consumer offsets, topics, delay offsets, subscription groups.
+
+Each is read as the broker does: the file, and where that is missing, empty or broken its ``.bak``.
+Source: ``docs/formats/config-json.md``; ConfigManager.load, ConsumerOffsetManager, TopicConfigManager,
+ScheduleMessageService, SubscriptionGroupManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from logdex import limits
+from logdex.errors import CorruptError, StoreError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.files.config_json import parse_config_json
+
+Raw = dict[int | str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """What was read: the object, the path that it came from (None: neither file is there, the object is empty), and why
+    the first file was passed over, if it was."""
+
+    raw: Raw
+    path: str | None
+    problem: StoreError | None = None
+
+
+def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigFile:
+    """``config/NAME`` or its ``.bak``. Raises the first file's error where no good ``.bak`` stands in for it."""
+    path = f"{directory}/{name}"
+    problem: StoreError | None = None
+    for candidate in (path, f"{path}.bak"):
+        try:
+            if not env.exists(candidate):
+                continue
+            data = env.read_file(candidate, limits.CONFIG_FILE_SIZE_BYTES_MAX)
+            if data:
+                return ConfigFile(parse_config_json(data, path=candidate), candidate, problem)
+        except StoreError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
+    return ConfigFile({}, None)
+
+
+def _name(key: object) -> bytes:
+    """A topic's or group's bytes; an unquoted number is a name too where a name is due."""
+    return str(key).encode("utf-8", "surrogateescape")
+
+
+def _table(file: ConfigFile, name: str, of: type) -> Raw:
+    """The object `name` of a file with only values of type `of`, empty where it is missing or null."""
+    table = file.raw.get(name)
+    if table is None:
+        return {}
+    if not isinstance(table, dict):
+        raise _not_a(file, name, "an object", table)
+    for key, value in table.items():
+        # A truth value is an int for Python, not for the broker.
+        if not isinstance(value, of) or isinstance(value, bool):
+            raise _not_a(file, f"{name}.{key}", "an object" if of is dict else "a whole number", value)
+    return table
+
+
+def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> CorruptError:
+    shown = repr(found)
+    return CorruptError(
+        "not what the broker writes",
+        path=file.path or "",
+        position=0,
+        field=field_name,
+        expected=expected,
+        found=shown if len(shown) <= 60 else f"{shown[:57]}...",
+    )
+
+
+def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
+    """{number: offset}, keys with or without quotes."""
+    offsets = {}
+    for key, value in table.items():
+        try:
+            number = int(key)
+        except ValueError:
+            raise _not_a(file, name, "whole numbers as names", key) from None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _not_a(file, f"{name}.{key}", "a whole number", value)
+        offsets[number] = value
+    return offsets
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsets:
+    """consumerOffset.json: {(topic, group): {queue id: the next queue offset to consume}}."""
+
+    file: ConfigFile
+    offsets: dict[tuple[bytes, bytes], dict[int, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def read(directory: str, *, env: Env = DEFAULT_ENV) -> ConsumerOffsets:
+        """Of a store's ``config`` directory; empty where there is no such file."""
+        file = read_config(directory, "consumerOffset.json", env=env)
+        offsets = {}
+        for key, table in _table(file, "offsetTable", dict).items():
+            topic, _, group = _name(key).partition(b"@")
+            offsets[topic, group] = _offsets(file, f"offsetTable.{key}", table)
+        return ConsumerOffsets(file, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic; `raw` has every field as it is written."""
+
+    topic: bytes
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
+    """topics.json: topics by name."""
+
+    file: ConfigFile
+    topics: dict[bytes, TopicConfig] = field(default_factory=dict)
+
+    @staticmethod
+    def read(directory: str, *, env: Env = DEFAULT_ENV) -> TopicConfigs:
+        """Of a store's ``config`` directory; empty where there is no such file."""
+        file = read_config(directory, "topics.json", env=env)
+        topics = {}
+        for key, raw in _table(file, "topicConfigTable", dict).items():
+            numbers = {}
+            # What a file leaves out has the value that a new TopicConfig has.
+            for name, default in (("readQueueNums", 16), ("writeQueueNums", 16), ("perm", 6)):
+                value = raw.get(name, default)
+                if not isinstance(value, int) or isinstance(value, bool):
+                    raise _not_a(file, f"topicConfigTable.{key}.{name}", "a whole number", value)
+                numbers[name] = value
+            topic = _name(key)
+            topics[topic] = TopicConfig(
+                topic, numbers["readQueueNums"], numbers["writeQueueNums"], numbers["perm"], raw
+            )
+        return TopicConfigs(file, topics)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayOffsets:
+    """delayOffset.json: {delay level: next queue offset of its queue}; a level's queue id is the level less one."""
+
+    file: ConfigFile
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    @staticmethod
+    def read(directory: str, *, env: Env = DEFAULT_ENV) -> DelayOffsets:
+        """Of a store's ``config`` directory; empty where there is no such file."""
+        file = read_config(directory, "delayOffset.json", env=env)
+        return DelayOffsets(file, _offsets(file, "offsetTable", _table(file, "offsetTable", int)))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroups:
+    """subscriptionGroup.json: the settings of each consumer group, as they are written."""
+
+    file: ConfigFile
+    groups: dict[bytes, Raw] = field(default_factory=dict)
+
+    @staticmethod
+    def read(directory: str, *, env: Env = DEFAULT_ENV) -> SubscriptionGroups:
+        """Of a store's ``config`` directory; empty where there is no such file."""
+        file = read_config(directory, "subscriptionGroup.json", env=env)
+        return SubscriptionGroups(
+            file, {_name(key): raw for key, raw in _table(file, "subscriptionGroupTable", dict).items()}
+        )

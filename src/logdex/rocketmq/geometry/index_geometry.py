@@ -1,0 +1,182 @@
+"""How many slots and entries an IndexFile has, worked out from its length and its content.
+
+The length gives slots + 5 * entries (in 4-byte words), which many pairs fit. The content tells them apart: the entries,
+taken as they lie under the right pair, form chains: each names the entry before it in the same slot. Few bytes are read
+for a pair that is tried; only where no usual pair fits is the file searched for its first entry.
+Source: ``docs/formats/index-file.md``; IndexFile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.errors import GeometryError
+from logdex.io.env import Env, ReadFile
+from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_ROWS_TRIED = 256
+"""Entries that are checked for one pair: enough that none fits by chance, few enough to cost nothing."""
+_SLOTS_TRIED = 32
+_SHARE_MIN = 0.6
+"""A harmed entry spoils a few links; a wrong pair spoils nearly all."""
+_ENTRY_0_WEIGHT = 16
+"""Entry 0 is never written: what stands there says that the pair is wrong, or that the entry was harmed."""
+_CHUNK_ROWS = 1 << 18
+
+ROW_DTYPE = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff_s", ">i4"), ("previous_index", ">i4")])
+RowArray = npt.NDArray[np.void]
+
+
+class IndexGeometry(NamedTuple):
+    """maxHashSlotNum and maxIndexNum."""
+
+    max_hash_slot_num: int
+    max_index_num: int
+
+    @property
+    def entries_at(self) -> int:
+        """Byte where entry 0 lies."""
+        return INDEX_HEADER.size_bytes + self.max_hash_slot_num * INDEX_SLOT.size_bytes
+
+
+def read_header(file: ReadFile) -> IndexHeader:
+    """The header of an open IndexFile."""
+    return IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=file.path)
+
+
+def read_rows(file: ReadFile, geometry: IndexGeometry, first: int, count: int) -> RowArray:
+    """Entries `first` .. `first + count - 1` as they lie under a geometry, fewer where the file ends."""
+    at = geometry.entries_at + first * INDEX_ENTRY.size_bytes
+    data = file.read_at(at, count * INDEX_ENTRY.size_bytes)
+    return np.frombuffer(data[: len(data) // INDEX_ENTRY.size_bytes * INDEX_ENTRY.size_bytes], ROW_DTYPE)
+
+
+def pair_of_size(size_bytes: int, *, slots: int | None = None, entries: int | None = None) -> IndexGeometry | None:
+    """The pair that has the given number of slots or of entries and this length, if there is one."""
+    body = size_bytes - INDEX_HEADER.size_bytes
+    rest = 0
+    if entries is not None:
+        slots, rest = divmod(body - entries * INDEX_ENTRY.size_bytes, INDEX_SLOT.size_bytes)
+    elif slots is not None:
+        entries, rest = divmod(body - slots * INDEX_SLOT.size_bytes, INDEX_ENTRY.size_bytes)
+    if slots is None or entries is None or rest:
+        return None
+    possible = 1 <= slots <= limits.HASH_SLOT_NUM_MAX and 2 <= entries <= limits.INDEX_NUM_MAX
+    return IndexGeometry(slots, entries) if possible else None
+
+
+def agreement(file: ReadFile, geometry: IndexGeometry) -> int:
+    """How many of the first entries and of their slots agree with a geometry; 0 where too few do, or there are none."""
+    rows = read_rows(file, geometry, 0, _ROWS_TRIED + 1)
+    checks = _ENTRY_0_WEIGHT if any(rows[:1].tobytes()) else 0
+    rows = rows[1:]
+    written = (rows["key_hash"] != 0) | (rows["phy_offset"] != 0) | (rows["previous_index"] != 0)
+    count = int(np.argmin(written)) if not written.all() else len(rows)
+    last: dict[int, int] = {}
+    good = 0
+    for index, row in enumerate(rows[:count].tolist(), 1):
+        key_hash, phy_offset, time_diff, previous = row
+        slot = key_hash % geometry.max_hash_slot_num
+        good += key_hash >= 0 and phy_offset >= 0 and time_diff >= 0 and previous == last.get(slot, 0)
+        checks += 1
+        last[slot] = index
+    for slot in list(last)[:_SLOTS_TRIED]:
+        at = INDEX_HEADER.size_bytes + slot * INDEX_SLOT.size_bytes
+        head = int.from_bytes(file.read_at(at, INDEX_SLOT.size_bytes), "big", signed=True)
+        good += last[slot] <= head < geometry.max_index_num
+        checks += 1
+    return good if good > _SHARE_MIN * checks else 0
+
+
+def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str]:
+    """The geometry of a store's IndexFiles and the reason for it, in words. `paths` holds one path or more.
+
+    Raises `GeometryError` where the files leave several pairs, or none.
+    """
+    sizes = {path: env.size_bytes(path) for path in paths}
+    counts = Counter(sizes.values())
+    size = max(counts, key=lambda length: (counts[length], length))  # files are cut, they do not grow
+    alike = [path for path in paths if sizes[path] == size]
+    if size < INDEX_HEADER.size_bytes:
+        raise _undecided(alike[0], size, [])
+    # All but the last file are full: any of them settles it with a few reads, so they come first.
+    tried: list[IndexGeometry] = []
+    for search in (False, True):
+        for path in alike:
+            with env.open_read(path) as file:
+                found = _candidates(file, search)
+            tried += [geometry for geometry in found if geometry not in tried]
+            if len(found) == 1:
+                slots, entries = found[0]
+                return found[0], f"index: {slots} slots and {entries} entries agree with the content of {path}"
+    raise _undecided(alike[0], size, tried)
+
+
+def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
+    """The pairs that agree best with a file's content, none without entries. `search`: go through the whole file."""
+    header = read_header(file)
+    default = StoreConfig()
+    pairs = [
+        pair_of_size(file.size_bytes, slots=default.max_hash_slot_num),
+        pair_of_size(file.size_bytes, entries=header.index_count),
+    ]
+    if search:
+        pairs = [pair_of_size(file.size_bytes, slots=slots) for slots in _search_first_entry(file, header)]
+    possible = (pair for pair in dict.fromkeys(pairs) if pair is not None and not _is_cut(file, header, pair))
+    scores = {pair: agreement(file, pair) for pair in possible}
+    best = max(scores.values(), default=0)
+    return [pair for pair, value in scores.items() if value == best > 0]
+
+
+def _is_cut(file: ReadFile, header: IndexHeader, pair: IndexGeometry) -> bool:
+    """Whether the header tells of more entries than the file has room for under `pair`, and the last that it has is not
+    of the header's last message: then its length shows no geometry."""
+    if header.index_count <= pair.max_index_num:
+        return False
+    last = read_rows(file, pair, pair.max_index_num - 1, 1)
+    return bool((last["phy_offset"] != header.end_phy_offset).any())
+
+
+def _search_first_entry(file: ReadFile, header: IndexHeader) -> list[int]:
+    """Numbers of slots under which entry 1 points to the header's first message behind an unused entry 0, or the last
+    entry to the header's last message. Reads the file once, in parts."""
+    body = file.size_bytes - INDEX_HEADER.size_bytes
+    row_size = INDEX_ENTRY.size_bytes
+    shift = INDEX_HEADER.size_bytes + body % row_size  # entries end where the file ends
+    found: list[int] = []
+    for first in range(0, body // row_size, _CHUNK_ROWS):
+        # One row more than the part, so that the row before each one is there to look at.
+        data = file.read_at(shift + first * row_size, (_CHUNK_ROWS + 1) * row_size)
+        whole = data[: len(data) // row_size * row_size]
+        rows = np.frombuffer(whole, ROW_DTYPE)
+        is_zero: npt.NDArray[np.bool_] = np.frombuffer(whole, np.uint32).reshape(-1, 5).max(axis=1) == 0
+        begins = is_zero[:-1] & ~is_zero[1:] & (rows["previous_index"] == 0)[1:]
+        begins &= (rows["phy_offset"] == header.begin_phy_offset)[1:]
+        ends = ~is_zero & (rows["phy_offset"] == header.end_phy_offset) & (rows["previous_index"] < header.index_count)
+        found += (first + np.flatnonzero(begins)).tolist()
+        found += (first + np.flatnonzero(ends)[-_SLOTS_TRIED:] - header.entry_count).tolist()
+    slots = {(body % row_size + row * row_size) // INDEX_SLOT.size_bytes for row in found}
+    return sorted(slot for slot in slots if slot > 0)
+
+
+def _undecided(path: str, size: int, tried: list[IndexGeometry]) -> GeometryError:
+    """Says what the length leaves open, with a few pairs of it."""
+    examples = tried
+    if not tried:
+        guesses = (pair_of_size(size, entries=size // share) for share in (28, 40, 60, 100))
+        examples = [pair for pair in guesses if pair]
+    what = "fits several pairs of" if tried else "shows no"
+    pairs = ", ".join(f"{pair.max_hash_slot_num} and {pair.max_index_num}" for pair in examples[:4])
+    return GeometryError(
+        f"an IndexFile of {size} bytes {what} maxHashSlotNum and maxIndexNum"
+        + (f"; its length would allow {pairs}" if pairs else ""),
+        path=path,
+        hint="pass --max-hash-slot-num and --max-index-num, or --broker-conf FILE",
+    )

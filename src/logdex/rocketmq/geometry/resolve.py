@@ -1,0 +1,170 @@
+"""A store's sizes and version, which no file of it states: from flags, from the broker's properties, from the files.
+
+Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from logdex.errors import CorruptError, GeometryError, MissingFileError, NotAStoreError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, discover_queues
+from logdex.rocketmq.files.offset_files import infer_file_size, list_offset_files
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.geometry.dialect_evidence import infer_dialect
+from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
+from logdex.rocketmq.index_file.index_file import list_index_files
+from logdex.rocketmq.recognise.layout_check import require_supported_conf
+from logdex.rocketmq.settings.broker_conf import BrokerConf
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import DEFAULT_DELAY_LEVELS, StoreConfig, parse_delay_levels
+
+_QUEUES_READ = 16
+
+
+def resolve_config(
+    root: str,
+    *,
+    env: Env = DEFAULT_ENV,
+    mapped_file_size_commit_log: int | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    max_hash_slot_num: int | None = None,
+    max_index_num: int | None = None,
+    rocketmq_version: str | None = None,
+    broker_conf: str | None = None,
+    need_index: bool = True,
+) -> StoreConfig:
+    """The configuration of the store at `root`. What is given wins, then the properties file at `broker_conf`, then
+    what the files show, then the broker's defaults; `evidence` of the answer says which it was, for each value, and
+    `assumed` which values are guesses.
+
+    Raises `GeometryError` where IndexFiles leave several geometries or none (unless `need_index` is False: then the
+    defaults are taken, for what does not look into them), `UsageError` for values out of range,
+    `UnsupportedLayoutError` where the properties say that the store is of a layout that is not supported.
+    """
+    conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
+    require_supported_conf(conf, root)
+    said = _Said(conf.path)
+    log_size = said.given("mappedFileSizeCommitLog", mapped_file_size_commit_log, conf.mapped_file_size_commit_log)
+    queue_size = said.given(
+        "mappedFileSizeConsumeQueue", mapped_file_size_consume_queue, conf.mapped_file_size_consume_queue
+    )
+    slots = said.given("maxHashSlotNum", max_hash_slot_num, conf.max_hash_slot_num)
+    entries = said.given("maxIndexNum", max_index_num, conf.max_index_num)
+    log = _open_log(root, log_size, env)
+    if log_size is None and log is not None:
+        log_size = log.file_size_bytes
+        said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
+    queue_size = _infer_queue_size(root, said, env) if queue_size is None else queue_size
+    index_paths = index_file_paths(root, env)
+    geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
+    said.evidence += reason
+    if not index_paths and (slots is None or entries is None):
+        pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
+        said.assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
+    if rocketmq_version is not None:
+        dialect = Dialect.of(rocketmq_version)
+        said.evidence.append(f"version: {rocketmq_version}, as given")
+    else:
+        dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
+        said.evidence += reasons
+        said.assumed += guesses
+    if log is not None:
+        log.close()
+    return StoreConfig(
+        mapped_file_size_commit_log=_first(log_size, StoreConfig().mapped_file_size_commit_log),
+        mapped_file_size_consume_queue=queue_size,
+        max_hash_slot_num=geometry.max_hash_slot_num,
+        max_index_num=geometry.max_index_num,
+        dialect=dialect,
+        delay_levels_ms=parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
+        evidence=tuple(said.evidence),
+        assumed=tuple(said.assumed),
+    )
+
+
+@dataclass(slots=True)
+class _Said:
+    """What is known of where the values come from, line by line; `conf_path` names the properties file."""
+
+    conf_path: str
+    evidence: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+
+    def given(self, name: str, flag: int | None, from_conf: int | None) -> int | None:
+        """A flag's value, else the properties file's, else None."""
+        if flag is not None:
+            self.evidence.append(f"{name}: {flag}, as given")
+            return flag
+        if from_conf is not None:
+            self.evidence.append(f"{name}: {from_conf}, from {self.conf_path}")
+        return from_conf
+
+
+def _first(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def index_file_paths(root: str, env: Env) -> list[str]:
+    """The IndexFiles of a store that have bytes, in the order of their names."""
+    return list_index_files(StorePaths(root).index, env)
+
+
+def _open_log(root: str, file_size: int | None, env: Env) -> CommitLog | None:
+    """The CommitLog, None for a store without one: what uses it will say so."""
+    try:
+        return CommitLog.of_store(root, file_size_bytes=file_size, env=env)
+    except (MissingFileError, NotAStoreError):
+        return None
+
+
+def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
+    """The commonest file size of the first few queues that have files, else the default."""
+    sizes: Counter[int] = Counter()
+    for _, _, directory in discover_queues(root, env=env):
+        files, _ = list_offset_files(env, directory, refused=[])  # what has such a name and is no file shows nothing
+        size = infer_file_size(files, unit_bytes=ENTRY_SIZE_BYTES)
+        if size is not None:
+            sizes[size] += 1
+        if sizes.total() == _QUEUES_READ:
+            break
+    if sizes:
+        commonest = max(sizes, key=lambda size: (sizes[size], size))  # files are cut, they do not grow
+        said.evidence.append(f"mappedFileSizeConsumeQueue: {commonest}, as the files are")
+        return commonest
+    usual = StoreConfig().mapped_file_size_consume_queue
+    name = f"mappedFileSizeConsumeQueue {usual}"
+    said.assumed.append(f"{name}: no ConsumeQueue shows it (--mapped-file-size-consume-queue)")
+    return usual
+
+
+def _resolve_index(
+    index_paths: list[str], slots: int | None, entries: int | None, need_index: bool, env: Env
+) -> tuple[IndexGeometry, list[str]]:
+    """The IndexFiles' geometry from what is given and what the files show."""
+    defaults = StoreConfig()
+    if slots is not None and entries is not None:
+        return IndexGeometry(slots, entries), []
+    default = IndexGeometry(_first(slots, defaults.max_hash_slot_num), _first(entries, defaults.max_index_num))
+    if not index_paths:
+        return default, []
+    if slots is None and entries is None:
+        try:
+            geometry, reason = infer_index_geometry(env, index_paths)
+        except (GeometryError, CorruptError) as error:
+            if need_index:
+                raise
+            return default, [f"index: the defaults, since {error.message}"]
+        return geometry, [reason]
+    path = index_paths[0]
+    size = env.size_bytes(path)
+    pair = pair_of_size(size, slots=slots, entries=entries)
+    if pair is None:
+        what = f"maxHashSlotNum {slots}" if slots is not None else f"maxIndexNum {entries}"
+        raise GeometryError(
+            f"no IndexFile of {size} bytes has {what}", path=path, hint="leave it out to have it inferred"
+        )
+    return pair, [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]

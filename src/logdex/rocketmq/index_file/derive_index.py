@@ -1,0 +1,135 @@
+"""The bytes of IndexFiles as a function of the messages: the one definition that rebuild, Spark tasks and verify use.
+
+Source: ``docs/formats/index-file.md``; IndexService.buildIndex, IndexFile.putKey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+_INT_MAX = (1 << 31) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME_MS_MAX = 253_402_214_400_000
+"""9999-12-31: later (senseless) times are named so, which leaves a day for raising names."""
+
+
+class IndexWindow(NamedTuple):
+    """Consecutive messages of the log with the hashes of their keys, as arrays.
+
+    Message i (n of them, **all** of the log, in order) has the keys `key_hash[key_end[i - 1] : key_end[i]]` (m in all),
+    UNIQ_KEY, KEYS, TAGS in the dialect's order; ROLLBACK messages have none.
+    """
+
+    physical_offset: Int64s
+    store_timestamp_ms: Int64s
+    key_end: Int32s
+    key_hash: Int32s
+
+
+def index_file_name(first_store_timestamp_ms: int, previous_name: str | None = None) -> str:
+    """Name of an IndexFile: UTC ``yyyyMMddHHmmssSSS`` of its first entry, raised to sort after `previous_name`."""
+    name = _format_name(min(max(first_store_timestamp_ms, 0), _NAME_MS_MAX))
+    if previous_name is not None and name <= previous_name:
+        seconds = datetime.strptime(previous_name[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC) - _EPOCH
+        name = _format_name(seconds // timedelta(milliseconds=1) + int(previous_name[14:]) + 1)
+    return name
+
+
+def _format_name(timestamp_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return f"{moment:%Y%m%d%H%M%S}{timestamp_ms % 1000:03d}".zfill(17)
+
+
+def index_file_names(first_store_timestamps_ms: Iterable[int]) -> list[str]:
+    """Names of a store's IndexFiles in the order of rolling, from the store times of their first entries."""
+    names: list[str] = []
+    for timestamp_ms in first_store_timestamps_ms:
+        names.append(index_file_name(timestamp_ms, names[-1] if names else None))
+    return names
+
+
+class IndexState:
+    """An IndexFile's header while it grows, and the place in the window: what `index_put` moves on."""
+
+    def __init__(self, header: IndexHeader) -> None:
+        self.values = np.array([*header, 0, 0], np.int64)
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it stands."""
+        return IndexHeader(*(int(value) for value in self.values[:6]))
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Next message and next key of the window."""
+        return int(self.values[6]), int(self.values[7])
+
+    @place.setter
+    def place(self, place: tuple[int, int]) -> None:
+        self.values[6], self.values[7] = place
+
+
+def index_put_plain(
+    array: npt.NDArray[np.uint8],
+    block: npt.NDArray[np.uint8],
+    config: StoreConfig,
+    window: IndexWindow,
+    state: IndexState,
+    limit: int,
+    *,
+    skip_known: bool = True,
+) -> None:
+    """The plain twin of the `index_put` kernel: puts until the window ends or the count reaches `limit`."""
+    data, entries = array.data, block.data
+    header, (message, key) = state.header, state.place
+    entry_at = 0
+    while message < len(window.physical_offset) and header.index_count < limit:
+        offset, stored_ms = int(window.physical_offset[message]), int(window.store_timestamp_ms[message])
+        last = int(window.key_end[message])
+        if skip_known and offset < header.end_phy_offset:
+            key = last
+        while key < last and header.index_count < limit:
+            value = int(window.key_hash[key])
+            slot_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * (value % config.max_hash_slot_num)
+            (previous,) = INDEX_SLOT.struct.unpack_from(data, slot_at)
+            if previous <= 0 or previous > header.index_count:
+                previous = 0
+            INDEX_ENTRY.struct.pack_into(
+                entries, entry_at, value, offset, time_diff_s(stored_ms, header.begin_timestamp_ms), previous
+            )
+            entry_at += INDEX_ENTRY.size_bytes
+            INDEX_SLOT.struct.pack_into(data, slot_at, header.index_count)
+            first = header.index_count <= 1
+            header = IndexHeader(
+                stored_ms if first else header.begin_timestamp_ms,
+                stored_ms,
+                offset if first else header.begin_phy_offset,
+                offset,
+                header.hash_slot_count + (config.dialect.slot_count_every_put or previous == 0),
+                header.index_count + 1,
+            )
+            key += 1
+        if key >= last:
+            message += 1
+    state.values[:] = (*header, message, key)
+
+
+def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
+    """Seconds from a file's begin as an entry holds them: 0 .. 2^31 - 1; the difference wraps as a Java long does."""
+    if begin_timestamp_ms <= 0:
+        return 0
+    difference = (store_timestamp_ms - begin_timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)
+    return min(max(difference // 1000, 0), _INT_MAX)

@@ -1,0 +1,112 @@
+"""The chain of one hash slot of an IndexFile, walked so that it ends whatever stands on disk.
+
+Source: ``docs/formats/index-file.md``; IndexFile.selectPhyOffset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.rocketmq.index_file.index_header import IndexHeader
+
+
+class IndexEntry(NamedTuple):
+    """One entry: index hash, physical offset in bytes, seconds since the file's begin, the entry before in its slot."""
+
+    key_hash: int
+    phy_offset: int
+    time_diff_s: int
+    previous_index: int
+
+
+class ChainSource(Protocol):
+    """What a chain is read from: an `IndexFile`."""
+
+    header: IndexHeader
+    max_index_num: int
+
+    def read_slot(self, slot: int) -> int:
+        """The number of the newest entry of a slot, 0 where the slot is empty."""
+
+    def read_entry(self, index: int) -> IndexEntry:
+        """Entry `index`."""
+
+
+class ChainEnd(Enum):
+    """Why a chain ended. `FIRST` is the proper end; the others are damage, though the engine takes them for an end."""
+
+    FIRST = "no entry before it"
+    ITSELF = "an entry that names itself"
+    NEGATIVE = "a link below 0"
+    BEYOND_COUNT = "a link beyond the file's index count"
+    BEYOND_FILE = "a link beyond the end of the file"
+    CYCLE = "a link to an entry that the chain has passed"
+
+
+class IndexChain:
+    """The entries of one slot, newest first, read one by one: iterating gives (index, `IndexEntry`).
+
+    Ends for any bytes on disk: a link forward, which no engine writes, makes it remember where it has been
+    (`went_forward`). `end` says why it ended, once it has. For one thread.
+    """
+
+    def __init__(self, file: ChainSource, slot: int) -> None:
+        self.slot = slot
+        self.end: ChainEnd | None = None
+        self.went_forward = False
+        self._file = file
+
+    def _step(self, index: int, current: int = 0) -> bool:
+        """Whether the engine would read entry `index` after entry `current`; sets `end` where not."""
+        if index <= 0:
+            self.end = ChainEnd.FIRST if index == 0 else ChainEnd.NEGATIVE
+        elif index > self._file.header.index_count:
+            self.end = ChainEnd.BEYOND_COUNT
+        elif index == current:
+            self.end = ChainEnd.ITSELF
+        elif index >= self._file.max_index_num:
+            self.end = ChainEnd.BEYOND_FILE
+        else:
+            return True
+        return False
+
+    def __iter__(self) -> Iterator[tuple[int, IndexEntry]]:
+        self.end, self.went_forward = None, False
+        index = head = self._file.read_slot(self.slot)
+        if self._file.header.index_count <= 1:  # as the engine: nothing is read from a file without entries
+            self.end = ChainEnd.FIRST
+            return
+        passed: npt.NDArray[np.bool_] | None = None
+        go_on = self._step(index)
+        while go_on:
+            entry = self._file.read_entry(index)
+            yield index, entry
+            following = entry.previous_index
+            if following > index and passed is None and following <= self._last:
+                self.went_forward = True
+                passed = self._walked(head, index)
+            go_on = self._step(following, index)
+            if go_on and passed is not None:
+                if passed[following]:
+                    self.end = ChainEnd.CYCLE
+                    return
+                passed[following] = True
+            index = following
+
+    @property
+    def _last(self) -> int:
+        return min(self._file.header.index_count, self._file.max_index_num - 1)
+
+    def _walked(self, head: int, until: int) -> npt.NDArray[np.bool_]:
+        """Marks of the entries from `head` down to `until`: so far every link went back."""
+        passed = np.zeros(self._last + 1, np.bool_)
+        while until < head <= self._last:
+            passed[head] = True
+            head = self._file.read_entry(head).previous_index
+        passed[until] = True
+        return passed

@@ -1,0 +1,354 @@
+"""IndexFile: a hash table on disk from the hash of `topic#key` to physical offsets. Reading, looking up, putting keys.
+
+Source: ``docs/formats/index-file.md``; IndexFile, IndexHeader.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.errors import GeometryError, TruncatedError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.primitives.java_hash import index_key_hash
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.index_file.derive_index import IndexState, IndexWindow
+from logdex.rocketmq.index_file.index_chain import ChainEnd, IndexChain, IndexEntry
+from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.index_file.index_keys import Keys, hash_keys
+from logdex.rocketmq.index_file.writer import IndexTarget, put_window
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+__all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", "IndexHeader", "IndexSelection"]
+
+
+NAME_DIGITS = 17
+
+
+def list_index_files(directory: str, env: Env) -> list[str]:
+    """Paths of the IndexFiles in a directory in the order of their names: `NAME_DIGITS` digits or more; none where it
+    is missing. A file without a byte is one that a broker is about to make: there is nothing in it."""
+    if not env.is_dir(directory):
+        return []
+    names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
+    found = (f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS)
+    return [path for path in found if env.is_file(path) and env.size_bytes(path)]
+
+
+class IndexEntries(NamedTuple):
+    """Consecutive entries as arrays."""
+
+    key_hash: npt.NDArray[np.int32]
+    phy_offset: npt.NDArray[np.int64]
+    time_diff_s: npt.NDArray[np.int32]
+    previous_index: npt.NDArray[np.int32]
+
+
+class IndexSelection(NamedTuple):
+    """Answers of a bulk look-up: row i found `phy_offsets[row_ends[i - 1] : row_ends[i]]`, newest entry first.
+
+    `damaged` are the rows on whose chain a link points forward, which no engine writes.
+    """
+
+    phy_offsets: npt.NDArray[np.int64]
+    row_ends: npt.NDArray[np.int64]
+    damaged: npt.NDArray[np.int64]
+
+    def row(self, number: int) -> list[int]:
+        """The offsets of one row."""
+        start = int(self.row_ends[number - 1]) if number else 0
+        return [int(offset) for offset in self.phy_offsets[start : int(self.row_ends[number])]]
+
+
+def _clip(time_ms: int) -> int:
+    return min(max(time_ms, -(1 << 63)), (1 << 63) - 1)
+
+
+def _selection(rows: list[list[int]], damaged: list[int]) -> IndexSelection:
+    ends = np.cumsum(np.array([len(row) for row in rows], np.int64), dtype=np.int64)
+    flat = np.array([offset for row in rows for offset in row], np.int64)
+    return IndexSelection(flat, ends, np.array(damaged, np.int64))
+
+
+class IndexFile:
+    """One IndexFile; opening reads its header and nothing else, and by default nothing is ever written.
+
+    Its geometry stands nowhere in it: `config` says `max_hash_slot_num` and `max_index_num`. With `writable` the file
+    is created where missing and `put_key`/`put_keys` work; `previous` is (end timestamp, end physical offset) of the
+    file before, for a new one. Readers may share it between threads, each entry is read by one `pread`; one writer,
+    then no concurrent readers of this object. Raises `GeometryError` where the file has another size.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        config: StoreConfig,
+        *,
+        env: Env = DEFAULT_ENV,
+        writable: bool = False,
+        previous: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.max_hash_slot_num = config.max_hash_slot_num
+        self.max_index_num = config.max_index_num
+        self._env = env
+        self._entries_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * config.max_hash_slot_num
+        self._target: IndexTarget | None = None
+        self._mapped: MappedBytes | None = None
+        fresh = writable and not env.exists(path)
+        if fresh:
+            self._target = IndexTarget(path, config, env=env, mapped=True)
+        self._file = env.open_read(path)
+        try:
+            self._check_size(self._file.size_bytes)
+            self.header = IndexHeader.unpack(self._file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+            if writable and not fresh:
+                self._target = IndexTarget(path, config, env=env, exclusive=False, mapped=True)
+        except BaseException:
+            self.close()
+            raise
+        if fresh:
+            end_ms, end_phy = max(previous[0], 0), max(previous[1], 0)
+            self.header = IndexHeader(end_ms, end_ms, end_phy, end_phy)
+
+    def _check_size(self, size: int) -> None:
+        expected = self.config.index_file_size_bytes
+        if size != expected:
+            raise GeometryError(
+                f"{size} bytes; {self.max_hash_slot_num} hash slots and {self.max_index_num} entries take {expected}",
+                path=self.path,
+                hint="state the broker's --max-hash-slot-num and --max-index-num, or --broker-conf FILE",
+            )
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def reload(self) -> None:
+        """Reads the header again: a broker may have put more (a file opened for reading)."""
+        if self._target is None:
+            self.header = IndexHeader.unpack(self._file.read_at(0, INDEX_HEADER.size_bytes), path=self.path)
+
+    @property
+    def is_write_full(self) -> bool:
+        """Whether no further entry fits."""
+        return self.header.index_count >= self.max_index_num
+
+    def is_time_matched(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether the engine looks into this file for the times from `begin_ms` to `end_ms`."""
+        first, last = self.header.begin_timestamp_ms, self.header.end_timestamp_ms
+        return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
+
+    def slot_position(self, slot: int) -> int:
+        """Byte of a slot in the file."""
+        return INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * slot
+
+    def entry_position(self, index: int) -> int:
+        """Byte of an entry in the file."""
+        return self._entries_at + INDEX_ENTRY.size_bytes * index
+
+    def _read(self, position: int, size_bytes: int, field: str) -> bytes:
+        data = self._file.read_at(position, size_bytes)
+        if len(data) < size_bytes:
+            raise TruncatedError(
+                "the file ends here",
+                path=self.path,
+                position=position,
+                field=field,
+                expected=f"{size_bytes} bytes",
+                found=len(data),
+            )
+        return data
+
+    def read_slot(self, slot: int) -> int:
+        """The newest entry of a slot as it stands on disk; 0: none."""
+        (index,) = INDEX_SLOT.struct.unpack(self._read(self.slot_position(slot), INDEX_SLOT.size_bytes, "slot"))
+        return int(index)
+
+    def read_entry(self, index: int) -> IndexEntry:
+        """One entry; `index` from 0 to `max_index_num - 1`."""
+        data = self._read(self.entry_position(index), INDEX_ENTRY.size_bytes, "entry")
+        return IndexEntry(*INDEX_ENTRY.struct.unpack(data))
+
+    def slots(self, start: int = 0, count: int | None = None) -> npt.NDArray[np.int32]:
+        """Slots from `start` on as an array."""
+        count = max(min(count if count is not None else self.max_hash_slot_num, self.max_hash_slot_num - start), 0)
+        data = self._read(self.slot_position(start), INDEX_SLOT.size_bytes * count, "slot")
+        return np.frombuffer(data, ">i4").astype(np.int32)
+
+    def entries(self, start: int = 1, count: int | None = None) -> IndexEntries:
+        """Entries from `start` on as arrays, by default all that the header counts."""
+        end = min(self.header.index_count, self.max_index_num)
+        end = end if count is None else min(start + count, end)
+        data = self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * max(end - start, 0), "entry")
+        rows = np.frombuffer(data, INDEX_ENTRY.dtype)
+        return IndexEntries(
+            rows["key_hash"].astype(np.int32),
+            rows["phy_offset"].astype(np.int64),
+            rows["time_diff_s"].astype(np.int32),
+            rows["previous_index"].astype(np.int32),
+        )
+
+    def chain(self, key_hash: int) -> IndexChain:
+        """The chain of the slot that `key_hash` falls into; iterate it."""
+        return IndexChain(self, key_hash % self.max_hash_slot_num)
+
+    def select_phy_offset(
+        self, key: bytes | str | int, max_num: int | None = None, begin_ms: int = 0, end_ms: int = (1 << 63) - 1
+    ) -> list[int]:
+        """Physical offsets of a key's entries, newest first, just as the engine's selectPhyOffset finds them.
+
+        `key` is `topic#key` or its index hash. Compares hashes, and times in whole seconds from the file's begin; the
+        walk ends at the first entry before `begin_ms`. `max_num` None: no limit. Where links make a cycle, each entry
+        counts once.
+        """
+        key_hash = key if isinstance(key, int) else index_key_hash(to_bytes(key))
+        return self._select(key_hash, (1 << 62) if max_num is None else max_num, begin_ms, end_ms)[0]
+
+    def _select(self, key_hash: int, room: int, begin_ms: int, end_ms: int) -> tuple[list[int], bool]:
+        """What `select_phy_offset` gives, and whether a link on the way points forward."""
+        found: list[int] = []
+        if room <= 0:
+            return found, False
+        chain = self.chain(key_hash)
+        for _, entry in chain:
+            if entry.time_diff_s < 0:
+                break
+            read_ms = self.entry_time_ms(entry)
+            if entry.key_hash == key_hash and begin_ms <= read_ms <= end_ms:
+                found.append(entry.phy_offset)
+            if read_ms < begin_ms or len(found) >= room:
+                break
+        return found, chain.went_forward
+
+    def select_many(
+        self,
+        keys: Keys,
+        max_num: int | npt.NDArray[np.int64] | None = None,
+        begin_ms: int = 0,
+        end_ms: int = (1 << 63) - 1,
+        *,
+        plain: bool = False,
+    ) -> IndexSelection:
+        """`select_phy_offset` for many keys at once over the mapped file; `max_num` for all or for each row.
+
+        `plain` takes the plain twin instead of the kernel.
+        """
+        hashes = hash_keys(keys, plain=plain)
+        if len(hashes) and int(hashes.min()) < 0:
+            raise UsageError("index hashes are 0 to 2^31 - 1")
+        room = np.empty(len(hashes), np.int64)
+        room[:] = (1 << 62) if max_num is None else max_num
+        if plain:
+            answers = [self._select(int(hashes[i]), int(room[i]), begin_ms, end_ms) for i in range(len(hashes))]
+            return _selection([row for row, _ in answers], [i for i, (_, damaged) in enumerate(answers) if damaged])
+        selection = self._select_mapped(hashes, room, _clip(begin_ms), _clip(end_ms))
+        if not len(selection.damaged):
+            return selection
+        rows = [selection.row(i) for i in range(len(hashes))]
+        for i in selection.damaged:
+            rows[i] = self.select_phy_offset(int(hashes[i]), int(room[i]), begin_ms, end_ms)
+        return _selection(rows, selection.damaged.tolist())
+
+    def _select_mapped(
+        self, hashes: npt.NDArray[np.int32], room: npt.NDArray[np.int64], begin_ms: int, end_ms: int
+    ) -> IndexSelection:
+        from logdex.kernels.rocketmq.index_select import WALKS, index_select
+
+        row_end, wild = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.bool_)
+        found_row, found_offset = np.empty(16 * WALKS, np.int64), np.empty(16 * WALKS, np.int64)
+        out = np.empty(max(2 * len(hashes), 16 * WALKS), np.int64)
+        done = filled = 0
+        mapped = self._map()
+        while done < len(hashes):
+            before = done
+            done, filled = index_select(
+                mapped.ctypes.data,
+                self.max_hash_slot_num,
+                self.max_index_num,
+                self.header.index_count,
+                self.header.begin_timestamp_ms,
+                begin_ms,
+                end_ms,
+                hashes,
+                room,
+                done,
+                filled,
+                found_row,
+                found_offset,
+                out,
+                row_end,
+                wild,
+            )
+            if done < len(hashes):
+                out = np.tile(out, 2)
+                if done == before:
+                    found_row, found_offset = np.tile(found_row, 2), np.tile(found_offset, 2)
+        return IndexSelection(out[:filled], row_end, np.flatnonzero(wild))
+
+    def _map(self) -> npt.NDArray[np.uint8]:
+        """The whole file, mapped at the first bulk look-up and kept: page faults cost more than the look-ups."""
+        if self._mapped is None:
+            mapped = self._file.map()
+            self._check_size(len(mapped.array))  # it may have been cut since it was opened
+            self._mapped = mapped
+        return self._mapped.array
+
+    def entry_time_ms(self, entry: IndexEntry) -> int:
+        """An entry's time as the engine reads it: whole seconds past the file's begin (a Java long: it wraps)."""
+        time_ms = self.header.begin_timestamp_ms + entry.time_diff_s * 1000
+        return (time_ms + (1 << 63)) % (1 << 64) - (1 << 63)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+    def put_key(self, key: bytes | str | int, phy_offset: int, store_timestamp_ms: int) -> bool:
+        """Adds an entry for `topic#key` (or its index hash); False where the file is full."""
+        key_hash = key if isinstance(key, int) else index_key_hash(to_bytes(key))
+        one = np.array([key_hash], np.int32)
+        return self._put(one, np.array([phy_offset], np.int64), np.array([store_timestamp_ms], np.int64), True) == 1
+
+    def put_keys(
+        self, keys: Keys, phy_offsets: npt.NDArray[np.int64], store_timestamps_ms: npt.NDArray[np.int64]
+    ) -> int:
+        """Adds an entry for each key, in order, until the file is full; gives how many were added."""
+        hashes = hash_keys(keys)
+        offsets = np.ascontiguousarray(phy_offsets, np.int64)
+        times = np.ascontiguousarray(store_timestamps_ms, np.int64)
+        if not len(hashes) == len(offsets) == len(times):
+            raise UsageError(f"{len(hashes)} keys, {len(offsets)} offsets and {len(times)} times: one of each a key")
+        if len(hashes) and int(hashes.min()) < 0:
+            raise UsageError("index hashes are 0 to 2^31 - 1")
+        return self._put(hashes, offsets, times, False)
+
+    def _put(
+        self, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], times: npt.NDArray[np.int64], plain: bool
+    ) -> int:
+        if self._target is None:
+            raise UsageError(f"{self.path}: opened for reading", hint="open it with writable=True")
+        state = IndexState(self.header)
+        if self.is_write_full:
+            return 0
+        window = IndexWindow(offsets, times, np.arange(1, len(hashes) + 1, dtype=np.int32), hashes)
+        put_window(self._target, self.config, window, state, skip_known=False, plain=plain)
+        self.header = state.header
+        self._target.write_header(self.header)
+        return state.place[1]
+
+    def close(self) -> None:
+        """Closes the file; a writable one gets its header, as at the engine's shutdown."""
+        if self._target is not None:
+            if hasattr(self, "header"):
+                self._target.write_header(self.header)
+            self._target.close()
+            self._target = None
+        if self._mapped is not None:
+            self._mapped.close()
+            self._mapped = None
+        if hasattr(self, "_file"):
+            self._file.close()
+
+    def __enter__(self) -> IndexFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

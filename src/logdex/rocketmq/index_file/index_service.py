@@ -1,0 +1,204 @@
+"""IndexService: a store's IndexFiles together. Looking a key up through them, and putting messages' keys one by one.
+
+Source: ``docs/formats/index-file.md``; IndexService.queryOffset, buildIndex, DefaultMessageStore.queryMessage.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.errors import GeometryError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.index_file.derive_index import index_file_name
+from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
+from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_FOREVER_MS = (1 << 63) - 1
+
+
+class QueryOffsetResult(NamedTuple):
+    """Answer to a query by key: offsets in the CommitLog, newest file first, newest entry first within a file."""
+
+    phy_offsets: list[int]
+    index_last_update_timestamp: int
+    """End timestamp (ms) of the newest IndexFile; 0 without one."""
+    index_last_update_phyoffset: int
+    """End physical offset (bytes) of the newest IndexFile; 0 without one."""
+
+
+class QueryOffsetsResult(NamedTuple):
+    """Answers to many queries: key i found `phy_offsets[row_ends[i - 1] : row_ends[i]]` (int64)."""
+
+    phy_offsets: npt.NDArray[np.int64]
+    row_ends: npt.NDArray[np.int64]
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+
+class IndexService:
+    """The IndexFiles of a directory, in the order of their names; a missing directory has none.
+
+    Opened for reading by default; with `writable`, `build_index` puts. Readers may share it between threads; one
+    writer, then no concurrent readers of this object. Opening raises `GeometryError` where no file has the config's
+    size; for writing, where one has not.
+    """
+
+    def __init__(self, directory: str, config: StoreConfig, *, env: Env = DEFAULT_ENV, writable: bool = False) -> None:
+        self.directory = directory
+        self.config = config
+        self.files: list[IndexFile] = []
+        self._env = env
+        self._writable = writable
+        if writable:
+            env.make_dirs(directory)
+        self.unusable: list[GeometryError] = []
+        """Why files are left out: another size than the config's, while others have it."""
+        try:
+            self._take_in()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_in(self) -> None:
+        """Opens the files that are not open yet; those that misfit are kept in mind as `unusable`."""
+        known = {file.path for file in self.files}
+        self.unusable = []
+        for path in list_index_files(self.directory, self._env):
+            if path in known:
+                continue
+            try:
+                self.files.append(IndexFile(path, self.config, env=self._env, writable=self._writable))
+            except GeometryError as error:
+                self.unusable.append(error)
+        if self.unusable and (self._writable or not self.files):
+            raise self.unusable[0]
+        self.files.sort(key=lambda file: file.path)
+
+    # -- looking up ----------------------------------------------------------------------------------------------------
+    def query_offset(
+        self,
+        topic: bytes | str,
+        key: bytes | str,
+        max_num: int = limits.QUERY_MAX_NUM,
+        begin_ms: int = 0,
+        end_ms: int = _FOREVER_MS,
+        index_type: str | None = None,
+        *,
+        cap: int | None = limits.QUERY_MAX_NUM,
+    ) -> QueryOffsetResult:
+        """The offsets that the engine's queryOffset gives for a key, from newest to oldest file.
+
+        At most `cap` (the engine's maxMsgsNumBatch; None: no cap beyond `max_num`). Only hashes are compared, so
+        messages with other keys may be among them. `index_type` ``T`` asks by tag (from 5.4.0 on).
+        """
+        key_hash = key_hash_of(topic, key, index_type)
+        max_num = max_num if cap is None else min(max_num, cap)
+        found: list[int] = []
+        for file in reversed(self.files):
+            if file.is_time_matched(begin_ms, end_ms):
+                found += file.select_phy_offset(key_hash, max_num - len(found), begin_ms, end_ms)
+            if file.header.begin_timestamp_ms < begin_ms or len(found) >= max_num:
+                break
+        return QueryOffsetResult(found, *self._last_update())
+
+    def query_offsets_many(
+        self,
+        topic: bytes | str,
+        keys: Keys,
+        max_num: int = limits.QUERY_MAX_NUM,
+        begin_ms: int = 0,
+        end_ms: int = _FOREVER_MS,
+        index_type: str | None = None,
+        *,
+        cap: int | None = limits.QUERY_MAX_NUM,
+    ) -> QueryOffsetsResult:
+        """`query_offset` for many keys of one topic at once; hashes (int32) must be those of `topic#key`."""
+        hashes = hash_keys(keys, key_prefix(topic, index_type))
+        room = np.full(len(hashes), max_num if cap is None else min(max_num, cap), np.int64)
+        parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        rows = np.flatnonzero(room > 0)
+        for file in reversed(self.files):
+            if not len(rows):
+                break
+            if file.is_time_matched(begin_ms, end_ms):
+                selection = file.select_many(hashes[rows], room[rows], begin_ms, end_ms)
+                counts = np.diff(selection.row_ends, prepend=0)
+                parts.append((rows, counts, selection.phy_offsets))
+                room[rows] -= counts
+                rows = rows[room[rows] > 0]
+            if file.header.begin_timestamp_ms < begin_ms:
+                break
+        return QueryOffsetsResult(*_joined(len(hashes), parts), *self._last_update())
+
+    def _last_update(self) -> tuple[int, int]:
+        if not self.files:
+            return 0, 0
+        header = self.files[-1].header
+        return header.end_timestamp_ms, header.end_phy_offset
+
+    def reload(self) -> None:
+        """Reads the headers again and takes in new files, where a broker goes on writing the directory."""
+        for file in self.files:
+            file.reload()
+        self._take_in()
+
+    # -- putting -------------------------------------------------------------------------------------------------------
+    def build_index(self, message: StoredMessage) -> None:
+        """Puts a message's keys, one by one, as the engine does; rolls files. The slow twin of `IndexFilesDeriver`.
+
+        A new file is named by the store time of the message that makes it. Raises `UsageError` unless writable.
+        """
+        file = self._last_file(message.store_timestamp_ms)
+        if message.physical_offset < file.header.end_phy_offset:
+            return
+        for key_hash in message_key_hashes(message, self.config.dialect):
+            if not file.put_key(key_hash, message.physical_offset, message.store_timestamp_ms):
+                file = self._last_file(message.store_timestamp_ms)
+                file.put_key(key_hash, message.physical_offset, message.store_timestamp_ms)
+
+    def _last_file(self, store_timestamp_ms: int) -> IndexFile:
+        """The newest file, or a new one where that is full."""
+        if not self._writable:
+            raise UsageError(f"{self.directory}: opened for reading", hint="open it with writable=True")
+        last = self.files[-1] if self.files else None
+        if last is not None and not last.is_write_full:
+            return last
+        name = index_file_name(store_timestamp_ms, last.path.rpartition("/")[2] if last else None)
+        path = f"{self.directory}/{name}"
+        self.files.append(IndexFile(path, self.config, env=self._env, writable=True, previous=self._last_update()))
+        return self.files[-1]
+
+    def close(self) -> None:
+        """Closes all files."""
+        for file in self.files:
+            file.close()
+        self.files = []
+
+    def __enter__(self) -> IndexService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _joined(
+    size: int, parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Puts each row's answers from several files one after the other; gives flat offsets and row ends."""
+    totals = np.zeros(size, np.int64)
+    for rows, counts, _ in parts:
+        totals[rows] += counts
+    row_ends = np.cumsum(totals, dtype=np.int64)
+    flat = np.empty(int(row_ends[-1]) if size else 0, np.int64)
+    place = row_ends - totals
+    for rows, counts, offsets in parts:
+        within = np.arange(len(offsets), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        flat[np.repeat(place[rows], counts) + within] = offsets
+        place[rows] += counts
+    return flat, row_ends

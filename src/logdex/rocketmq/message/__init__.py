@@ -1,0 +1,1 @@
+"""One message: its bytes, properties, body, ids, and its form as JSON."""

@@ -1,0 +1,99 @@
+"""Message bodies as their senders wrote them: decompressed by the type bits of sysFlag, never beyond a bound.
+
+A batch that a producer sent plainly is stored as single messages, each with its own body, queue offset and msgId;
+nothing marks them as members. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) keeps many messages in one
+body: it is recognised, and its body handed out as it is.
+Source: ``docs/formats/message.md``; MessageDecoder.decode, CompressionType and its compressors.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+from logdex import limits
+from logdex.errors import CorruptError
+from logdex.layout.rocketmq import (
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_COMPRESSION_LZ4,
+    SYS_FLAG_COMPRESSION_TYPE_MASK,
+    SYS_FLAG_COMPRESSION_ZLIB,
+    SYS_FLAG_COMPRESSION_ZSTD,
+    SYS_FLAG_INNER_BATCH,
+)
+from logdex.rocketmq.message.stored_message import StoredMessage, body_at
+
+_CHUNK_SIZE_BYTES = 1 << 20
+_CODECS = {
+    0: "zlib",  # versions that knew no other left the type bits empty
+    SYS_FLAG_COMPRESSION_LZ4: "lz4",
+    SYS_FLAG_COMPRESSION_ZSTD: "zstd",
+    SYS_FLAG_COMPRESSION_ZLIB: "zlib",
+}
+
+
+def is_inner_batch(sys_flag: int) -> bool:
+    """Whether the body holds many messages (made for batch ConsumeQueues)."""
+    return bool(sys_flag & SYS_FLAG_INNER_BATCH)
+
+
+def body_codec(sys_flag: int) -> str | None:
+    """``zlib``, ``lz4`` or ``zstd``; None for a body that is not compressed, ``unknown`` for undefined types."""
+    if not sys_flag & SYS_FLAG_COMPRESSED:
+        return None
+    return _CODECS.get(sys_flag & SYS_FLAG_COMPRESSION_TYPE_MASK, "unknown")
+
+
+def decompress_body(
+    message: StoredMessage,
+    *,
+    path: str = "<message>",
+    position: int = 0,
+    size_bytes_max: int = limits.BODY_DECOMPRESSED_SIZE_BYTES_MAX,
+) -> bytes:
+    """The body as it was sent. `path` and `position` locate it in errors: the file, and the byte where the message
+    begins.
+
+    Raises `CorruptError` for a body that is not what its codec writes, ends early, has an unknown codec, or would
+    inflate beyond `size_bytes_max`; no more than that is ever inflated.
+    """
+    codec = body_codec(message.sys_flag)
+    if codec is None or not message.body:  # the broker's decoder leaves an empty body alone
+        return message.body
+
+    def problem(text: str, **details: object) -> CorruptError:
+        at = position + body_at(message.sys_flag)
+        return CorruptError(text, path=path, position=at, field="body", **details)  # type: ignore[arg-type]
+
+    if codec == "unknown":
+        raise problem("no known compression type", expected="sysFlag bits 8-10 of 0 to 3", found=hex(message.sys_flag))
+    try:
+        body = (_inflate if codec == "zlib" else _read_stream)(message.body, codec, size_bytes_max)
+    except (zlib.error, OSError, EOFError, pa.ArrowException) as error:
+        raise problem(f"the body is no whole {codec} stream ({error})") from error
+    if len(body) > size_bytes_max:
+        raise problem("the body would inflate too far", expected=f"at most {size_bytes_max} bytes", found="more")
+    return body
+
+
+def _inflate(data: bytes, _: str, size_bytes_max: int) -> bytes:
+    """zlib, at most one byte more than the bound."""
+    stream = zlib.decompressobj()
+    body = stream.decompress(data, size_bytes_max + 1)
+    if not stream.eof and len(body) <= size_bytes_max:
+        raise EOFError("it ends early")
+    return body
+
+
+def _read_stream(data: bytes, codec: str, size_bytes_max: int) -> bytes:
+    """lz4 frames or zstd, at most one byte more than the bound."""
+    parts, left = [], size_bytes_max + 1
+    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+        while left > 0:
+            part = stream.read(min(left, _CHUNK_SIZE_BYTES))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+    return b"".join(parts)

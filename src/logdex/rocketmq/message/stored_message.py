@@ -1,0 +1,260 @@
+"""One message as it lies in the CommitLog: decoding and encoding.
+
+Source: ``docs/formats/message.md``; MessageDecoder, MessageExtEncoder, CommitLog.checkMessageAndReturnSize.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+
+from logdex import limits
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
+from logdex.layout.rocketmq import (
+    BLANK_MAGIC,
+    HOST_V4_SIZE_BYTES,
+    HOST_V6_SIZE_BYTES,
+    MESSAGE_FIXED_SIZE_BYTES_MIN,
+    MESSAGE_HEAD,
+    MESSAGE_MAGIC_V1,
+    MESSAGE_MAGIC_V2,
+    MESSAGE_TAIL,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from logdex.primitives.crc import body_crc
+from logdex.primitives.host import Host
+from logdex.rocketmq.message import properties as props
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredMessage:
+    """A message as stored. `body` and `properties_raw` are the stored bytes (the body may be compressed: `body.py`);
+    `physical_offset` is the stored one. Immutable, so safe to share between threads."""
+
+    size_bytes: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: Host
+    store_timestamp_ms: int
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: bytes
+    properties_raw: bytes
+
+    @cached_property
+    def properties(self) -> dict[bytes, bytes]:
+        """The parsed properties, names and values as bytes."""
+        return props.parse_properties(self.properties_raw)
+
+    @property
+    def tags(self) -> bytes | None:
+        """The TAGS property."""
+        return self.properties.get(props.TAGS)
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The parts of the KEYS property, repeats kept."""
+        return props.split_keys(self.properties.get(props.KEYS, b""))
+
+    @property
+    def unique_key(self) -> bytes | None:
+        """The client's message id (UNIQ_KEY)."""
+        return self.properties.get(props.UNIQ_KEY)
+
+    @property
+    def transaction_type(self) -> int:
+        """0, SYS_FLAG_PREPARED, SYS_FLAG_COMMIT or SYS_FLAG_ROLLBACK."""
+        return self.sys_flag & SYS_FLAG_TRANSACTION_MASK
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the engine gives it a ConsumeQueue entry: all but PREPARED and ROLLBACK."""
+        return self.transaction_type not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
+
+
+def host_sizes(sys_flag: int) -> tuple[int, int]:
+    """Bytes of born host and store host."""
+    return (
+        HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else HOST_V4_SIZE_BYTES,
+        HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_STORE_HOST_V6 else HOST_V4_SIZE_BYTES,
+    )
+
+
+def body_at(sys_flag: int) -> int:
+    """Byte of a message where its body begins."""
+    return MESSAGE_HEAD.size_bytes + sum(host_sizes(sys_flag)) + 8 + MESSAGE_TAIL.size_bytes
+
+
+class _Cursor:
+    """Reads on within one message and never past its end."""
+
+    def __init__(self, data: memoryview, end: int, path: str, shift: int) -> None:
+        self.data, self.end, self.path, self.shift = data, end, path, shift
+        self.at = 0
+
+    def take(self, size: int, field: str) -> memoryview:
+        if size < 0 or self.at + size > self.end:
+            raise CorruptError(
+                "the message's size leaves no room",
+                path=self.path,
+                position=self.shift + self.at,
+                field=field,
+                expected=f"at most {self.end - self.at} bytes",
+                found=size,
+                hint="logdex verify names every such place",
+            )
+        part = self.data[self.at : self.at + size]
+        self.at += size
+        return part
+
+
+def decode_message(
+    data: bytes | memoryview,
+    offset: int = 0,
+    *,
+    path: str = "<bytes>",
+    position: int | None = None,
+    check_crc: bool = True,
+) -> tuple[StoredMessage, int]:
+    """The message at `offset` of `data` and its size in bytes.
+
+    `path` and `position` (default `offset`) locate it in errors. Raises `TruncatedError` where `data` ends inside the
+    message, `CrcMismatchError` for a wrong body CRC (unless `check_crc` is False), `CorruptError` for all else.
+    """
+    position = offset if position is None else position
+    view = memoryview(data)[offset:]
+    size = checked_size(view, len(view), path, position)
+    cursor = _Cursor(view, size, path, position)
+    head = MESSAGE_HEAD.struct.unpack(cursor.take(MESSAGE_HEAD.size_bytes, "head"))
+    _, magic, stored_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms = head
+    born_size, store_size = host_sizes(sys_flag)
+    born = Host.unpack(cursor.take(born_size, "born_host"))
+    (store_ms,) = struct.unpack(">q", cursor.take(8, "store_timestamp_ms"))
+    stored_at = Host.unpack(cursor.take(store_size, "store_host"))
+    tail = MESSAGE_TAIL.struct.unpack(cursor.take(MESSAGE_TAIL.size_bytes, "tail"))
+    reconsume_times, prepared_offset, body_length = tail
+    body_at = cursor.at
+    body = bytes(cursor.take(max(body_length, 0), "body"))
+    length_size = 2 if magic == MESSAGE_MAGIC_V2 else 1
+    topic_length = int.from_bytes(cursor.take(length_size, "topic"), "big", signed=True)
+    topic = bytes(cursor.take(topic_length, "topic"))
+    (properties_length,) = struct.unpack(">h", cursor.take(2, "properties"))
+    raw = bytes(cursor.take(max(properties_length, 0), "properties"))
+    if cursor.at != size:
+        raise CorruptError(
+            "the parts do not add up to the message's size",
+            path=path,
+            position=position,
+            field="total_size",
+            expected=cursor.at,
+            found=size,
+        )
+    if check_crc and body and body_crc(body) != stored_crc:
+        raise CrcMismatchError(
+            "the body's CRC is wrong",
+            path=path,
+            position=position + body_at,
+            field="body",
+            expected=f"{stored_crc:#010x}",
+            found=f"{body_crc(body):#010x}",
+        )
+    return StoredMessage(
+        size_bytes=size,
+        magic=magic,
+        body_crc=stored_crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_ms,
+        born_host=born,
+        store_timestamp_ms=store_ms,
+        store_host=stored_at,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+        body=body,
+        topic=topic,
+        properties_raw=raw,
+    ), size
+
+
+def checked_size(head: bytes | memoryview, available_bytes: int, path: str, position: int) -> int:
+    """total_size of the message whose first 8 bytes (or more) are `head`, where `available_bytes` bytes are left from
+    its start on. Raises `TruncatedError` where they end inside the message, `CorruptError` where none starts."""
+    if len(head) < 8:
+        raise TruncatedError(
+            "no message here", path=path, position=position, field="total_size", expected="8 bytes", found=len(head)
+        )
+    size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
+    if magic not in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
+        raise CorruptError(
+            "a blank filler, no message" if magic == BLANK_MAGIC else "no message starts here",
+            path=path,
+            position=position + 4,
+            field="magic",
+            expected=f"{MESSAGE_MAGIC_V1:08x} or {MESSAGE_MAGIC_V2:08x}",
+            found=f"{magic:08x}",
+        )
+    if not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= limits.MESSAGE_SIZE_BYTES_MAX:
+        raise CorruptError(
+            "no possible message size",
+            path=path,
+            position=position,
+            field="total_size",
+            expected=f"{MESSAGE_FIXED_SIZE_BYTES_MIN} to {limits.MESSAGE_SIZE_BYTES_MAX}",
+            found=size,
+        )
+    if size > available_bytes:
+        raise TruncatedError(
+            "the bytes end inside the message",
+            path=path,
+            position=position,
+            field="total_size",
+            expected=f"{size} bytes",
+            found=available_bytes,
+        )
+    return size
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """The stored bytes of `message`, sizes and CRC as the message states them (`size_bytes` is recomputed)."""
+    topic_length = len(message.topic).to_bytes(2 if message.magic == MESSAGE_MAGIC_V2 else 1, "big")
+    rest = b"".join(
+        (
+            message.born_host.pack(),
+            struct.pack(">q", message.store_timestamp_ms),
+            message.store_host.pack(),
+            MESSAGE_TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
+            message.body,
+            topic_length,
+            message.topic,
+            struct.pack(">H", len(message.properties_raw)),
+            message.properties_raw,
+        )
+    )
+    head = MESSAGE_HEAD.pack(
+        MESSAGE_HEAD.size_bytes + len(rest),
+        message.magic,
+        message.body_crc,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.physical_offset,
+        message.sys_flag,
+        message.born_timestamp_ms,
+    )
+    return head + rest

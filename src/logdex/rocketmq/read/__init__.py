@@ -1,0 +1,1 @@
+"""Reading messages: by queue, by key, in the order of the log."""

@@ -1,0 +1,181 @@
+"""The two-step read: a queue's entries first, then the messages that they point to, with the engine's statuses.
+
+Source: DefaultMessageStore.getMessage. Bounded by its arguments alone: the broker's own bounds (32 messages from disk,
+800 entries a call) are a server's, not a file's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.files.store_files import queue_folder
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus
+
+_ENTRIES_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue with its bounds (queue offsets) and where its log ends (physical offset)."""
+
+    queue: ConsumeQueue
+    min_offset: int
+    max_offset: int
+    log_end_offset: int
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What has been read so far."""
+
+    count_max: int
+    size_bytes_max: int | None
+    status: GetMessageStatus = GetMessageStatus.NO_MATCHED_MESSAGE
+    messages: list[StoredMessage] = field(default_factory=list)
+    phy_offsets: list[int] = field(default_factory=list)
+    size_bytes: int = 0
+    problem: CorruptError | None = None
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether one more message of a size may be read; the first always may."""
+        if not self.messages:
+            return True
+        if len(self.messages) >= self.count_max:
+            return False
+        return self.size_bytes_max is None or self.size_bytes + size_bytes <= self.size_bytes_max
+
+    def note(self, status: GetMessageStatus) -> None:
+        """Takes over why an entry gave no message, as long as none did."""
+        if not self.messages:
+            self.status = status
+
+    def add(self, message: StoredMessage, phy_offset: int) -> None:
+        """Takes a message in."""
+        self.messages.append(message)
+        self.phy_offsets.append(phy_offset)
+        self.size_bytes += message.size_bytes
+        self.status = GetMessageStatus.FOUND
+
+
+def get_message(
+    view: QueueView | None,
+    log: CommitLog,
+    offset: int,
+    max_count: int,
+    max_bytes: int | None = None,
+    tags: TagFilter | None = None,
+) -> GetMessageResult:
+    """Messages of a queue from queue offset `offset` on, at most `max_count`, `max_bytes` bytes together (but one).
+
+    `view` None: there is no such queue. An entry that points to what is not its message, or is no whole message, ends
+    the answer before it and is its `problem`; `CorruptError` is raised where the answer would begin with it.
+    """
+    if max_count < 1:
+        raise UsageError(f"max_count must be 1 or more, got {max_count}")
+    if view is None:
+        return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+    low, high = view.min_offset, view.max_offset
+    outside = _outside(offset, low, high)
+    if outside is not None:
+        return GetMessageResult(outside[0], outside[1], low, high)
+    batch = _Batch(max_count, max_bytes)
+    at = _read(view, log, offset, tags or TagFilter(), batch)
+    return GetMessageResult(batch.status, at, low, high, tuple(batch.messages), tuple(batch.phy_offsets), batch.problem)
+
+
+def _outside(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
+    """Status and next offset for an offset that the queue does not have."""
+    if high == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return GetMessageStatus.OFFSET_TOO_SMALL, low
+    if offset == high:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > high:
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, high
+    return None
+
+
+def _read(view: QueueView, log: CommitLog, at: int, tags: TagFilter, batch: _Batch) -> int:
+    """Reads on into `batch`; gives the queue offset to go on at."""
+    per_file = view.queue.file_size_bytes // ENTRY_SIZE_BYTES
+    while at < view.max_offset and batch.has_room(0):
+        some = _ENTRIES_AT_ONCE if tags.tags is not None else max(batch.count_max - len(batch.messages), 1)
+        count = min(some, _ENTRIES_AT_ONCE, per_file - at % per_file, view.max_offset - at)
+        try:
+            entries = view.queue.entries(at, count)
+        except MissingFileError:
+            if batch.messages:
+                return at
+            batch.status = GetMessageStatus.OFFSET_FOUND_NULL
+            return (at // per_file + 1) * per_file
+        if not len(entries):
+            return at
+        done = _read_entries(view, log, at, entries, tags, batch)
+        at += done
+        if done < len(entries):
+            return at
+    return at
+
+
+def _read_entries(
+    view: QueueView, log: CommitLog, first: int, entries: EntryArray, tags: TagFilter, batch: _Batch
+) -> int:
+    """Reads the messages of some entries; gives how many entries are done."""
+    blank = (entries["size"] == PRE_BLANK_SIZE) & (entries["physical_offset"] == 0)
+    wanted = tags.match_entries(entries) | blank
+    if not wanted.all():
+        batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
+    for place in np.flatnonzero(wanted).tolist():
+        phy_offset, size, _ = entries[place].item()
+        if blank[place] or not log.min_offset <= phy_offset < view.log_end_offset or log.file_of(phy_offset) is None:
+            batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
+            continue
+        if not batch.has_room(size):
+            return int(place)
+        try:
+            message = log.read_message(phy_offset)
+            _check_entry(view.queue, first + place, size, message)
+        except CorruptError as error:
+            if not batch.messages:
+                raise
+            batch.problem = error
+            return int(place)
+        if tags.match_message(message):
+            batch.add(message, phy_offset)
+            if len(batch.messages) >= batch.count_max:
+                return int(place) + 1
+        else:
+            batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
+    return len(entries)
+
+
+def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: StoredMessage) -> None:
+    """Raises `CorruptError` unless the message is the one that the entry stands for."""
+    expected: object = message.size_bytes
+    found: object = size
+    name = "size"
+    if expected == found:
+        expected = queue_folder(queue.topic, queue.queue_id)
+        found = queue_folder(message.topic, message.queue_id)
+        name = "physical_offset"
+    if expected == found:
+        return
+    file, position = queue.place_of(queue_offset)
+    raise CorruptError(
+        "the entry does not fit the message that it points to",
+        path=file.path,
+        position=position + CONSUME_QUEUE_ENTRY.offset_of(name),
+        field=name,
+        expected=expected,
+        found=found,
+        hint="logdex rebuild derives the queue anew",
+    )

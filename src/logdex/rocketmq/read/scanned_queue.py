@@ -1,0 +1,81 @@
+"""A queue without ConsumeQueue files: its entries found by a scan of the log, answering as a `ConsumeQueue` does.
+
+For a CommitLog file given by itself. The entries are those that `derive_consume_queue` gives for its messages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex import limits
+from logdex.errors import MissingFileError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.layout.rocketmq import PRE_BLANK_SIZE
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, STORED_DTYPE, ConsumeQueue
+from logdex.rocketmq.files.offset_files import OffsetFile
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+
+class ScannedQueue(ConsumeQueue):
+    """The queue of the messages of `log` that are of `topic` and `queue_id`; scans the log at construction and by
+    `refresh`. Places between them are as pre-blank entries. As of a written queue, an offset that was passed already
+    counts no more, nor one that cannot be. Takes 28 bytes a message. Raises `MissingFileError` where the log has no
+    message of the queue."""
+
+    def __init__(
+        self, log: CommitLog, topic: bytes, queue_id: int, *, config: StoreConfig, env: Env = DEFAULT_ENV
+    ) -> None:
+        self._log = log
+        self._config = config
+        super().__init__(log.directory, topic, queue_id, file_size_bytes=config.consume_queue_file_size_bytes, env=env)
+
+    def refresh(self) -> None:
+        """Scans the log again."""
+        self._offsets, self._entries = self._scan()
+        if not len(self._offsets):
+            raise MissingFileError("no message of this queue", path=self.directory)
+        start, self.max_offset = int(self._offsets[0]), int(self._offsets[-1]) + 1
+        self.file_size_bytes = self._config.consume_queue_file_size_bytes
+        size = (self.max_offset - start) * ENTRY_SIZE_BYTES
+        self.files = (OffsetFile(self._log.files[0].path, start * ENTRY_SIZE_BYTES, size),)
+
+    def _scan(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]:
+        from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+        from logdex.rocketmq.scan.scanner import Scanner
+
+        scanner, deriver = Scanner(self._config, env=self._env), ConsumeQueueDeriver()
+        all_offsets, all_entries, next_offset = [np.empty(0, np.int64)], [np.empty(0, STORED_DTYPE)], -1
+        for window in scanner.scan(self._log):
+            names = scanner.table.queues
+            for number, offsets, entries in deriver.derive(window, len(names)):
+                if tuple(names[number]) == (self.topic, self.queue_id):
+                    rising = _rising(offsets, next_offset)
+                    all_offsets.append(offsets[rising])
+                    all_entries.append(entries.view(STORED_DTYPE)[rising])
+                    next_offset = int(offsets[rising[-1]]) + 1 if len(rising) else next_offset
+        return np.concatenate(all_offsets), np.concatenate(all_entries)
+
+    def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
+        first, count = (file.start_offset + position) // ENTRY_SIZE_BYTES, size_bytes // ENTRY_SIZE_BYTES
+        found = np.zeros(count, STORED_DTYPE)
+        found["size"] = PRE_BLANK_SIZE
+        low, high = np.searchsorted(self._offsets, (first, first + count))
+        found[self._offsets[low:high] - first] = self._entries[low:high]
+        return found.tobytes()
+
+
+def _rising(offsets: npt.NDArray[np.int64], next_offset: int) -> npt.NDArray[np.intp]:
+    """Places of the offsets that go on from `next_offset` (-1: from the first one), none below and none absurdly far
+    above the one before."""
+    steps = np.diff(offsets, prepend=offsets[0] - 1 if next_offset < 0 else next_offset - 1)
+    if 0 <= offsets[0] <= limits.QUEUE_OFFSET_MAX and bool((steps == 1).all()):
+        return np.arange(len(offsets))
+    kept = []
+    for place, offset in enumerate(offsets.tolist()):
+        begins = next_offset < 0 and 0 <= offset <= limits.QUEUE_OFFSET_MAX
+        if begins or (next_offset >= 0 and 0 <= offset - next_offset <= limits.QUEUE_GAP_MAX):
+            kept.append(place)
+            next_offset = offset + 1
+    return np.array(kept, np.intp)

@@ -1,0 +1,1 @@
+"""Rebuilding the ConsumeQueues and IndexFiles of a store from its CommitLog alone."""

@@ -1,0 +1,136 @@
+"""A store's ConsumeQueues and IndexFiles from its CommitLog, in tasks that any `Runner` runs.
+
+Phase 1, a task for each part of the CommitLog: scan it into a stage file. The caller joins the parts and places every
+entry. Phase 2, a task for each IndexFile and for some queues each: write files from the stage files. All in one staging
+folder below the output; what the finished attempts wrote is moved into place at the end. Docs: ``docs/design``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.staging import remove_tree_in_use
+from logdex.jobs.tasks import Count, Runner
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR
+from logdex.rocketmq.rebuild.local import RebuildReport, check_output, output_of, output_size_bytes
+from logdex.rocketmq.rebuild.outputs import (
+    QUEUE_TASKS_PER_CORE,
+    IndexDone,
+    IndexTask,
+    Outputs,
+    QueuesDone,
+    QueueTask,
+    plan_index,
+    plan_queues,
+    write_index_file,
+    write_queues,
+)
+from logdex.rocketmq.rebuild.parts import (
+    PartScan,
+    ScanPart,
+    WholeLog,
+    join_parts,
+    parallel_part_size,
+    plan_parts,
+    scan_part,
+)
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+STAGE_DIR = "stage"
+TASKS_DIR = "tasks"
+
+
+def rebuild_on(
+    runner: Runner,
+    root: str,
+    output: str,
+    config: StoreConfig,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    engine: str = "local",
+    env: Env = DEFAULT_ENV,
+    part_size_bytes: int | None = None,
+) -> RebuildReport:
+    """What `logdex.rocketmq.rebuild.local.rebuild` does, on `runner`. `env` is the caller's own;
+    `part_size_bytes` overrides how the log is cut into tasks, which changes nothing in what is
+    written."""
+    started = time.perf_counter()
+    root, output = env.real_path(root), env.real_path(output)  # workers have working directories of their own
+    check_output(root, output, in_place=in_place, env=env)
+    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    total = sum(file.size_bytes for file in log.files)
+    env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
+    report = RebuildReport(engine, assumed=list(config.assumed))
+    with output_of(root, output, in_place=in_place, sync=sync, env=env) as staging:
+        job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
+        whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
+        outputs = job.write(whole)
+        outputs.assemble(staging.directory, env)
+        for name in (STAGE_DIR, TASKS_DIR):  # so that none of their folders is synced
+            remove_tree_in_use(f"{staging.directory}/{name}", env)
+        report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
+    outputs.note(whole, report)
+    report.tasks = runner.tasks
+    report.bytes = whole.end.offset - log.min_offset
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+@dataclass(slots=True)
+class Rebuild:
+    """The two phases of one rebuild, as jobs on `runner`, below the staging folder `directory`."""
+
+    runner: Runner
+    log: CommitLog
+    config: StoreConfig
+    directory: str
+    env: Env
+    sync: bool
+
+    def scan(self, part_size_bytes: int) -> WholeLog:
+        """Phase 1: scans all parts; scans anew, whole, the files whose parts do not join up."""
+        self.env.make_dirs(f"{self.directory}/{STAGE_DIR}")
+        task = partial(scan_task, f"{self.directory}/{STAGE_DIR}", self.config)
+        scans: list[PartScan] = []
+        again = plan_parts(self.log, part_size_bytes)
+        while True:
+            for done in self.runner.run("logdex rebuild: scan", task, again):
+                scans += done
+            whole = join_parts(self.log, scans)
+            if isinstance(whole, WholeLog):
+                return whole
+            again = [[part] for part in whole]
+
+    def write(self, whole: WholeLog) -> Outputs:
+        """Phase 2: writes all files; IndexFiles first, each of which is one long task."""
+        self.env.make_dirs(f"{self.directory}/{TASKS_DIR}")
+        index = plan_index(whole, self.config)
+        queues, skipped = plan_queues(whole, QUEUE_TASKS_PER_CORE * self.runner.cores)
+        task = partial(write_task, f"{self.directory}/{TASKS_DIR}", self.config, self.sync)
+        done = self.runner.run("logdex rebuild: write", task, [*index, *queues])
+        return Outputs(
+            [file for file in done if isinstance(file, IndexDone)],
+            [part for part in done if isinstance(part, QueuesDone)],
+            skipped,
+        )
+
+
+def scan_task(directory: str, config: StoreConfig, parts: list[ScanPart], attempt: str, count: Count) -> list[PartScan]:
+    """A task: scans some parts, each into a stage file of its own."""
+    return [
+        scan_part(part, config, f"{directory}/{attempt}-{number}", progress=count) for number, part in enumerate(parts)
+    ]
+
+
+def write_task(
+    directory: str, config: StoreConfig, sync: bool, task: IndexTask | QueueTask, attempt: str, count: Count
+) -> IndexDone | QueuesDone:
+    """A task: writes one IndexFile, or some queues' files."""
+    if isinstance(task, IndexTask):
+        return write_index_file(task, config, f"{directory}/{attempt}", sync=sync)
+    return write_queues(task, config, f"{directory}/{attempt}", sync=sync)

@@ -1,0 +1,230 @@
+"""From the parts of a log to its derived files: which task writes which file, and writing it from the stage files.
+
+Prefix sums over the parts' counts place every entry: an IndexFile takes `max_index_num` - 1 of them, wherever parts and
+messages begin. Each task writes below a directory of its own; the caller publishes the one that it was told of.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
+from logdex.rocketmq.index_file.derive_index import IndexWindow, index_file_names
+from logdex.rocketmq.index_file.writer import IndexFilesDeriver, IndexTarget
+from logdex.rocketmq.rebuild.local import RebuildReport
+from logdex.rocketmq.rebuild.parts import PartScan, WholeLog
+from logdex.rocketmq.rebuild.stage import StageFile, StageReader
+from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+QUEUE_TASKS_PER_CORE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """One IndexFile, `number` in the order of rolling. Its entries begin behind key `previous_key` of the first of
+    `stages`, which is the last entry of the file before; -1: with the log."""
+
+    number: int
+    stages: tuple[StageFile, ...]
+    previous_key: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDone:
+    """An IndexFile at `path`; what its name is made of, and its entries."""
+
+    number: int
+    path: str
+    first_store_timestamp_ms: int
+    entries: int
+
+
+@dataclass(slots=True)
+class QueueTask:
+    """All files of some queues: for each stage file that has entries of them, number there → queue."""
+
+    stages: list[tuple[StageFile, dict[int, QueueName]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesDone:
+    """Queues' folders below `directory`, what was met in each, and the number of files."""
+
+    directory: str
+    queues: dict[str, QueueReport]
+    files: int
+
+
+def plan_index(log: WholeLog, config: StoreConfig) -> list[IndexTask]:
+    """A task for each IndexFile: also for the empty one of a log without keys, and for the one that a message behind
+    the last entry makes the engine roll."""
+    scans = [scan for scan in log.scans if scan.messages]
+    if not scans:
+        return []
+    per_file = config.max_index_num - 1
+    ends = np.cumsum([scan.keys for scan in scans]).tolist()
+    total = ends[-1]
+    files = max(-(-total // per_file), 1)
+    if total == files * per_file and _keyless_tail(scans):
+        files += 1
+    tasks = []
+    for number in range(files):
+        first, last = number * per_file, min((number + 1) * per_file, total)
+        # The part of the entry before, whose message may go on in this file; to the part of the last entry, or, in the
+        # last file, to the end: keyless messages count.
+        begin = int(np.searchsorted(ends, first - 1, side="right")) if first else 0
+        end = len(scans) if number == files - 1 else int(np.searchsorted(ends, last - 1, side="right")) + 1
+        before = ends[begin - 1] if begin else 0
+        stages = tuple(scan.stage for scan in scans[begin:end] if scan.stage is not None)
+        tasks.append(IndexTask(number, stages, first - 1 - before if first else -1))
+    return tasks
+
+
+def _keyless_tail(scans: list[PartScan]) -> int:
+    """Messages of the log behind the last one that has keys."""
+    count = 0
+    for scan in reversed(scans):
+        count += scan.keyless_messages
+        if scan.keys:
+            break
+    return count
+
+
+def write_index_file(
+    task: IndexTask, config: StoreConfig, directory: str, *, sync: bool, env: Env = DEFAULT_ENV
+) -> IndexDone:
+    """Writes one IndexFile into a new directory, under a name of no meaning."""
+    env.make_dirs(directory)
+    path = f"{directory}/{task.number:08d}"
+    times: list[int] = []
+
+    def target(first_store_timestamp_ms: int) -> IndexTarget:
+        times.append(first_store_timestamp_ms)
+        return IndexTarget(path, config, env=env, sync=sync)
+
+    previous, window, place = _begin_of(task, env)
+    with IndexFilesDeriver(config, target, previous=previous, max_files=1) as deriver:
+        for stage in task.stages:
+            with StageReader(stage, env) as reader:
+                for index in reader.index_windows(window):
+                    if deriver.put(index, *place) < (len(index.physical_offset), len(index.key_hash)):
+                        break  # the file is full
+                    place = 0, 0
+            window = 0
+    return IndexDone(task.number, path, times[0], max(deriver.headers[0].index_count - 1, 0))
+
+
+def _begin_of(task: IndexTask, env: Env) -> tuple[tuple[int, int] | None, int, tuple[int, int]]:
+    """What `IndexFilesDeriver` must know of the file before, and the window of the first stage file, the message and
+    the key in it to go on with."""
+    if task.previous_key < 0:
+        return None, 0, (0, 0)
+    with StageReader(task.stages[0], env) as reader:
+        window, key = reader.window_of_key(task.previous_key)
+        previous, place = _behind(next(reader.index_windows(window)), key)
+    return previous, window, place
+
+
+def _behind(window: IndexWindow, key: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The (time, physical offset) of the message that has key number `key`, and the (message, key) that come next."""
+    message = int(np.searchsorted(window.key_end, key, side="right"))
+    previous = int(window.store_timestamp_ms[message]), int(window.physical_offset[message])
+    return previous, (message + (key + 1 >= int(window.key_end[message])), key + 1)
+
+
+def plan_queues(log: WholeLog, tasks_max: int) -> tuple[list[QueueTask], dict[QueueName, int]]:
+    """Tasks of about equal work, each some whole queues; and the entries of queues that no folder can be named for."""
+    skipped: dict[QueueName, int] = {}
+    entries: dict[str, int] = {}
+    folders: dict[QueueName, str] = {}
+    for scan in log.scans:
+        for name, (_, count) in scan.queues.items():
+            folder = folders.get(name) or queue_folder(*name)
+            if folder is None:
+                skipped[name] = skipped.get(name, 0) + count
+            else:
+                # Names that are not UTF-8 may share a folder: they must share a task.
+                folders[name] = folder
+                entries[folder] = entries.get(folder, 0) + count
+    tasks = [QueueTask() for _ in range(min(tasks_max, len(entries)))]
+    loads = [(0, number) for number in range(len(tasks))]
+    task_of: dict[str, int] = {}
+    for folder in sorted(entries, key=lambda name: -entries[name]):
+        load, number = heapq.heappop(loads)
+        task_of[folder] = number
+        heapq.heappush(loads, (load + entries[folder], number))
+    for scan in log.scans:
+        numbers: dict[int, dict[int, QueueName]] = {}
+        for name, (number, _) in scan.queues.items():
+            if name in folders:
+                numbers.setdefault(task_of[folders[name]], {})[number] = name
+        for task, queues in numbers.items():
+            assert scan.stage is not None  # it has entries
+            tasks[task].stages.append((scan.stage, queues))
+    return tasks, skipped
+
+
+def write_queues(
+    task: QueueTask, config: StoreConfig, directory: str, *, sync: bool, env: Env = DEFAULT_ENV
+) -> QueuesDone:
+    """Writes some queues' files below a new directory."""
+    queues = ConsumeQueueSet(directory, config.consume_queue_file_size_bytes, env, sync=sync)
+    try:
+        for stage, names in task.stages:
+            with StageReader(stage, env) as reader:
+                for number, offsets, entries in reader.queue_runs(names):
+                    queues.put(*names[number], offsets, entries)
+        files = queues.close()
+    finally:
+        queues.output.abandon()
+    return QueuesDone(directory, {folder: writer.report for folder, writer in queues.writers.items()}, files)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """What the tasks wrote, gathered for publishing."""
+
+    index: list[IndexDone]
+    queues: list[QueuesDone]
+    skipped: dict[QueueName, int]
+
+    def assemble(self, directory: str, env: Env) -> None:
+        """Moves all files to their names in ``directory/consumequeue`` and ``directory/index``."""
+        env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
+        env.make_dirs(f"{directory}/{INDEX_DIR}")
+        done = sorted(self.index, key=lambda file: file.number)
+        names = index_file_names(file.first_store_timestamp_ms for file in done)
+        for file, name in zip(done, names, strict=True):
+            env.rename(file.path, f"{directory}/{INDEX_DIR}/{name}")
+        topics: set[str] = set()
+        for part in self.queues:
+            for folder, report in part.queues.items():
+                if report.entries == 0:
+                    continue  # nothing plausible was met: no file was written
+                topic = folder.rpartition("/")[0]
+                if topic not in topics:
+                    topics.add(topic)
+                    env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}/{topic}")
+                env.rename(f"{part.directory}/{folder}", f"{directory}/{CONSUME_QUEUE_DIR}/{folder}")
+
+    def note(self, log: WholeLog, report: RebuildReport) -> None:
+        """Fills in the report as a rebuild in one process does, queues in the order of their first entries."""
+        report.index_files = len(self.index)
+        report.index_entries = sum(file.entries for file in self.index)
+        report.files = report.index_files + sum(part.files for part in self.queues)
+        found = {folder: queue for part in self.queues for folder, queue in part.queues.items()}
+        for scan in log.scans:
+            for name in scan.queues:
+                folder = queue_folder(*name)
+                if folder in found:
+                    report.note_queue(folder, found.pop(folder))
+        for (topic, queue_id), entries in self.skipped.items():
+            report.note_skipped(topic, queue_id, entries)
+        report.note_end(log.end)
+        report.messages = log.messages

@@ -1,0 +1,251 @@
+"""A CommitLog in parts: planning them, scanning one, and putting the results together.
+
+This is what makes a rebuild parallel and knows nothing of what runs it. A part begins where its file begins, or at the
+first message that its task finds in its bytes; the plan is checked afterwards: where the parts of a file do not join up
+byte for byte (a body that looks like a message deceived the search), the rest of that file is scanned anew as one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.layout.rocketmq import MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
+from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+from logdex.rocketmq.rebuild.local import index_window
+from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
+from logdex.rocketmq.scan.scanner import Scanner, Window, cut_file_end, end_of_files, missing_file_end
+from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+PART_SIZE_BYTES_MIN = 64 << 20
+"""Below this a task's own cost shows."""
+PART_SIZE_BYTES_MAX = 1 << 30
+"""A broker's whole file: no task takes longer than a second or two."""
+PARTS_PER_CORE = 2
+
+_SEARCH_BYTES_MAX = 16 << 20
+"""A part looks this far for its first message: well beyond the broker's largest (4 MiB), far less than a zero tail."""
+_SEARCH_BLOCK = 64 << 10
+_AT_MAGIC = MESSAGE_HEAD.offset_of("magic")
+_AT_PHYSICAL = MESSAGE_HEAD.offset_of("physical_offset")
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2))
+_COMMON = _MAGICS[0][:3]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPart:
+    """Messages that begin in bytes [`begin`, `stop`) of a file; `found`: one (or the file) begins at `begin`."""
+
+    file: CommitLogFile
+    begin: int
+    stop: int
+    found: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the part."""
+        return self.stop - self.begin
+
+
+@dataclass(slots=True)
+class PartScan:
+    """What scanning a part met. `first` is the byte of its first message, -1 where none was found; `next` the byte
+    where the next part must begin, -1 where the file (or the log, at `end`) ends here; `behind` the byte behind the
+    last message. `queues` has each queue's number in the stage file and its ConsumeQueue entries, in the order of first
+    entries. `keyless_messages` come behind the last message that has keys."""
+
+    part: ScanPart
+    first: int
+    next: int = -1
+    behind: int = 0
+    end: LogEnd | None = None
+    messages: int = 0
+    keys: int = 0
+    keyless_messages: int = 0
+    queues: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
+    stage: StageFile | None = None
+
+
+def parallel_part_size(total_bytes: int, cores: int) -> int:
+    """Size of a part that keeps `cores` cores busy without making tasks tiny."""
+    wanted = total_bytes // max(PARTS_PER_CORE * cores, 1)
+    return min(max(wanted, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX)
+
+
+def plan_parts(log: CommitLog, part_size_bytes: int) -> list[list[ScanPart]]:
+    """The parts of a log in its order, grouped into tasks: a part of a large file, a file, or several small files.
+
+    Nothing but the listing of the directory is looked at. Files behind a missing one are left out, as by a scan.
+    """
+    tasks: list[list[ScanPart]] = []
+    room = 0
+    for file in reachable_files(log):
+        count = max(1, round(file.size_bytes / part_size_bytes))
+        bounds = [file.size_bytes * i // count for i in range(count + 1)]
+        for begin, stop in pairwise(bounds):
+            part = ScanPart(file, begin, stop, found=begin == 0)
+            if tasks and part.size_bytes <= room:
+                tasks[-1].append(part)
+                room -= part.size_bytes
+            else:
+                tasks.append([part])
+                room = part_size_bytes - part.size_bytes
+    return tasks
+
+
+def reachable_files(log: CommitLog) -> list[CommitLogFile]:
+    """The log's files up to the first that is missing."""
+    files = [log.files[0]]
+    for file in log.files[1:]:
+        if file.start_offset != files[-1].start_offset + log.file_size_bytes:
+            break
+        files.append(file)
+    return files
+
+
+def find_message(data: ByteArray, file_start_offset: int, begin: int, stop: int) -> int:
+    """The first byte in [begin, stop) where a message seems to begin: magic and its own physical offset; -1: none."""
+    stop = min(stop, begin + _SEARCH_BYTES_MAX)
+    for block in range(begin, stop, _SEARCH_BLOCK):
+        last = min(block + _SEARCH_BLOCK, stop)
+        text = data[block : last + _AT_PHYSICAL + 8].tobytes()
+        at = text.find(_COMMON, _AT_MAGIC)
+        while 0 <= at < last - block + _AT_MAGIC:
+            start = at - _AT_MAGIC
+            stored = text[start + _AT_PHYSICAL : start + _AT_PHYSICAL + 8]
+            if text[at : at + 4] in _MAGICS and int.from_bytes(stored, "big") == file_start_offset + block + start:
+                return block + start
+            at = text.find(_COMMON, at + 1)
+    return -1
+
+
+def scan_part(
+    part: ScanPart,
+    config: StoreConfig,
+    stage_path: str,
+    *,
+    env: Env = DEFAULT_ENV,
+    progress: Callable[[int, int], None] | None = None,
+) -> PartScan:
+    """Scans a part into a new stage file, a window at a time. `progress` takes (messages, bytes) of each window."""
+    first = part.begin
+    if not part.found:
+        with env.map_read(part.file.path) as mapped:
+            first = find_message(mapped.array, part.file.start_offset, part.begin, part.stop)
+    result = PartScan(part, first)
+    if first < 0:
+        return result
+    scanner, deriver = Scanner(config, env=env), ConsumeQueueDeriver()
+    windows = scanner.scan_file(part.file, first, part.stop)
+    at = first
+    with StageWriter(stage_path, env) as stage:
+        while True:
+            try:
+                window = next(windows)
+            except StopIteration as stop:
+                result.end = _told_end(stop.value, env)
+                break
+            _stage_window(window, scanner, deriver, stage, result)
+            before, at = at, _end_of(window)
+            if progress is not None:
+                progress(window.count, at - before)
+        result.stage = stage.finish()
+    result.behind = at
+    if result.end is None and part.stop <= at < part.file.size_bytes:
+        result.next = at
+    return result
+
+
+def _told_end(end: LogEnd | None, env: Env) -> LogEnd | None:
+    """A file's end, a hole told as one."""
+    if end is None:
+        return None
+    with env.map_read(end.path) as mapped:
+        return hole_in_file(end, mapped.array)
+
+
+def _end_of(window: Window) -> int:
+    """The byte of the file behind a window's last message."""
+    last = window.count - 1
+    return int(window.columns.position[last]) + int(window.columns.size[last]) - window.file.start_offset
+
+
+def _stage_window(
+    window: Window, scanner: Scanner, deriver: ConsumeQueueDeriver, stage: StageWriter, result: PartScan
+) -> None:
+    names = scanner.table.queues
+    index, runs = index_window(window), deriver.derive(window, len(names))
+    stage.put(index, runs)
+    result.messages += window.count
+    if window.key_count:
+        result.keys += window.key_count
+        with_keys = int(np.searchsorted(index.key_end, window.key_count, side="left")) + 1
+        result.keyless_messages = window.count - with_keys
+    else:
+        result.keyless_messages += window.count
+    start = 0
+    for number, end in zip(runs.queue.tolist(), runs.end.tolist(), strict=True):
+        _, entries = result.queues.get(names[number], (number, 0))
+        result.queues[names[number]] = number, entries + end - start
+        start = end
+
+
+@dataclass(slots=True)
+class WholeLog:
+    """Parts that join up into the valid log, in order, and where it ends."""
+
+    scans: list[PartScan]
+    end: LogEnd
+
+    @property
+    def messages(self) -> int:
+        """Messages of the valid log."""
+        return sum(scan.messages for scan in self.scans)
+
+
+def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[ScanPart]:
+    """The valid log, as `Scanner.scan` would find it; or the parts that must be scanned anew before that is known.
+
+    `scans` are in log order; parts scanned anew stand behind the ones that they replace.
+    """
+    joined: list[PartScan] = []
+    again: list[ScanPart] = []
+    files = reachable_files(log)
+    of_file: dict[CommitLogFile, list[PartScan]] = {file: [] for file in files}
+    for scan in scans:
+        of_file[scan.part.file].append(scan)
+    for file in files:
+        kept, missing = _join_file(file, of_file[file])
+        joined += kept
+        if missing is not None:
+            again.append(missing)
+        elif kept and kept[-1].end is not None:
+            # What is behind the end is not of the log, whatever it looks like.
+            return again or WholeLog(joined, hole_before_files(log, kept[-1].end))
+        elif kept and (cut := cut_file_end(log, file, kept[-1].behind)) is not None:
+            return again or WholeLog(joined, cut)
+    if again:
+        return again
+    return WholeLog(joined, end_of_files(log) if len(files) == len(log.files) else missing_file_end(log, files[-1]))
+
+
+def _join_file(file: CommitLogFile, scans: list[PartScan]) -> tuple[list[PartScan], ScanPart | None]:
+    """The scans that follow each other without a gap from the file's first byte on; where they do not, the rest."""
+    by_first = {scan.first: scan for scan in scans if scan.first >= 0}
+    kept: list[PartScan] = []
+    at = 0
+    while at >= 0:
+        scan = by_first.get(at)
+        if scan is None:
+            return kept, ScanPart(file, at, file.size_bytes, found=True)
+        kept.append(scan)
+        at = scan.next
+    return kept, None

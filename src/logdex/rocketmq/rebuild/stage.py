@@ -1,0 +1,155 @@
+"""Stage files: what one part of a CommitLog gives to the derivations, between the two phases of a parallel rebuild.
+
+A stage file lives for one run and is read by the version that wrote it: native byte order, no promise of layout. It
+holds window after window, then two tables that say where what is, so that a reader takes only what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
+from logdex.rocketmq.consume_queue.derive_consume_queue import QueueRuns
+from logdex.rocketmq.index_file.derive_index import IndexWindow
+
+_ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
+
+_POSITION, _MESSAGES, _KEYS, _ENTRIES = range(4)
+_WINDOW_COLUMNS = 4
+"""A row of the window table (int64): position in the file, messages, keys, ConsumeQueue entries."""
+_RUN_COLUMNS = 4
+"""A row of the run table (int32): window, queue number, first entry and end within the window's entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFile:
+    """A finished stage file: its path, the numbers of rows of its tables, and where they begin (bytes)."""
+
+    path: str
+    windows: int
+    runs: int
+    tables_at: int
+
+
+_RESERVE_SIZE_BYTES = 16 << 20
+
+
+def _padded(size_bytes: int) -> int:
+    """Every array begins at a multiple of 8: kernels are compiled for aligned arrays."""
+    return -(-size_bytes // 8) * 8
+
+
+class StageWriter:
+    """Writes one stage file, window by window; a context manager. One thread."""
+
+    def __init__(self, path: str, env: Env = DEFAULT_ENV) -> None:
+        self._file = env.open_write(path, exclusive=True)
+        self._path = path
+        self._at = self._reserved = 0
+        self._windows: list[tuple[int, int, int, int]] = []
+        self._runs: list[npt.NDArray[np.int32]] = []
+
+    def put(self, index: IndexWindow, runs: QueueRuns) -> None:
+        """Takes one window: its index part and its ConsumeQueue entries."""
+        number, entries = len(self._windows), len(runs.queue_offset)
+        self._windows.append((self._at, len(index.physical_offset), len(index.key_hash), entries))
+        table = np.empty((len(runs.queue), _RUN_COLUMNS), np.int32)
+        table[:, 0], table[:, 1], table[:, 3] = number, runs.queue, runs.end
+        table[:1, 2], table[1:, 2] = 0, runs.end[:-1]
+        self._runs.append(table)
+        for array in (*index, runs.queue_offset, runs.entries):
+            self._write(array)
+
+    def finish(self) -> StageFile:
+        """Writes the tables and closes the file. What was claimed and not needed stays: giving it back may wait for the
+        journal (0.2 s were seen), and the file is removed soon."""
+        tables_at = self._at
+        windows = np.array(self._windows, np.int64).reshape(-1, _WINDOW_COLUMNS)
+        runs = np.concatenate([np.empty((0, _RUN_COLUMNS), np.int32), *self._runs])
+        self._write(windows)
+        self._write(runs)
+        self._file.close()
+        return StageFile(self._path, len(windows), len(runs), tables_at)
+
+    def _write(self, array: npt.NDArray[np.int64] | npt.NDArray[np.int32] | ByteArray) -> None:
+        if array.size:
+            if self._at + array.nbytes > self._reserved:
+                # Blocks claimed ahead: appending without takes 20 times as long on ext4 (60 MB: 0.2 s against 0.01 s).
+                size = max(_RESERVE_SIZE_BYTES, array.nbytes)
+                self._file.reserve(self._at, size)
+                self._reserved = self._at + size
+            self._file.write_at(self._at, array)
+            self._at += _padded(array.nbytes)
+
+    def __enter__(self) -> StageWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+class StageReader:
+    """Reads a stage file, mapped; a context manager. What it hands out is valid until it is closed. One thread."""
+
+    def __init__(self, stage: StageFile, env: Env = DEFAULT_ENV) -> None:
+        self._mapped = env.map_read(stage.path)
+        self._data = self._mapped.array
+        self._table = self._int64s(stage.tables_at, stage.windows * _WINDOW_COLUMNS).reshape(-1, _WINDOW_COLUMNS)
+        runs_at = stage.tables_at + _padded(self._table.nbytes)
+        self._runs = self._int32s(runs_at, stage.runs * _RUN_COLUMNS).reshape(-1, _RUN_COLUMNS)
+
+    def _int64s(self, at: int, count: int) -> npt.NDArray[np.int64]:
+        return self._data[at : at + 8 * count].view(np.int64)
+
+    def _int32s(self, at: int, count: int) -> npt.NDArray[np.int32]:
+        return self._data[at : at + 4 * count].view(np.int32)
+
+    def window_of_key(self, key: int) -> tuple[int, int]:
+        """(window that holds the file's key number `key`, place of that key in it)."""
+        ends = np.cumsum(self._table[:, _KEYS])
+        window = int(np.searchsorted(ends, key, side="right"))
+        return window, key - int(ends[window] - self._table[window, _KEYS])
+
+    def index_windows(self, first: int = 0) -> Iterator[IndexWindow]:
+        """Index parts of the windows from number `first` on."""
+        for at, messages, keys, _ in self._table[first:].tolist():
+            offsets = self._int64s(at, messages)
+            at += offsets.nbytes
+            times = self._int64s(at, messages)
+            at += times.nbytes
+            ends = self._int32s(at, messages)
+            # Copied: kernels are compiled for arrays that can be written, and a map for reading is not one.
+            hashes = self._int32s(at + _padded(ends.nbytes), keys)
+            yield IndexWindow(offsets.copy(), times.copy(), ends.copy(), hashes.copy())
+
+    def queue_runs(self, queues: Iterable[int]) -> Iterator[tuple[int, npt.NDArray[np.int64], ByteArray]]:
+        """(queue number, queue offsets, entries) of the runs of some queues, in log order."""
+        rows = self._runs[np.isin(self._runs[:, 1], np.fromiter(queues, np.int32))].tolist()
+        for window, queue, start, end in rows:
+            at, messages, keys, entries = (int(value) for value in self._table[window])
+            at += 16 * messages + _padded(4 * messages) + _padded(4 * keys)
+            offsets = self._int64s(at, entries)[start:end]
+            at += 8 * entries
+            yield queue, offsets, self._data[at + _ENTRY_SIZE * start : at + _ENTRY_SIZE * end]
+
+    def close(self) -> None:
+        """Unmaps the file."""
+        self._data = np.empty(0, np.uint8)
+        self._table, self._runs = self._table[:0].copy(), self._runs[:0].copy()
+        self._mapped.close()
+
+    def __enter__(self) -> StageReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

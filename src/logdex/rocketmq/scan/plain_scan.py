@@ -1,0 +1,105 @@
+"""The plain twin of the scan kernel: the same columns, made from decoded messages one by one.
+
+Kept as the truth that the kernel is held against, by property tests; `logdex.rocketmq.scan.scanner` is what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
+from logdex.kernels.rocketmq import message_scan as kernel
+from logdex.layout.rocketmq import BLANK_MAGIC, MESSAGE_HEAD
+from logdex.primitives.java_hash import java_hash
+from logdex.rocketmq.index_file.index_keys import message_key_hashes
+from logdex.rocketmq.message import properties as props
+from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
+from logdex.rocketmq.scan.topic_table import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRow:
+    """One message's columns; the fields of `logdex.kernels.rocketmq.message_scan.Columns`, keys as a tuple."""
+
+    position: int
+    stored_offset: int
+    queue_offset: int
+    store_timestamp_ms: int
+    born_timestamp_ms: int
+    tags_code: int
+    size: int
+    sys_flag: int
+    topic: bytes
+    queue_id: int
+    body: bytes
+    properties: bytes
+    key_hashes: tuple[int, ...]
+
+
+def tags_code(message: StoredMessage, config: StoreConfig) -> int | None:
+    """ConsumeQueue's tagsCode; None where the engine throws over a DELAY that is no number."""
+    delay = message.properties.get(props.DELAY)
+    if message.topic == SCHEDULE_TOPIC_NAME and delay is not None:
+        digits = delay[1:] if delay[:1] in (b"+", b"-") else delay
+        if not (digits.isdigit() and len(digits) <= 10 and _INT_MIN <= int(delay) <= _INT_MAX):
+            return None
+        if int(delay) > 0:
+            level = min(int(delay), len(config.delay_levels_ms))
+            return message.store_timestamp_ms + config.delay_levels_ms[level - 1]
+    return java_hash(message.tags) if message.tags else 0
+
+
+def scan_plain(
+    data: bytes, config: StoreConfig, *, first_offset: int = 0, check_crc: bool = True
+) -> tuple[list[PlainRow], int, int]:
+    """Rows of the messages of one file's bytes, the byte where the scan stopped, and the kernel's reason for it."""
+    rows: list[PlainRow] = []
+    at = 0
+    while at < len(data):
+        reason, message = _next_message(data, at, check_crc)
+        if message is None:
+            return rows, at, reason
+        code = tags_code(message, config)
+        if code is None:
+            return rows, at, kernel.BAD_DELAY
+        rows.append(
+            PlainRow(
+                position=first_offset + at,
+                stored_offset=message.physical_offset,
+                queue_offset=message.queue_offset,
+                store_timestamp_ms=message.store_timestamp_ms,
+                born_timestamp_ms=message.born_timestamp_ms,
+                tags_code=code,
+                size=message.size_bytes,
+                sys_flag=message.sys_flag,
+                topic=message.topic,
+                queue_id=message.queue_id,
+                body=message.body,
+                properties=message.properties_raw,
+                key_hashes=tuple(message_key_hashes(message, config.dialect)),
+            )
+        )
+        at += message.size_bytes
+    return rows, at, kernel.LIMIT
+
+
+def _next_message(data: bytes, at: int, check_crc: bool) -> tuple[int, StoredMessage | None]:
+    head = data[at : at + 8]
+    if len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK_MAGIC:
+        return kernel.FILE_END, None
+    if head == bytes(8):
+        return kernel.ZEROS, None
+    try:
+        return -1, decode_message(data, at, check_crc=check_crc)[0]
+    except TruncatedError:
+        return kernel.TORN, None
+    except CrcMismatchError:
+        return kernel.BAD_CRC, None
+    except CorruptError as error:
+        if error.field == "magic":
+            return kernel.BAD_MAGIC, None
+        is_size = error.field == "total_size" and error.position == at and len(data) - at >= MESSAGE_HEAD.size_bytes
+        return kernel.BAD_SIZE if is_size and "possible" in error.message else kernel.BAD_LENGTHS, None

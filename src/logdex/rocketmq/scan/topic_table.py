@@ -1,0 +1,98 @@
+"""The topics and queues that a scan has met, numbered in that order, with the tables that the kernel reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.kernels.rocketmq.message_scan import SCHEDULE_TOPIC
+from logdex.kernels.rocketmq.name_table import TOPIC_RECORD, LookupTables, mix, topic_place
+from logdex.primitives.java_hash import java_hash
+
+SCHEDULE_TOPIC_NAME = b"SCHEDULE_TOPIC_XXXX"
+"""TopicValidator.RMQ_SYS_SCHEDULE_TOPIC: where delayed messages wait."""
+
+
+class QueueName(NamedTuple):
+    """A topic (stored bytes) and a queue id (a signed 32-bit number)."""
+
+    topic: bytes
+    queue_id: int
+
+
+class TopicTable:
+    """Topics and queues by number. One writer; a kernel holds its addresses during one call only."""
+
+    def __init__(self) -> None:
+        self.topics: list[bytes] = []
+        self.queues: list[QueueName] = []
+        self._buffers: list[npt.NDArray[np.uint8]] = []
+        self._records = np.zeros((64, TOPIC_RECORD // 8), np.int64)
+        self._topic_slots = np.zeros(256, np.int32)
+        self._queue_keys = np.zeros(256, np.int64)
+        self._queue_slots = np.zeros(1024, np.int32)
+
+    def lookup_tables(self) -> LookupTables:
+        """What the kernel reads; valid until the next `add_topic` or `add_queue`."""
+        return LookupTables(
+            topic_slots=self._topic_slots.ctypes.data,
+            topic_mask=self._topic_slots.size - 1,
+            topics=self._records.ctypes.data,
+            queue_slots=self._queue_slots.ctypes.data,
+            queue_mask=self._queue_slots.size - 1,
+            queue_keys=self._queue_keys.ctypes.data,
+        )
+
+    def add_topic(self, topic: bytes) -> int:
+        """Adds a topic that is not there yet; gives its number."""
+        number = len(self.topics)
+        if number == len(self._records):
+            self._records = np.concatenate([self._records, np.zeros_like(self._records)])
+        buffer = np.frombuffer(topic + bytes(8), np.uint8)
+        seed = java_hash(topic + b"#")
+        self._records[number] = (
+            buffer.ctypes.data,
+            len(topic),
+            seed & 0xFFFFFFFF,
+            java_hash(b"T#", seed) & 0xFFFFFFFF,
+            SCHEDULE_TOPIC if topic == SCHEDULE_TOPIC_NAME else 0,
+        )
+        self._buffers.append(buffer)
+        self.topics.append(topic)
+        if 4 * len(self.topics) > self._topic_slots.size:
+            self._topic_slots = np.zeros(2 * self._topic_slots.size, np.int32)
+            for known in range(number):
+                self._place_topic(known)
+        self._place_topic(number)
+        return number
+
+    def add_queue(self, topic_number: int, queue_id: int) -> int:
+        """Adds a queue that is not there yet; gives its number."""
+        number = len(self.queues)
+        if number == self._queue_keys.size:
+            self._queue_keys = np.concatenate([self._queue_keys, np.zeros_like(self._queue_keys)])
+        self._queue_keys[number] = topic_number << 32 | queue_id & 0xFFFFFFFF
+        self.queues.append(QueueName(self.topics[topic_number], queue_id))
+        if 4 * len(self.queues) > self._queue_slots.size:
+            self._queue_slots = np.zeros(2 * self._queue_slots.size, np.int32)
+            for known in range(number):
+                self._place_queue(known)
+        self._place_queue(number)
+        return number
+
+    def _place_topic(self, number: int) -> None:
+        address, length = int(self._records[number, 0]), len(self.topics[number])
+        _put(self._topic_slots, topic_place(address, length, address + length), number)
+
+    def _place_queue(self, number: int) -> None:
+        _put(self._queue_slots, mix(np.uint64(self._queue_keys[number]), np.uint64(7)), number)
+
+
+def _put(slots: npt.NDArray[np.int32], place: int, number: int) -> None:
+    mask = slots.size - 1
+    place &= mask
+    while slots[place]:
+        place = (place + 1) & mask
+    slots[place] = number + 1

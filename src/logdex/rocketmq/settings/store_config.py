@@ -1,0 +1,73 @@
+"""The sizes of a store and its delay levels, under the broker's own names. No file of a store states them.
+
+Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from logdex import limits
+from logdex.errors import UsageError
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.settings.dialect import DEFAULT_VERSION, Dialect
+
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""messageDelayLevel as the broker has it by default: level 1 is the first."""
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds of each delay level of a messageDelayLevel setting, level 1 first."""
+    levels = []
+    for part in text.split():
+        if not re.fullmatch(r"[0-9]{1,10}[smhd]", part):
+            raise UsageError(
+                f"messageDelayLevel: {part[:40]!r} is not a number of at most ten digits with s, m, h or d"
+            )
+        levels.append(int(part[:-1]) * _UNIT_MS[part[-1]])
+    return tuple(levels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """Sizes under the broker's own names; defaults are the broker's (MessageStoreConfig). Sizes in bytes.
+
+    `max_index_num` counts index places with the unused entry 0, so a file holds one entry less.
+    """
+
+    mapped_file_size_commit_log: int = 1 << 30
+    mapped_file_size_consume_queue: int = 300_000 * CONSUME_QUEUE_ENTRY.size_bytes
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    dialect: Dialect = field(default_factory=lambda: Dialect.of(DEFAULT_VERSION))
+    delay_levels_ms: tuple[int, ...] = field(default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS))
+    evidence: tuple[str, ...] = field(default=(), compare=False)
+    """Where each value comes from, one line each, where `geometry.resolve_config` made it."""
+    assumed: tuple[str, ...] = field(default=(), compare=False)
+    """Values that are guesses, one line each: nothing that was given and nothing in the store decides them."""
+
+    def __post_init__(self) -> None:
+        bounds = (
+            ("mapped_file_size_commit_log", 8, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
+            ("mapped_file_size_consume_queue", CONSUME_QUEUE_ENTRY.size_bytes, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
+            ("max_hash_slot_num", 1, limits.HASH_SLOT_NUM_MAX),
+            ("max_index_num", 2, limits.INDEX_NUM_MAX),
+        )
+        for name, low, high in bounds:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{name} must be from {low} to {high}, got {value}")
+
+    @property
+    def consume_queue_file_size_bytes(self) -> int:
+        """The queue file size as the broker rounds it: up to a whole number of 20-byte entries."""
+        unit = CONSUME_QUEUE_ENTRY.size_bytes
+        return -(-self.mapped_file_size_consume_queue // unit) * unit
+
+    @property
+    def index_file_size_bytes(self) -> int:
+        """Length of an IndexFile: header, slots, entries."""
+        slots = self.max_hash_slot_num * INDEX_SLOT.size_bytes
+        return INDEX_HEADER.size_bytes + slots + self.max_index_num * INDEX_ENTRY.size_bytes

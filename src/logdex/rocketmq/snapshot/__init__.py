@@ -1,0 +1,1 @@
+"""A store opened read-only, and what `info` shows of it."""

@@ -1,0 +1,309 @@
+"""What is in a store, found with few reads: queues, ranges of offsets and time, files, IndexFiles, how it was left.
+
+Reads the ends of things and not what lies between: that a store is whole is for `verify` to say. Only a log that its
+queues do not lead through (no consumequeue/, a crash) is scanned, from where they end.
+Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from logdex.errors import StoreError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.files.config_files import ConsumerOffsets
+from logdex.rocketmq.files.store_files import StoreFiles, StorePaths
+from logdex.rocketmq.geometry.resolve import index_file_paths
+from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.message.message_json import to_text
+from logdex.rocketmq.scan.log_extent import LogTail, find_log_tail, scan_log_tail
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+
+@dataclass(slots=True)
+class QueueOverview:
+    """One queue: queue offsets from `min_offset` (the first that can be read) to before `max_offset`, as the engine has
+    them; times (ms) of its first and last message, None where they cannot be read. Without ConsumeQueue files,
+    `files` is 0 and the rest is from a scan of the log."""
+
+    topic: bytes
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    files: int = 0
+    size_bytes: int = 0
+    begin_timestamp_ms: int | None = None
+    end_timestamp_ms: int | None = None
+    consumer_offsets: dict[str, int] = field(default_factory=dict)
+    """Consumer group → the queue offset that it consumes next, from `config/consumerOffset.json`."""
+
+    @property
+    def messages(self) -> int:
+        """Queue offsets from minimum to maximum."""
+        return max(self.max_offset - self.min_offset, 0)
+
+    def lag(self, group: str) -> int:
+        """Messages that a group has not consumed yet."""
+        return max(self.max_offset - max(self.consumer_offsets[group], self.min_offset), 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The queue's object of ``logdex info --json``."""
+        groups = {name: {"offset": offset, "lag": self.lag(name)} for name, offset in self.consumer_offsets.items()}
+        numbers = asdict(self)
+        del numbers["consumer_offsets"]
+        return numbers | {"topic": to_text(self.topic), "messages": self.messages, "consumer_groups": groups}
+
+
+@dataclass(slots=True)
+class IndexOverview:
+    """The IndexFiles together: what their headers say. Times in ms, offsets of the CommitLog in bytes."""
+
+    files: int = 0
+    size_bytes: int = 0
+    entries: int = 0
+    begin_timestamp_ms: int | None = None
+    end_timestamp_ms: int | None = None
+    begin_phy_offset: int | None = None
+    end_phy_offset: int | None = None
+
+
+@dataclass(slots=True)
+class LogOverview:
+    """The CommitLog: messages lie from `min_offset` to before `end_offset` (physical offsets); `end` is how it ends and
+    `end_reason` the same in words. Times (ms) of its first and last message, None without one."""
+
+    files: int
+    size_bytes: int
+    min_offset: int
+    end_offset: int
+    end: str
+    end_reason: str
+    is_clean_end: bool
+    gaps: list[tuple[int, int]]
+    begin_timestamp_ms: int | None = None
+    end_timestamp_ms: int | None = None
+    messages: int | None = None
+    """How many there are, where the log was scanned."""
+
+
+@dataclass(slots=True)
+class StoreOverview:
+    """A store, or one CommitLog file (`is_one_file`). `problems` are what could not be read, one line each."""
+
+    root: str
+    config: StoreConfig
+    small_files: StoreFiles
+    log: LogOverview
+    queues: list[QueueOverview] = field(default_factory=list)
+    has_consume_queues: bool = True
+    index: IndexOverview = field(default_factory=IndexOverview)
+    checkpoint: StoreCheckpoint | None = None
+    problems: list[str] = field(default_factory=list)
+    is_one_file: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``logdex info --json --store``; of one file nothing says whether it was shut down cleanly."""
+        config = asdict(self.config)
+        evidence, assumed, dialect = config.pop("evidence"), config.pop("assumed"), config.pop("dialect")
+        return {
+            "path": self.root,
+            "engine": "rocketmq",
+            "rocketmq_version": dialect["version"],
+            "one_file": self.is_one_file,
+            "clean": None if self.is_one_file else not self.small_files.is_unclean,
+            "broker_process_id": self.small_files.process_id,
+            "geometry": config,
+            "evidence": list(evidence),
+            "assumed": list(assumed),
+            "commit_log": asdict(self.log),
+            "consume_queues": {
+                "queues": len(self.queues),
+                "files": sum(queue.files for queue in self.queues),
+                "size_bytes": sum(queue.size_bytes for queue in self.queues),
+                "messages": sum(queue.messages for queue in self.queues),
+            },
+            "index": asdict(self.index),
+            "checkpoint": self.checkpoint._asdict() if self.checkpoint is not None else None,
+            "problems": self.problems,
+        }
+
+
+def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> StoreOverview:
+    """Looks through the store at `root`. Raises what `CommitLog` raises; damage elsewhere becomes a problem of the
+    answer."""
+    with CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env) as commit_log:
+        return _Look(root, config, commit_log, env).run()
+
+
+class _Look:
+    """One look through a store."""
+
+    def __init__(self, root: str, config: StoreConfig, log: CommitLog, env: Env) -> None:
+        self.root, self.config, self.log, self.env = root, config, log, env
+        self.problems: list[str] = []
+
+    def run(self) -> StoreOverview:
+        queues = self._open_queues()
+        if queues:
+            tail, found = self._read_queues(queues)
+        else:
+            tail, found = self._scanned_queues()
+        self._consumer_offsets(found)
+        return StoreOverview(
+            self.root,
+            self.config,
+            StoreFiles.read(self.root, env=self.env),
+            self._log(tail),
+            found,
+            bool(queues),
+            self._index(),
+            self._checkpoint(),
+            list(dict.fromkeys(self.problems)),  # many queues may meet one file
+            self.log.is_one_file,
+        )
+
+    def _read_queues(self, queues: list[ConsumeQueue]) -> tuple[LogTail, list[QueueOverview]]:
+        try:
+            last = [offset for offset in map(self._last_message, queues) if offset is not None]
+            tail = find_log_tail(self.log, max(last, default=None), self.config, env=self.env)
+            return tail, [self._queue(queue, tail) for queue in queues]
+        finally:
+            for queue in queues:
+                queue.close()
+
+    def _open_queues(self) -> list[ConsumeQueue]:
+        queues = []
+        size, open_files = self.config.consume_queue_file_size_bytes, OpenFiles(self.env)
+        for topic, queue_id, directory in discover_queues(self.root, env=self.env):
+            try:
+                queue = ConsumeQueue(
+                    directory, topic, queue_id, file_size_bytes=size, env=self.env, open_files=open_files
+                )
+                queues.append(queue)
+            except StoreError as error:
+                self.problems.append(error.message)
+        return queues
+
+    def _last_message(self, queue: ConsumeQueue) -> int | None:
+        """Physical offset of the queue's last message, as far as it can be one of this log."""
+        try:
+            end = queue.max_offset_in(self.log.end_offset)
+            if end <= queue.start_offset:
+                return None
+            entry = queue.entry(end - 1)
+        except StoreError:
+            return None  # `_queue` reports it
+        inside = self.log.min_offset <= entry.physical_offset < self.log.end_offset
+        return entry.physical_offset if entry.is_message and inside else None
+
+    def _queue(self, queue: ConsumeQueue, tail: LogTail) -> QueueOverview:
+        look = QueueOverview(
+            queue.topic, queue.queue_id, 0, 0, len(queue.files), sum(file.size_bytes for file in queue.files)
+        )
+        try:
+            # With the log cut before a queue's entries, those count no more, as after the engine's recovery.
+            look.max_offset = queue.max_offset_in(tail.end_offset)
+            look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
+            if look.messages:
+                first = max(queue.first_available_offset(self.log.min_offset), look.min_offset)
+                look.begin_timestamp_ms = self._store_timestamp_ms(queue, first)
+                look.end_timestamp_ms = self._store_timestamp_ms(queue, look.max_offset - 1)
+        except StoreError as error:
+            self.problems.append(error.message)
+        return look
+
+    def _store_timestamp_ms(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
+        if queue_offset >= queue.max_offset:
+            return None
+        entry = queue.entry(queue_offset)
+        time = self.log.pickup_store_timestamp_ms(entry.physical_offset, entry.size_bytes)
+        return time if time > 0 else None
+
+    def _scanned_queues(self) -> tuple[LogTail, list[QueueOverview]]:
+        tail = scan_log_tail(self.log, None, self.config, env=self.env)
+        found = [
+            QueueOverview(
+                topic,
+                queue_id,
+                span.min_offset,
+                span.max_offset,
+                begin_timestamp_ms=span.begin_timestamp_ms,
+                end_timestamp_ms=span.end_timestamp_ms,
+            )
+            for (topic, queue_id), span in sorted(tail.queues.items())
+        ]
+        return tail, found
+
+    def _log(self, tail: LogTail) -> LogOverview:
+        log, begin = self.log, None
+        for file in log.wrong_sizes:
+            if file.size_bytes or file is not log.files[-1]:
+                text = f"{file.size_bytes} bytes, the CommitLog's files have {log.file_size_bytes}"
+                self.problems.append(f"{file.path}: {text}")
+        if tail.end_offset > log.min_offset:
+            try:
+                begin = log.read_message(log.min_offset, check_crc=False).store_timestamp_ms
+            except StoreError as error:
+                self.problems.append(error.message)
+        return LogOverview(
+            files=len(log.files),
+            size_bytes=sum(file.size_bytes for file in log.files),
+            min_offset=log.min_offset,
+            end_offset=tail.end_offset,
+            end=tail.end,
+            end_reason=tail.reason,
+            is_clean_end=tail.is_clean,
+            gaps=log.gaps(),
+            begin_timestamp_ms=begin,
+            end_timestamp_ms=tail.last_store_timestamp_ms,
+            messages=tail.messages,
+        )
+
+    def _index(self) -> IndexOverview:
+        look = IndexOverview()
+        for path in index_file_paths(self.root, self.env):
+            try:
+                with self.env.open_read(path) as file:
+                    header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+            except StoreError as error:
+                self.problems.append(error.message)
+                continue
+            look.files += 1
+            look.size_bytes += file.size_bytes
+            look.entries += header.entry_count
+            if header.entry_count:
+                if look.begin_timestamp_ms is None:
+                    look.begin_timestamp_ms, look.begin_phy_offset = header.begin_timestamp_ms, header.begin_phy_offset
+                look.end_timestamp_ms, look.end_phy_offset = header.end_timestamp_ms, header.end_phy_offset
+        return look
+
+    def _consumer_offsets(self, queues: list[QueueOverview]) -> None:
+        try:
+            read = ConsumerOffsets.read(StorePaths(self.root).config, env=self.env)
+        except StoreError as error:
+            self.problems.append(error.message)
+            return
+        if read.file.problem is not None:
+            self.problems.append(f"{read.file.problem.message}; read {read.file.path} instead")
+        by_name = {(queue.topic, queue.queue_id): queue for queue in queues}
+        for (topic, group), offsets in read.offsets.items():
+            for queue_id, offset in offsets.items():
+                queue = by_name.get((topic, queue_id))
+                if queue is not None:
+                    queue.consumer_offsets[to_text(group)] = offset
+
+    def _checkpoint(self) -> StoreCheckpoint | None:
+        path = StorePaths(self.root).checkpoint
+        if not self.env.exists(path):
+            return None
+        try:
+            return StoreCheckpoint.read(path, env=self.env)
+        except StoreError as error:
+            self.problems.append(error.message)
+            return None

@@ -1,0 +1,358 @@
+"""A RocketMQ store opened for reading: its log, queues and index together. Changes nothing, locks nothing.
+
+Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from logdex import limits
+from logdex.errors import CorruptError, GeometryError, MissingFileError, StoreError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
+from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
+from logdex.rocketmq.index_file.index_service import IndexService, QueryOffsetResult
+from logdex.rocketmq.message.message_id import MessageId
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.read.index_coverage import find_missing
+from logdex.rocketmq.read.message_scan import LogScan, ScanFilter
+from logdex.rocketmq.read.query import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion, QuerySource, query_as_broker, query_exact
+from logdex.rocketmq.read.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
+from logdex.rocketmq.read.scanned_queue import ScannedQueue
+from logdex.rocketmq.recognise.require_store import require_store
+from logdex.rocketmq.scan.log_extent import LogTail, scan_log_tail
+from logdex.rocketmq.scan.log_walk import find_valid_end
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+Text = str | bytes
+"""A topic, a key, a tag: text, or the stored bytes."""
+
+
+class StoreSnapshot:
+    """A store as it was when it was opened, or at the last `refresh`. Read-only: no byte, no mtime changes, no lock is
+    taken; a broker may go on writing, nothing behind the valid end of that moment is handed out. Where `root` is one
+    CommitLog file, that is all of the store: queues and keys are then found by scans of it.
+
+    Safe to share between threads, but for `refresh` and `close`, which wait for nobody. A context manager. Geometry as
+    `resolve_config` takes it, or a `config`. Raises `NotAStoreError` and its kin where `root` is no store.
+    """
+
+    def __init__(
+        self, root: str, *, config: StoreConfig | None = None, env: Env | None = None, **geometry: Any
+    ) -> None:
+        self.root = root
+        self.paths = StorePaths(root)
+        self._env = env or DEFAULT_ENV
+        self._lock = threading.RLock()
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._queue_files = OpenFiles(self._env)
+        self._views: dict[tuple[bytes, int], QueueView] = {}
+        self._index: IndexService | None = None
+        self._index_error: GeometryError | None = None
+        self._valid_end: int | None = None
+        self._missing: tuple[OffsetRange, ...] | None = None
+        self._tail: LogTail | None = None
+        require_store(root, env=self._env)
+        self.config = config or self._resolve(geometry)
+        self.commit_log = CommitLog.of_store(
+            root, file_size_bytes=self.config.mapped_file_size_commit_log, env=self._env
+        )
+
+    def _resolve(self, geometry: dict[str, Any]) -> StoreConfig:
+        try:
+            return resolve_config(self.root, env=self._env, **geometry)
+        except GeometryError as error:
+            # Only the index needs its geometry: the rest of the store is readable without.
+            self._index_error = error
+            return resolve_config(self.root, env=self._env, **geometry, need_index=False)
+
+    # -- the parts -----------------------------------------------------------------------------------------------------
+    @property
+    def index_service(self) -> IndexService:
+        """The IndexFiles, opened at the first use; `GeometryError` where they do not have the config's size."""
+        with self._lock:
+            if self._index_error is not None:
+                raise self._index_error
+            if self._index is None:
+                self._index = IndexService(self.paths.index, self.config, env=self._env)
+            return self._index
+
+    def consume_queue(self, topic: Text, queue_id: int) -> ConsumeQueue:
+        """One queue, opened at its first use; `MissingFileError` where there is none."""
+        name = (to_bytes(topic), queue_id)
+        with self._lock:
+            if name not in self._queues and self.commit_log.is_one_file:
+                self._queues[name] = ScannedQueue(self.commit_log, *name, config=self.config, env=self._env)
+            elif name not in self._queues:
+                self._queues[name] = ConsumeQueue(
+                    self._queue_directory(*name),
+                    *name,
+                    file_size_bytes=self.config.consume_queue_file_size_bytes,
+                    env=self._env,
+                    open_files=self._queue_files,
+                )
+            return self._queues[name]
+
+    def _queue_directory(self, topic: bytes, queue_id: int) -> str:
+        folder = queue_folder(topic, queue_id)
+        if folder is None:
+            raise MissingFileError(f"no folder can be named for the topic {topic!r}", path=self.paths.consume_queue)
+        return f"{self.paths.consume_queue}/{folder}"
+
+    def queues(self) -> list[QueueInfo]:
+        """All queues with a ConsumeQueue directory, by topic and queue id; reads the ends of each. Of one CommitLog
+        file: those of its messages."""
+        found = []
+        for topic, queue_id, directory in self._queue_names():
+            view = self._view(topic, queue_id)
+            if view is not None:
+                found.append(QueueInfo(topic, queue_id, view.min_offset, view.max_offset, directory))
+        return found
+
+    def _queue_names(self) -> Iterable[tuple[bytes, int, str]]:
+        if self.commit_log.is_one_file:
+            return [(*name, self.root) for name in sorted(self.log_tail().queues)]
+        return discover_queues(self.root, env=self._env)
+
+    def log_tail(self) -> LogTail:
+        """Where and why the log ends, found by a scan of all of it, and the queues of its messages; found once."""
+        with self._lock:
+            if self._tail is None:
+                self._tail = scan_log_tail(self.commit_log, None, self.config, env=self._env)
+            return self._tail
+
+    @property
+    def valid_end_offset(self) -> int:
+        """The physical offset behind the last whole message, found from the newest message that is known."""
+        with self._lock:
+            if self.commit_log.is_one_file:
+                return self.log_tail().end_offset
+            if self._valid_end is None:
+                self._valid_end = find_valid_end(self.commit_log, self.config, self._known_offsets(), self._env)
+            return self._valid_end
+
+    def _known_offsets(self) -> list[int]:
+        """Where, by the newest IndexFile, messages lie near the end of the log; none where it cannot be read."""
+        try:
+            return [file.header.end_phy_offset for file in self.index_service.files[-1:]]
+        except StoreError:
+            return []
+
+    def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
+        """A queue with its bounds; None where there is none."""
+        with self._lock:
+            name, end = (topic, queue_id), self.valid_end_offset
+            if name not in self._views:
+                try:
+                    queue = self.consume_queue(*name)
+                except MissingFileError:
+                    return None
+                high = self._max_offset(queue, end)
+                low = min(queue.min_offset(self.commit_log.min_offset), high)
+                self._views[name] = QueueView(queue, low, high, end)
+            return self._views[name]
+
+    @staticmethod
+    def _max_offset(queue: ConsumeQueue, log_end_offset: int) -> int:
+        """Behind the last entry that points into the log: after a crash, and after the engine's cut, others follow."""
+        last = queue.max_offset - 1
+        if last < queue.start_offset or queue.entry(last).physical_offset < log_end_offset:
+            return queue.max_offset
+        return queue.max_offset_in(log_end_offset)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def get_message(
+        self,
+        topic: Text,
+        queue_id: int,
+        offset: int,
+        max_count: int = 32,
+        max_bytes: int | None = None,
+        tags: Text | None = None,
+    ) -> GetMessageResult:
+        """The two-step read from queue offset `offset` on, with the engine's statuses; `tags`: ``a || b`` or ``*``."""
+        view = self._view(to_bytes(topic), queue_id)
+        return get_message(view, self.commit_log, offset, max_count, max_bytes, TagFilter.parse(tags))
+
+    def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
+        """The message at a physical offset; `MissingFileError` outside the log, `CorruptError` where none begins."""
+        if phy_offset >= self.valid_end_offset:
+            raise MissingFileError(
+                f"no message at {phy_offset}",
+                path=self.commit_log.directory,
+                hint=f"the log goes from {self.commit_log.min_offset} to {self.valid_end_offset}",
+            )
+        return self.commit_log.read_message(phy_offset)
+
+    def look_message(self, msg_id: str | MessageId) -> StoredMessage:
+        """The message with a server's MessageID (32 or 56 hexadecimal digits). `UsageError` for other text,
+        `MissingFileError` where this store's log does not hold it or another broker stored what is there."""
+        wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
+        hint = "a client's id (UNIQ_KEY) is found as a key: logdex query --key"
+        try:
+            message = self.look_message_by_offset(wanted.physical_offset)
+        except (MissingFileError, CorruptError) as error:
+            error.hint = hint if error.hint is None else f"{error.hint}; {hint}"
+            raise
+        if message.store_host != wanted.store_host:
+            raise MissingFileError(
+                f"the message at {wanted.physical_offset} was stored by {message.store_host}, not {wanted.store_host}",
+                path=self.commit_log.directory,
+                hint=hint,
+            )
+        return message
+
+    def get_offset_in_queue_by_time(
+        self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
+    ) -> int:
+        """The queue offset that the engine of the store's dialect gives for a time; 0 where there is no such queue."""
+        view = self._view(to_bytes(topic), queue_id)
+        if view is None:
+            return 0
+        return offset_in_queue_by_time(
+            view.queue,
+            timestamp_ms,
+            self._store_timestamp_ms,
+            QueueBounds(view.min_offset, view.max_offset, self.commit_log.min_offset),
+            boundary=boundary,
+            dialect=self.config.dialect,
+            modified_ms=lambda path: self._env.modified_ns(path) // 1_000_000,
+        )
+
+    def _store_timestamp_ms(self, phy_offset: int, size_bytes: int) -> int:
+        if not self.commit_log.min_offset <= phy_offset <= self.valid_end_offset - size_bytes:
+            return -1
+        return self.commit_log.pickup_store_timestamp_ms(phy_offset, size_bytes)
+
+    def scan(
+        self,
+        topic: Text | None = None,
+        queue_id: int | None = None,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        *,
+        start_offset: int | None = None,
+        queue_offset: int | None = None,
+        limit: int | None = None,
+    ) -> LogScan:
+        """The messages in log order that pass the filter (see `ScanFilter`); iterate it, then look at its `end`."""
+        wanted = ScanFilter(
+            topic=None if topic is None else to_bytes(topic),
+            queue_id=queue_id,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            start_offset=start_offset,
+            queue_offset=queue_offset,
+            limit=limit,
+        )
+        return LogScan(self.commit_log, self.config, wanted, self._env)
+
+    # -- by key --------------------------------------------------------------------------------------------------------
+    def query_offset(
+        self,
+        topic: Text,
+        key: Text,
+        max_num: int = limits.QUERY_MAX_NUM,
+        begin_ms: int = 0,
+        end_ms: int = TIME_MAX_MS,
+        index_type: str | None = None,
+    ) -> QueryOffsetResult:
+        """Just what the broker's index answers: by hash, whole seconds, at most 64, newest first."""
+        return self.index_service.query_offset(topic, key, max_num, begin_ms, end_ms, index_type)
+
+    def query_message(
+        self,
+        topic: Text,
+        key: Text,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        max: int | None = None,
+        *,
+        broker_semantics: bool = False,
+        scan_missing: bool = False,
+        cursor: int | None = None,
+        index_type: str | None = None,
+    ) -> QueryMessageResult:
+        """Messages whose topic and key (one of KEYS, or UNIQ_KEY) are exactly these, times inclusive, newest first.
+
+        Everything, or pages of `max`: ask for the next one with `cursor` = the answer's `next_cursor`, which stays
+        valid. `scan_missing` also searches the parts of the log that no IndexFile covers; one CommitLog file is
+        searched in any case, and if it does not end cleanly, the answer is not complete. `index_type` ``T`` asks for
+        a tag. `broker_semantics` gives what the broker gives instead (see `query_as_broker`).
+        """
+        if broker_semantics and (scan_missing or cursor is not None):
+            raise UsageError("the broker knows neither scan_missing nor a cursor", hint="leave out broker_semantics")
+        if broker_semantics and self.commit_log.is_one_file:
+            raise UsageError("one CommitLog file has no index for a broker to ask", hint="leave out broker_semantics")
+        question = KeyQuestion(
+            topic=to_bytes(topic),
+            key=to_bytes(key),
+            begin_ms=(0 if broker_semantics else TIME_MIN_MS) if begin_ms is None else begin_ms,
+            end_ms=TIME_MAX_MS if end_ms is None else end_ms,
+            index_type=index_type,
+        )
+        if broker_semantics:
+            source = QuerySource(self.commit_log, self.index_service, (), self.valid_end_offset, self.config, self._env)
+            return query_as_broker(source, question, max_num=limits.QUERY_MAX_NUM if max is None else max)
+        missing = self._missing_for(index_type)
+        source = QuerySource(
+            self.commit_log, self.index_service, missing, self.valid_end_offset, self.config, self._env
+        )
+        if not self.commit_log.is_one_file:
+            return query_exact(source, question, max_num=max, cursor=cursor, scan_missing=scan_missing)
+        result = query_exact(source, question, max_num=max, cursor=cursor, scan_missing=True)
+        return replace(result, complete=result.complete and self.log_tail().is_clean)
+
+    def missing_ranges(self) -> tuple[OffsetRange, ...]:
+        """The parts of the CommitLog that hold messages with keys and that no IndexFile covers; found once."""
+        with self._lock:
+            if self._missing is None:
+                files = self.index_service.files
+                self._missing = find_missing(files, self.commit_log, self.valid_end_offset, self.config, self._env)
+            return self._missing
+
+    def _missing_for(self, index_type: str | None) -> tuple[OffsetRange, ...]:
+        if index_type == TAG_INDEX_TYPE and not self.config.dialect.tags_in_index:
+            begin, end = self.commit_log.min_offset, self.valid_end_offset
+            return ((begin, end),) if begin < end else ()
+        return self.missing_ranges()
+
+    # -- the store as a whole ------------------------------------------------------------------------------------------
+    def refresh(self) -> None:
+        """Takes in what a broker has written meanwhile: new files, messages, queues, index entries."""
+        with self._lock:
+            self.commit_log.refresh()
+            for queue in self._queues.values():
+                queue.refresh()
+            if self._index is not None:
+                self._index.reload()
+            self._views.clear()
+            self._valid_end = self._missing = self._tail = None
+
+    def close(self) -> None:
+        """Closes all files."""
+        with self._lock:
+            for queue in self._queues.values():
+                queue.close()
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+            self.commit_log.close()
+
+    def __enter__(self) -> StoreSnapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

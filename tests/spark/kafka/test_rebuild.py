@@ -1,0 +1,69 @@
+"""`logdex.spark.rebuild` of Kafka paths on a real Spark: the real recovery's bytes, damage, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import logdex.spark
+from logdex.errors import UsageError
+from logdex.kafka.rebuild import rebuild, rebuild_settings
+from logdex.kafka.rebuild.report import KafkaRebuildReport
+from logdex.spark.rebuild_job import rebuild_kafka
+from tests import golden_kafka
+from tests.conformance.kafka.test_rebuild import check_files, facts
+from tests.directories import digests, tree_hash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+CASES = [name for name in ("bit-flip", "transactions", "tiny-broker", "tiny-legacy") if name in golden_kafka.NAMES]
+
+
+@pytest.mark.parametrize("task_size_bytes", [1, 40_000, 1 << 30])
+@pytest.mark.parametrize("name", CASES)
+def test_directories_of_real_brokers(
+    name: str, task_size_bytes: int, spark: SparkSession, golden_log: Callable[[str], Path], tmp_path: Path
+) -> None:
+    store = golden_log(name)
+    before = tree_hash(store)
+    settings = rebuild_settings(golden_kafka.index_interval_bytes(name), key_index=False, sync=False)
+    report = rebuild_kafka(spark, str(store), str(tmp_path / "out"), settings, task_size_bytes=task_size_bytes)
+    check_files(name, tmp_path / "out")
+    local = rebuild(str(store), str(tmp_path / "local"), index_interval_bytes=settings.index_interval_bytes, sync=False)
+    assert facts(report) == facts(local)
+    assert report.engine == "spark"
+    assert report.tasks >= 2
+    assert tree_hash(store) == before
+
+
+def test_the_public_call(spark: SparkSession, golden_log: Callable[[str], Path], tmp_path: Path) -> None:
+    store = golden_log("tiny-broker")
+    said: list[tuple[int, int]] = []
+    report = logdex.spark.rebuild(
+        spark,
+        str(store),
+        str(tmp_path / "out"),
+        index_interval_bytes=256,
+        key_index=True,
+        progress=lambda done, size: said.append((done, size)),
+    )
+    assert isinstance(report, KafkaRebuildReport)
+    rebuild(str(store), str(tmp_path / "local"), index_interval_bytes=256, key_index=True, sync=False)
+    assert digests(tmp_path / "out") == digests(tmp_path / "local")
+    assert any(name.endswith(".keyindex") for name in digests(tmp_path / "out"))
+    assert said == sorted(said)
+    assert said[-1] == (report.messages, report.bytes)
+    with pytest.raises(UsageError, match="max_index_num"):
+        logdex.spark.rebuild(spark, str(store), str(tmp_path / "no"), max_index_num=7)
+
+
+def test_of_a_store_kafkas_arguments_are_refused(
+    spark: SparkSession, golden_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="key_index"):
+        logdex.spark.rebuild(spark, str(golden_store("tiny-5.5.0")), str(tmp_path / "no"), key_index=True)

@@ -1,0 +1,279 @@
+"""Recovering: what cannot be placed is put aside, repeated batches are dropped, swap files are taken, outputs refused,
+in-place runs keep what they replace."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import EnvironmentProblem, LogInUseError, NotAStoreError, StorageError, UsageError
+from logdex.io.env import Env
+from logdex.kafka.directory.log_lock import DirectoryLock
+from logdex.kafka.files.checkpoints import read_offset_checkpoint
+from logdex.kafka.recover import recover
+from logdex.kafka.recover.report import SalvageReport
+from logdex.kafka.verify import verify
+from tests.directories import tree_hash
+from tests.kafka_bytes import batch, record
+from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, PARTITION, SECOND, SEGMENTS, THIRD, batches, make_log_dir
+
+
+def one(offset: int, value: bytes = b"v", count: int = 1) -> bytes:
+    """A batch of `count` records."""
+    payload = b"".join(record(n, 0, b"k", value) for n in range(count))
+    return batch(payload, count, base_offset=offset, base_ms=1000 + offset, max_ms=1000 + offset)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Callable[..., Path]:
+    """`partition({base: bytes})`: a partition's directory with these logs."""
+
+    def make(logs: dict[int, bytes]) -> Path:
+        directory = tmp_path / "in" / "t-0"
+        directory.mkdir(parents=True)
+        for base, raw in logs.items():
+            (directory / f"{base:020d}.log").write_bytes(raw)
+        return directory
+
+    return make
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return make_log_dir(tmp_path / "clean")
+
+
+def salvage(path: Path, tmp_path: Path, **options: Any) -> tuple[Path, SalvageReport]:
+    output = tmp_path / "out"
+    return output, recover(str(path), str(output), CONFIG, **options)
+
+
+def logs(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
+
+
+def test_a_healthy_directory_is_the_same_again(log_dir: Path, tmp_path: Path) -> None:
+    before = tree_hash(log_dir)
+    output, report = salvage(log_dir, tmp_path)
+    assert not report.lossy
+    assert tree_hash(log_dir) == before
+    for path in log_dir.rglob("*"):
+        if path.is_file():
+            assert (output / path.relative_to(log_dir)).read_bytes() == path.read_bytes(), path
+    assert (report.messages, report.batches, report.partitions) == (30, 18, 1)
+    assert report.bytes == sum(path.stat().st_size for path in log_dir.rglob("*.log"))
+
+
+def test_what_lies_behind_damage_is_kept(log_dir: Path, tmp_path: Path) -> None:
+    raw = bytearray((log_dir / f"{SECOND}.log").read_bytes())
+    start, end = (sum(map(len, batches(10)[:number])) for number in (1, 2))
+    raw[start + 70] ^= 1
+    (log_dir / f"{SECOND}.log").write_bytes(raw)
+    output, report = salvage(log_dir, tmp_path)
+    (skipped,) = report.skipped
+    assert (skipped.start, skipped.end, skipped.first_offset, skipped.next_offset) == (start, end, 12, 14)
+    assert report.lossy
+    assert report.skipped_bytes == end - start
+    assert "offsets 12 to 13 are lost" in str(skipped)
+    assert (output / f"{SECOND}.log").read_bytes() == bytes(raw[:start] + raw[end:])
+    assert (output / f"{THIRD}.log").read_bytes() == (log_dir / f"{THIRD}.log").read_bytes()
+    assert verify(str(output), CONFIG).findings == []
+
+
+def test_torn_bytes_before_the_next_append_are_no_loss(partition: Callable[..., Path], tmp_path: Path) -> None:
+    whole = one(0) + one(1)
+    output, report = salvage(partition({0: one(0) + one(1)[:40] + one(1)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": whole}
+    assert [(each.start, each.end, each.is_loss) for each in report.skipped] == [(len(one(0)), len(one(0)) + 40, False)]
+    assert not report.lossy
+
+
+def test_zeros_behind_the_last_batch_are_no_loss_and_before_another_are(
+    partition: Callable[..., Path], tmp_path: Path
+) -> None:
+    output, report = salvage(partition({0: one(0) + bytes(50) + one(4) + bytes(70)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0) + one(4)}
+    assert [(each.why, each.is_loss, each.first_offset, each.next_offset) for each in report.skipped] == [
+        ("zeros", True, 1, 4),
+        ("zeros", False, 5, -1),
+    ]
+
+
+def test_a_batch_that_is_there_twice_is_dropped_once(partition: Callable[..., Path], tmp_path: Path) -> None:
+    output, report = salvage(partition({0: one(0) + one(1) + one(2) + one(1) + one(2) + one(3)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0) + one(1) + one(2) + one(3)}
+    assert [each.why for each in report.skipped] == ["a batch that is in the log already"] * 2
+    assert not report.lossy
+
+
+def test_a_batch_whose_offsets_are_taken_is_put_aside(partition: Callable[..., Path], tmp_path: Path) -> None:
+    other = one(1, b"another")
+    output, report = salvage(partition({0: one(0) + one(1) + one(2) + other + one(3)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0) + one(1) + one(2) + one(3)}
+    assert logs(output / "lost+found") == {f"{0:020d}.log": other}
+    (skipped,) = report.skipped
+    assert skipped.saved == f"lost+found/{0:020d}.log"
+    assert report.lossy
+    assert [(info.kind) for info in verify(str(output)).infos if info.kind == "lost-and-found"]
+
+
+def test_a_run_out_of_order_goes_where_it_belongs(partition: Callable[..., Path], tmp_path: Path) -> None:
+    output, report = salvage(partition({0: one(0) + one(5) + one(6) + one(2) + one(3) + one(7)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0) + one(2) + one(3) + one(5) + one(6) + one(7)}
+    assert not report.lossy
+    assert any("not in the order" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("far", [1 << 40, (1 << 62) + 7])
+def test_an_offset_that_nothing_bears_out_is_not_believed(
+    far: int, partition: Callable[..., Path], tmp_path: Path
+) -> None:
+    output, report = salvage(partition({0: one(0) + one(1) + one(far), 3: one(3) + one(4)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0) + one(1), f"{3:020d}.log": one(3) + one(4)}
+    assert logs(output / "lost+found") == {f"{0:020d}.log": one(far)}
+    assert report.lossy
+
+
+def test_offsets_that_no_index_holds_begin_another_segment(partition: Callable[..., Path], tmp_path: Path) -> None:
+    far = (1 << 31) + 10
+    output, report = salvage(partition({0: one(0) + one(5) + one(far) + one(far + 1)}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0) + one(5), f"{far:020d}.log": one(far) + one(far + 1)}
+    assert not report.lossy
+    assert verify(str(output)).findings == []
+
+
+def test_a_segment_with_a_wrong_name_gets_a_right_one(partition: Callable[..., Path], tmp_path: Path) -> None:
+    output, _ = salvage(partition({0: one(0) + one(1), 9: one(2) + one(3)}), tmp_path)
+    assert b"".join(logs(output).values()) == one(0) + one(1) + one(2) + one(3)
+    assert verify(str(output)).findings == []
+
+
+def test_an_empty_active_segment_keeps_the_end(partition: Callable[..., Path], tmp_path: Path) -> None:
+    output, _ = salvage(partition({0: one(0), 7: b""}), tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(0), f"{7:020d}.log": b""}
+
+
+def test_swap_files_take_the_place_of_what_they_cover(partition: Callable[..., Path], tmp_path: Path) -> None:
+    directory = partition({0: one(0) + one(1), 2: one(2), 3: one(3)})
+    (directory / f"{0:020d}.log.swap").write_bytes(one(1) + one(2))
+    output, report = salvage(directory, tmp_path)
+    assert logs(output) == {f"{0:020d}.log": one(1) + one(2), f"{3:020d}.log": one(3)}
+    assert sum("replaced by the .swap" in note for note in report.notes) == 2
+
+
+def test_one_log_by_itself(log_dir: Path, tmp_path: Path) -> None:
+    output, report = salvage(log_dir / f"{SECOND}.log", tmp_path)
+    assert sorted(path.name for path in output.iterdir()) == [
+        Path(f"{SECOND}.{suffix}").name for suffix in ("index", "log", "timeindex")
+    ]
+    for path in output.iterdir():
+        assert path.read_bytes() == (log_dir / PARTITION / path.name).read_bytes()
+    assert report.messages == 10
+
+
+def test_checkpoints_are_bounded_by_the_new_end(log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / f"{THIRD}.log").write_bytes(b"".join(batches(20)[:3]) + b"torn")
+    output, report = salvage(log_dir, tmp_path)
+    for name, end in (("recovery-point", 26), ("replication", 26), ("cleaner", 10)):
+        path = output / f"{name}-offset-checkpoint"
+        assert list(read_offset_checkpoint(str(path)).values()) == [end]
+    assert any("said 30, the log now ends at 26" in note for note in report.notes)
+    assert any("transaction from offset 24" in note for note in report.notes)
+    assert verify(str(output), CONFIG).findings == []
+
+
+def test_names_that_are_not_taken_over_are_told(log_dir: Path, tmp_path: Path) -> None:
+    for name in ("copy.log", f"{5:020d}.log.deleted", "notes.txt"):
+        (log_dir / PARTITION / name).write_bytes(b"12345")
+    (log_dir / "readme").write_text("x")
+    output, report = salvage(log_dir, tmp_path)
+    assert sum("not taken over" in note for note in report.notes) == 4
+    assert not (output / PARTITION / "copy.log").exists()
+
+
+def test_small_files_that_cannot_be_read_are_left_out(log_dir: Path, tmp_path: Path) -> None:
+    for name in ("meta.properties", "replication-offset-checkpoint", f"{PARTITION}/partition.metadata"):
+        (log_dir / name).write_text("version: nonsense\n")
+    (log_dir / PARTITION / "leader-epoch-checkpoint").write_text("0\n9\n")
+    output, report = salvage(log_dir, tmp_path)
+    assert len(report.notes) == 4
+    assert (output / PARTITION / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 10\n2 20\n"
+    assert verify(str(output), CONFIG).findings == []
+
+
+# -- in place ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["", PARTITION])
+def test_in_place_keeps_what_it_replaces(name: str, log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / ".lock").touch()
+    harmed = (log_dir / f"{SECOND}.log").read_bytes()[:-7]
+    (log_dir / f"{SECOND}.log").write_bytes(harmed)
+    path = log_dir / name
+    report = recover(str(path), str(path), CONFIG, in_place=True)
+    assert report.lossy
+    (kept,) = [Path(where) for key, where in report.kept.items() if key.endswith(Path(f"{SECOND}.log").name)]
+    assert kept.read_bytes() == harmed
+    assert verify(str(path), CONFIG).findings == []
+    assert sorted(each.name for each in log_dir.iterdir() if each.is_dir()) == [PARTITION]
+
+
+def test_in_place_is_refused_while_a_broker_runs(log_dir: Path) -> None:
+    lock = DirectoryLock(str(log_dir), env=Env())
+    before = tree_hash(log_dir)
+    try:
+        with pytest.raises(LogInUseError):
+            recover(str(log_dir), str(log_dir), in_place=True)
+        assert tree_hash(log_dir) == before
+    finally:
+        lock.release()
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+def test_outputs_that_are_refused(log_dir: Path, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "x").touch()
+    for output in (log_dir, log_dir / "out", log_dir / PARTITION / "out", log_dir.parent, full):
+        with pytest.raises(UsageError):
+            recover(str(log_dir), str(output))
+    with pytest.raises(UsageError):
+        recover(str(log_dir / PARTITION), str(log_dir / "elsewhere"))
+    with pytest.raises(UsageError, match="give the"):
+        recover(str(log_dir / f"{FIRST}.index"), str(tmp_path / "o"))
+    with pytest.raises(NotAStoreError):
+        recover(str(tmp_path / "nothing"), str(tmp_path / "o"))
+    assert len(SEGMENTS) == len(list((log_dir / PARTITION).glob("*.log")))
+
+
+class _Full(Env):
+    """A disk without room, or one that fails at a write."""
+
+    def __init__(self, free: int, failing: str = "") -> None:
+        super().__init__()
+        self._free, self._failing = free, failing
+
+    def free_bytes(self, path: str) -> int:
+        return self._free
+
+    def rename(self, source: str, target: str) -> None:
+        if self._failing and target.endswith(self._failing):
+            raise StorageError("no space left on device", path=target, errno=28)
+        super().rename(source, target)
+
+
+def test_space_is_asked_for_before_anything_is_written(log_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="needs"):
+        recover(str(log_dir), str(tmp_path / "out"), env=_Full(100))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failure_publishes_nothing_and_can_be_run_again(log_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        recover(str(log_dir), str(tmp_path / "out"), env=_Full(1 << 40, "meta.properties"))
+    assert list((tmp_path / "out").iterdir()) == []
+    output, report = salvage(log_dir, tmp_path)
+    assert not report.lossy
+    shutil.rmtree(output)
