@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # what type checkers see; the same names as below
     from logdex.kafka.log.load_report import LoadReport as LoadReport
     from logdex.kafka.log.log import Log as Log
     from logdex.kafka.log.transactions import Transaction as Transaction
-    from logdex.kafka.read.follow import LogTail as LogTail
+    from logdex.kafka.read.follow import LogFollower as LogFollower
     from logdex.kafka.segment.derive_indexes import derive_offset_index as derive_offset_index
     from logdex.kafka.segment.derive_indexes import derive_time_index as derive_time_index
     from logdex.kafka.segment.file_records import FileRecords as FileRecords
@@ -42,8 +42,8 @@ _HOMES = {
     "LoadReport": "log.load_report",
     "Log": "log.log",
     "LogConfig": "settings.log_config",
+    "LogFollower": "read.follow",
     "LogSegment": "segment.log_segment",
-    "LogTail": "read.follow",
     "OffsetIndex": "segment.offset_index",
     "Record": "batch.record",
     "RecordBatch": "batch.record_batch",

@@ -16,7 +16,7 @@ from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.log.log import Log
-from logdex.kafka.read.follow import LogTail
+from logdex.kafka.read.follow import LogFollower
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from tests.interop.kafka.peer import VERSIONS, digests, needs_peers, refused, run_broker, serving, topic_config
@@ -81,22 +81,22 @@ class Follower(threading.Thread):
 
     def __init__(self, path: Path, isolation: str) -> None:
         super().__init__()
-        self.tail = LogTail(str(path), isolation=isolation, env=OnlyReading())
+        self.follower = LogFollower(str(path), isolation=isolation, env=OnlyReading())
         self.records: list[Record] = []
         self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self.records += self.tail
+            self.records += self.follower
         except BaseException as error:
             self.error = error
 
     def finish(self) -> None:
-        self.tail.stop()
+        self.follower.stop()
         self.join(60)
-        while more := self.tail.poll():
+        while more := self.follower.poll():
             self.records += more
-        self.tail.close()
+        self.follower.close()
 
 
 class Looker(threading.Thread):
@@ -122,7 +122,7 @@ class Looker(threading.Thread):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_live_broker_is_followed(version: str, tmp_path: Path) -> None:
-    """Two tails and repeated snapshots while a workload of all codecs and transactions runs, segments rolling: only
+    """Two followers and repeated snapshots while a workload of all codecs and transactions runs, segments rolling: only
     whole batches, in the end all of what a consumer gets, nothing changed by us."""
     home = make_home(tmp_path, version)
     followers = {isolation: Follower(home / "pp-0", isolation) for isolation in ("read_uncommitted", "read_committed")}

@@ -50,7 +50,7 @@ class Log(ReadableLog):
     threads that append at the same time share their fsyncs. Readers neither wait for appends nor for fsyncs, only for
     the moment in which files are cut or removed. One writer: a running broker and another `Log` are refused
     (`LogInUseError`), and so is a forked child of this process. Others may read the directory at any time
-    (`logdex.open`, `logdex.kafka.LogTail`).
+    (`logdex.open`, `logdex.kafka.LogFollower`).
 
     After a write or an fsync that failed nothing more is acknowledged (`LogFailedError`): close it and open it again.
     """

@@ -29,7 +29,7 @@ _PATIENCE = 40
 """Polls for which a whole batch with a wrong checksum at the file's end counts as one that is still being written."""
 
 
-class LogTail:
+class LogFollower:
     """Records of the partition directory `path` as they come, from `offset` on (the log's first one unless given).
 
     `poll` gives what is there, the iterator waits for more until `stop` is called from another thread. With
@@ -91,7 +91,7 @@ class LogTail:
         self.stop()
         self._leave_segment()
 
-    def __enter__(self) -> LogTail:
+    def __enter__(self) -> LogFollower:
         return self
 
     def __exit__(self, *_: object) -> None:

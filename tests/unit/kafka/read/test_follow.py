@@ -11,7 +11,7 @@ import pytest
 from logdex.errors import CrcMismatchError, StorageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from logdex.kafka.read.follow import LogTail
+from logdex.kafka.read.follow import LogFollower
 
 
 def values(records: list[Record]) -> list[bytes | None]:
@@ -22,11 +22,11 @@ def put(log: Log, *texts: str, **options: object) -> None:
     log.append([Record(value=text.encode(), timestamp_ms=1) for text in texts], **options)  # type: ignore[arg-type]
 
 
-def drain(tail: LogTail) -> list[bytes | None]:
+def drain(follower: LogFollower) -> list[bytes | None]:
     """All that is there: a poll that changes to the next segment may be empty."""
     found: list[bytes | None] = []
     for _ in range(20):
-        found += values(tail.poll())
+        found += values(follower.poll())
     return found
 
 
@@ -36,30 +36,30 @@ def path(tmp_path: Path) -> str:
 
 
 def test_it_gives_what_comes_across_rolls(path: str) -> None:
-    with Log.open(path) as log, LogTail(path) as tail:
-        assert tail.poll() == []
+    with Log.open(path) as log, LogFollower(path) as follower:
+        assert follower.poll() == []
         put(log, "a", "b")
-        assert values(tail.poll()) == [b"a", b"b"]
-        assert tail.poll() == []
+        assert values(follower.poll()) == [b"a", b"b"]
+        assert follower.poll() == []
         put(log, "c")
         log.roll()
         put(log, "d")
         log.roll()
         put(log, "e")
-        assert drain(tail) == [b"c", b"d", b"e"]
-        assert tail.offset == 5
+        assert drain(follower) == [b"c", b"d", b"e"]
+        assert follower.offset == 5
 
 
 def test_it_begins_within_a_batch_and_behind_the_end(path: str) -> None:
     with Log.open(path) as log:
         put(log, "a", "b", "c")
         put(log, "d")
-        with LogTail(path, 1) as tail, LogTail(path, 5) as later:
-            assert drain(tail) == [b"b", b"c", b"d"]
+        with LogFollower(path, 1) as follower, LogFollower(path, 5) as later:
+            assert drain(follower) == [b"b", b"c", b"d"]
             assert drain(later) == []
             put(log, "e", "f")
             assert drain(later) == [b"f"]
-            assert drain(tail) == [b"e", b"f"]
+            assert drain(follower) == [b"e", b"f"]
 
 
 def test_a_torn_batch_is_waited_for(path: str, tmp_path: Path) -> None:
@@ -71,11 +71,13 @@ def test_a_torn_batch_is_waited_for(path: str, tmp_path: Path) -> None:
     data = (Path(path) / "00000000000000000000.log").read_bytes()
     first = 12 + int.from_bytes(data[8:12], "big")
     file = copy / "00000000000000000000.log"
-    with LogTail(str(copy)) as tail:
+    with LogFollower(str(copy)) as follower:
         found = []
         for size in range(len(data) + 1):
             file.write_bytes(data[:size])
-            found.append(drain(tail) if size in (first - 1, first, len(data) - 1, len(data)) else values(tail.poll()))
+            found.append(
+                drain(follower) if size in (first - 1, first, len(data) - 1, len(data)) else values(follower.poll())
+            )
         assert found[first] == [b"whole"]
         assert found[len(data)] == [b"in two pieces"]
         assert sum(map(len, found)) == 2
@@ -88,10 +90,10 @@ def test_zeros_that_are_not_written_yet_are_waited_for(path: str, tmp_path: Path
     file = tmp_path / "copy-0" / "00000000000000000000.log"
     file.parent.mkdir()
     file.write_bytes(bytes(4096))
-    with LogTail(str(file.parent)) as tail:
-        assert drain(tail) == []
+    with LogFollower(str(file.parent)) as follower:
+        assert drain(follower) == []
         file.write_bytes(data.ljust(4096, b"\0"))
-        assert drain(tail) == [b"a"]
+        assert drain(follower) == [b"a"]
 
 
 def test_a_wrong_checksum_is_an_error_once_it_stays(path: str) -> None:
@@ -102,30 +104,30 @@ def test_a_wrong_checksum_is_an_error_once_it_stays(path: str) -> None:
     data = bytearray(file.read_bytes())
     data[-2] ^= 1
     file.write_bytes(data)
-    with LogTail(path) as tail:
-        assert values(tail.poll()) == [b"a"]
+    with LogFollower(path) as follower:
+        assert values(follower.poll()) == [b"a"]
         with pytest.raises(CrcMismatchError) as raised:
-            [tail.poll() for _ in range(100)]
+            [follower.poll() for _ in range(100)]
         assert raised.value.position == len(data) // 2
 
 
 def test_it_follows_truncation_retention_and_a_new_beginning(path: str) -> None:
-    with Log.open(path) as log, LogTail(path) as tail:
+    with Log.open(path) as log, LogFollower(path) as follower:
         put(log, "a")
         put(log, "b")
-        assert drain(tail) == [b"a", b"b"]
+        assert drain(follower) == [b"a", b"b"]
         log.truncate_to(1)
-        assert tail.poll() == []
+        assert follower.poll() == []
         put(log, "c", "d")
-        assert drain(tail) == [b"c", b"d"]
+        assert drain(follower) == [b"c", b"d"]
         log.roll()
         put(log, "e")
         log.delete_records(3)
-        assert drain(tail) == [b"e"]
+        assert drain(follower) == [b"e"]
         log.truncate_fully_and_start_at(50)
         put(log, "f")
-        assert drain(tail) == [b"f"]
-        assert tail.offset == 51
+        assert drain(follower) == [b"f"]
+        assert follower.offset == 51
 
 
 def test_offsets_that_retention_took_are_jumped_over(path: str) -> None:
@@ -134,33 +136,37 @@ def test_offsets_that_retention_took_are_jumped_over(path: str) -> None:
         log.roll()
         put(log, "b")
         log.delete_records(1)
-        with LogTail(path, 0) as tail:
-            assert drain(tail) == [b"b"]
+        with LogFollower(path, 0) as follower:
+            assert drain(follower) == [b"b"]
 
 
 def test_committed_records_come_when_they_are_committed(path: str) -> None:
-    with Log.open(path) as log, LogTail(path, isolation="read_committed") as tail, LogTail(path) as all_of_it:
+    with (
+        Log.open(path) as log,
+        LogFollower(path, isolation="read_committed") as follower,
+        LogFollower(path) as all_of_it,
+    ):
         put(log, "plain 1")
         good, bad = log.transaction(1), log.transaction(2)
         good.append(Record(value=b"good 1", timestamp_ms=1))
         bad.append(Record(value=b"bad", timestamp_ms=1))
         put(log, "plain 2")
-        assert drain(tail) == [b"plain 1"]
+        assert drain(follower) == [b"plain 1"]
         assert drain(all_of_it) == [b"plain 1", b"good 1", b"bad", b"plain 2"]
         bad.abort()
         good.append(Record(value=b"good 2", timestamp_ms=1))
-        assert drain(tail) == []
+        assert drain(follower) == []
         good.commit()
-        assert drain(tail) == [b"good 1", b"plain 2", b"good 2"]
+        assert drain(follower) == [b"good 1", b"plain 2", b"good 2"]
         assert values(log.read(0, isolation="read_committed")) == [b"plain 1", b"good 1", b"plain 2", b"good 2"]
 
 
 def test_the_iterator_waits_until_it_is_stopped(path: str) -> None:
-    with Log.open(path) as log, LogTail(path, poll_interval_s=0.001) as tail:
+    with Log.open(path) as log, LogFollower(path, poll_interval_s=0.001) as follower:
         found: list[bytes | None] = []
 
         def follow() -> None:
-            found.extend(record.value for record in tail)
+            found.extend(record.value for record in follower)
 
         thread = threading.Thread(target=follow)
         thread.start()
@@ -168,13 +174,13 @@ def test_the_iterator_waits_until_it_is_stopped(path: str) -> None:
             put(log, str(number))
             if number % 7 == 0:
                 log.roll()
-        while thread.is_alive() and tail.offset < 30:
+        while thread.is_alive() and follower.offset < 30:
             time.sleep(0.002)
-        tail.stop()
+        follower.stop()
         thread.join(10)
         assert found == [str(number).encode() for number in range(30)]
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    with LogTail(str(tmp_path / "none-0")) as tail, pytest.raises(StorageError):
-        tail.poll()
+    with LogFollower(str(tmp_path / "none-0")) as follower, pytest.raises(StorageError):
+        follower.poll()
