@@ -1,14 +1,15 @@
 """Every error that Logdex raises on purpose.
 
-Each carries what a person needs: what is wrong, where (file, byte), what was expected and found, and what to type next.
-``exit_code`` is what the command line ends with: 1 problems found, 2 cannot run.
+Each error states what is wrong, where (file and byte position), what was expected and found, and
+what to do next. `exit_code` is the exit status of the command line: 1 if problems were found, 2 if
+the command could not run.
 """
 
 from __future__ import annotations
 
 
 class LogdexError(Exception):
-    """Base of all typed errors; `hint` says what to type or do next."""
+    """Base class of all typed errors. `hint` states what to type or do next."""
 
     exit_code = 2
 
@@ -21,7 +22,8 @@ class LogdexError(Exception):
         return self.message if self.hint is None else f"{self.message} ({self.hint})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Workers send errors to the driver pickled; keyword arguments do not survive the default way.
+        # Spark workers pickle errors for the driver, and the default pickling loses keyword
+        # arguments.
         return _rebuild, (type(self), dict(self.__dict__), self.args)
 
 
@@ -33,15 +35,15 @@ def _rebuild(kind: type[LogdexError], state: dict[str, object], args: tuple[obje
 
 
 class UsageError(LogdexError):
-    """The call or the command line asks for something that cannot be."""
+    """The call or the command line asks for something impossible."""
 
 
 class EnvironmentProblem(LogdexError):
-    """The machine lacks something: a Java, a package, disk space."""
+    """The machine lacks something that is needed: Java, a package, disk space."""
 
 
 class StoreError(LogdexError):
-    """Something about one file or directory, named by `path`."""
+    """A problem with one file or directory, which `path` names."""
 
     def __init__(self, message: str, *, path: str, hint: str | None = None) -> None:
         super().__init__(f"{path}: {message}", hint=hint)
@@ -49,23 +51,24 @@ class StoreError(LogdexError):
 
 
 class NotAStoreError(StoreError):
-    """The path holds nothing that Logdex reads."""
+    """The path holds nothing that Logdex can read."""
 
 
 class UnsupportedLayoutError(StoreError):
-    """A layout that is recognised and not supported, named in the message."""
+    """The layout is recognised but not supported. The message names it."""
 
 
 class GeometryError(StoreError):
-    """File sizes that no store file states are ambiguous or contradict each other."""
+    """Sizes that are stored in no file are ambiguous or contradict each other."""
 
 
 class MissingFileError(StoreError):
-    """A file that must be there is not: a CommitLog file in the middle, an offset that no file holds."""
+    """A required file is missing, such as a CommitLog file between two others."""
 
 
 class StorageError(StoreError):
-    """The operating system refused: unreadable, full, gone. `errno` is the system's number."""
+    """The operating system refused an operation (unreadable, full, gone). `errno` is its error
+    number."""
 
     def __init__(self, message: str, *, path: str, errno: int | None = None, hint: str | None = None) -> None:
         super().__init__(message, path=path, hint=hint)
@@ -73,7 +76,8 @@ class StorageError(StoreError):
 
 
 class CorruptError(StoreError):
-    """Bytes on disk that cannot be what they should be, located by `path` and `position` (byte in that file)."""
+    """Bytes on disk are invalid. `path` and `position` (a byte position in that file) locate
+    them."""
 
     exit_code = 1
 
@@ -101,35 +105,36 @@ class CorruptError(StoreError):
 
     @property
     def description(self) -> str:
-        """What is wrong, without the place: `message` behind its path and byte."""
+        """What is wrong, without the location: `message` after its path and byte position."""
         return self.message.removeprefix(f"{self.path}: byte {self.position}: ")
 
 
 class TruncatedError(CorruptError):
-    """The bytes end before the value does."""
+    """The file ends before the value does."""
 
 
 class CrcMismatchError(CorruptError):
-    """A stored checksum is not that of the bytes."""
+    """A stored checksum differs from the checksum of the bytes."""
 
 
 class OffsetOverflowError(CorruptError):
-    """An offset that an index of its segment cannot hold: it must be 0 to 2^31-1 above the segment's base offset."""
+    """An offset does not fit in an index of its segment: it must be 0 to 2^31-1 above the base
+    offset."""
 
 
 class OffsetOrderError(CorruptError):
-    """An offset or a timestamp that does not rise where an index needs it to."""
+    """An offset or a timestamp does not increase where an index requires it."""
 
 
 class IndexFullError(StoreError):
-    """A preallocated index has no room for another entry: its segment must be rolled first."""
+    """A preallocated index has no room for another entry. Roll the segment first."""
 
 
-# What a log refuses: a call that cannot be served. The names of those that Kafka has are Kafka's own.
+# Errors of a log that refuses a call. Where Kafka has the same error, the name is Kafka's.
 
 
 class OffsetOutOfRangeError(StoreError):
-    """An offset before the log's start or behind its end; `offset`, `log_start_offset`, `log_end_offset` say which."""
+    """The offset is before the log start offset or after the log end offset."""
 
     def __init__(self, offset: int, *, path: str, log_start_offset: int, log_end_offset: int) -> None:
         super().__init__(
@@ -143,16 +148,19 @@ class OffsetOutOfRangeError(StoreError):
 
 
 class RecordTooLargeError(StoreError):
-    """A batch above max_message_bytes, or above segment_bytes (Kafka: RecordBatchTooLargeException)."""
+    """A batch exceeds max_message_bytes or segment_bytes (Kafka: RecordBatchTooLargeException)."""
 
 
 class InvalidRecordError(StoreError):
-    """Batches to append that no log takes: a wrong CRC, offsets that do not rise, records without a batch."""
+    """Batches to append are invalid: a wrong CRC, offsets that do not increase, or records outside
+    a batch."""
 
 
 class ProducerStateError(LogdexError):
-    """Base of what the producer state refuses; nothing was appended. `producer_id` and `offset` (that the batch has or
-    would have had) say which."""
+    """Base class of the errors of the producer state. The append was refused as a whole.
+
+    `producer_id` names the producer, `offset` the offset that the batch has or would have had.
+    """
 
     def __init__(self, message: str, *, producer_id: int, offset: int = -1, hint: str | None = None) -> None:
         super().__init__(f"producer {producer_id}, offset {offset}: {message}", hint=hint)
@@ -161,32 +169,35 @@ class ProducerStateError(LogdexError):
 
 
 class OutOfOrderSequenceError(ProducerStateError):
-    """A gap in a producer's sequence numbers, or a new epoch that does not begin at 0."""
+    """A producer's sequence numbers have a gap, or a new epoch does not begin at sequence 0."""
 
 
 class InvalidProducerEpochError(ProducerStateError):
-    """A producer with an epoch below the one last seen: it is fenced."""
+    """The producer's epoch is below its last known epoch: the producer is fenced."""
 
 
 class InvalidTxnStateError(ProducerStateError):
-    """A batch outside of a transaction by a producer that has one open."""
+    """A producer with an open transaction sent a batch outside it."""
 
 
 class TransactionCoordinatorFencedError(ProducerStateError):
-    """An end marker of a coordinator epoch below the one last seen."""
+    """An end transaction marker has a coordinator epoch below the last known one."""
 
 
 class InvalidControlRecordError(ProducerStateError):
-    """A control record that is neither an abort nor a commit marker, in a log of producers."""
+    """A control record that is neither an abort nor a commit marker, in a log that has producer
+    state."""
 
 
 class LogInUseError(StoreError):
-    """Another process, a running broker perhaps, or another `Log` of this one has the directory open for writing."""
+    """The directory is open for writing elsewhere: in another process, or as another `Log` of this
+    one."""
 
 
 class LogFailedError(StoreError):
-    """A write or an fsync of this log has failed: nothing is appended or acknowledged before it is opened anew."""
+    """A write or an fsync of this log failed. Nothing is appended or acknowledged until it is
+    reopened."""
 
 
 class LogClosedError(StoreError):
-    """The log was closed."""
+    """The log is closed."""

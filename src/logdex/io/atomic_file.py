@@ -1,4 +1,5 @@
-"""Small files that are replaced whole: written beside, synced, renamed, and the name synced.
+"""Atomic replacement of small files: write a temporary file, fsync it, rename it, fsync the
+directory.
 
 Source: Kafka's CheckpointFile, Utils.atomicMoveWithFallback.
 """
@@ -14,8 +15,11 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_atomically(path: str, data: bytes, *, env: Env = DEFAULT_ENV) -> None:
-    """Makes `data` what is at `path`, on disk when this returns; at any moment the old bytes or the new ones are there.
-    Where it fails nothing is left beside `path`, if the system lets it be removed."""
+    """Replaces the file at `path` by `data`, which is on disk when this returns.
+
+    At any moment the file has its old or its new contents. After an error the temporary file is
+    removed if possible.
+    """
     beside = path + TEMPORARY_SUFFIX
     try:
         with env.open_write(beside) as file:
@@ -27,6 +31,6 @@ def write_atomically(path: str, data: bytes, *, env: Env = DEFAULT_ENV) -> None:
         try:
             env.remove(beside)
         except LogdexError:
-            pass  # the first error is the one to tell
+            pass  # the first error is the one to raise
         raise
     env.sync_dir(posixpath.dirname(path) or ".")

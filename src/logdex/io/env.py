@@ -1,7 +1,7 @@
 """`Env`: the only place in Logdex that touches the operating system.
 
-Everything that reads or writes goes through one, so that tests can count bytes, inject faults and prove that a store
-was not changed. Refusals of the system become `StorageError` with the path in them.
+All reading and writing goes through an `Env`, so that tests can count bytes, inject faults and
+prove that a store was not changed. An `OSError` becomes a `StorageError` that names the path.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from logdex.io.writeback import begin_writeback
 ByteArray = npt.NDArray[np.uint8]
 
 _NOT_THERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG, errno_codes.ELOOP)
-"""Refusals that mean that nothing has this name; others, such as EACCES and EIO, mean that nobody knows."""
+"""Errors that mean that nothing has this name. Others, such as EACCES and EIO, leave that open."""
 
 
 @dataclass(slots=True)
 class IoCounters:
-    """What went through an `Env`, in bytes; `mapped_bytes` counts the length of each mapping, read or not."""
+    """The bytes that went through an `Env`. `mapped_bytes` is the total length of all mappings."""
 
     read_bytes: int = 0
     mapped_bytes: int = 0
@@ -40,13 +40,13 @@ class IoCounters:
 
 
 class ReadFile:
-    """A file open for positioned reads; safe to share between threads (each read is one `pread`)."""
+    """A file open for positioned reads. Thread-safe: each read is one `pread`."""
 
     def __init__(self, env: Env, path: str) -> None:
         self.path = path
         self._env = env
         with env.operation("open_read", path):
-            # without O_NONBLOCK a FIFO in a store would be waited for, for ever
+            # Without O_NONBLOCK, opening a FIFO would block for ever.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 status = os.fstat(self._fd)
@@ -58,7 +58,7 @@ class ReadFile:
         self.size_bytes = status.st_size
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` bytes from `position`; shorter only where the file ends."""
+        """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends."""
         parts = []
         with self._env.operation("read_at", self.path):
             while size_bytes > 0:
@@ -73,22 +73,22 @@ class ReadFile:
         return data
 
     def size_now(self) -> int:
-        """The file's length now; `size_bytes` is that at opening."""
+        """The file's current size. `size_bytes` is its size when it was opened."""
         with self._env.operation("size_bytes", self.path):
             return os.fstat(self._fd).st_size
 
     def map(self) -> MappedBytes:
-        """The whole file as a read-only array of bytes, mapped; empty for an empty file."""
+        """Maps the whole file as a read-only array of bytes, which is empty for an empty file."""
         with self._env.operation("map_read", self.path):
             try:
-                mapped = mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)  # its size as it is: it may be cut at any time
+                mapped = mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)  # 0: the current size, which may differ
             except ValueError:
-                mapped = None  # empty
+                mapped = None  # the file is empty
         self._env.counters.mapped_bytes += 0 if mapped is None else len(mapped)
         return MappedBytes(self._env, self.path, mapped)
 
     def close(self) -> None:
-        """Closes the file; mappings made of it stay valid."""
+        """Closes the file. Existing mappings of it stay valid."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -101,7 +101,7 @@ class ReadFile:
 
 
 class MappedBytes:
-    """A mapped file: `array` is its bytes (uint8). Close it when no kernel runs on it any more."""
+    """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`."""
 
     def __init__(self, env: Env, path: str, mapped: mmap.mmap | None) -> None:
         self.path = path
@@ -110,17 +110,17 @@ class MappedBytes:
         self.array: ByteArray = np.frombuffer(mapped if mapped is not None else b"", dtype=np.uint8)
 
     def close(self) -> None:
-        """Unmaps; a mapping that other arrays still look into stays until they are gone."""
+        """Unmaps the file, once no other array refers to the mapping."""
         self.array = np.empty(0, np.uint8)
         if self._mapped is not None:
             try:
                 self._mapped.close()
             except BufferError:
-                pass  # an array of a caller still looks into it: unmapped when that array goes
+                pass  # a caller's array still refers to the mapping, which is freed with that array
             self._mapped = None
 
     def flush(self) -> None:
-        """Writes changed pages through to the disk (a mapping for writing)."""
+        """Writes changed pages to disk (writable mappings only)."""
         if self._mapped is not None:
             with self._env.operation("flush", self.path):
                 self._mapped.flush()
@@ -133,7 +133,7 @@ class MappedBytes:
 
 
 class WriteFile:
-    """A file open for positioned writes. One writer."""
+    """A file open for positioned writes, for one writer."""
 
     def __init__(self, env: Env, path: str, *, exclusive: bool) -> None:
         self.path = path
@@ -144,7 +144,7 @@ class WriteFile:
 
     def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
         """Writes all of `data` at `position`."""
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs: arrays are buffers
         with self._env.operation("write_at", self.path):
             while len(view):
                 done = os.pwrite(self._fd, view, position)
@@ -153,12 +153,12 @@ class WriteFile:
                 position += done
 
     def truncate(self, size_bytes: int) -> None:
-        """Sets the file's size; what is added reads as zero and takes no space."""
+        """Sets the file's size. Added bytes read as zero and take no disk space."""
         with self._env.operation("truncate", self.path):
             os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, position: int, size_bytes: int) -> None:
-        """Claims disk space, so that writing to a mapping cannot fail later (no-op where the system cannot)."""
+        """Allocates disk space, so that a later write to a mapping cannot fail, where supported."""
         if hasattr(os, "posix_fallocate") and size_bytes > 0:
             with self._env.operation("reserve", self.path):
                 try:
@@ -168,24 +168,24 @@ class WriteFile:
                         raise
 
     def map(self, size_bytes: int) -> MappedBytes:
-        """The first `size_bytes` bytes as an array that can be written."""
+        """Maps the first `size_bytes` bytes as a writable array."""
         with self._env.operation("map_write", self.path):
             mapped = mmap.mmap(self._fd, size_bytes)
         return MappedBytes(self._env, self.path, mapped)
 
     def begin_writeback(self, position: int = 0, size_bytes: int = 0) -> None:
-        """A hint to start writing a range (0: to the file's end) to disk, so that a later `sync` waits less."""
+        """Starts writing a range (size 0: to the file's end) to disk, so that `sync` waits less."""
         with self._env.operation("begin_writeback", self.path):
             begin_writeback(self._fd, position, size_bytes)
 
     def sync(self) -> None:
-        """fsync."""
+        """Writes the file's data to disk (fsync)."""
         with self._env.operation("sync", self.path):
             os.fsync(self._fd)
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed."""
+        """Whether the file has not been closed."""
         return self._fd >= 0
 
     def close(self) -> None:
@@ -202,16 +202,16 @@ class WriteFile:
 
 
 class Env:
-    """The operating system as Logdex sees it. Safe to share between threads; `counters` are then approximate."""
+    """The operating system as Logdex sees it. Thread-safe, but `counters` are then approximate."""
 
     def __init__(self) -> None:
         self.counters = IoCounters()
 
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
-        """Every call to the system is made in one of these: turns refusals into `StorageError`.
+        """Wraps every system call and turns an `OSError` into a `StorageError`.
 
-        `kind` is the name of the method that makes the call; a test's Env counts, refuses or kills by it.
+        `kind` is the name of the calling method. `FaultEnv` counts, refuses or kills by it.
         """
         try:
             yield
@@ -223,12 +223,12 @@ class Env:
                 hint = "free some space or choose another --output"
             reason = error.strerror or str(error)
             raise StorageError(reason.lower(), path=path, errno=error.errno, hint=hint) from error
-        except ValueError as error:  # a NUL in a path, an empty mapping
+        except ValueError as error:  # a NUL in a path, or an empty mapping
             raise StorageError(str(error), path=path, errno=errno_codes.EINVAL) from error
 
     # -- looking -------------------------------------------------------------------------------------------------------
     def list_dir(self, path: str) -> list[str]:
-        """Names in a directory, sorted; names that are not UTF-8 carry surrogate escapes."""
+        """The names in a directory, sorted. Names that are not UTF-8 contain surrogate escapes."""
         with self.operation("list_dir", path):
             return sorted(os.listdir(path))
 
@@ -247,7 +247,7 @@ class Env:
         return self._status("exists", path, follow=False) is not None
 
     def _status(self, kind: str, path: str, *, follow: bool = True) -> os.stat_result | None:
-        """What is at `path`, None for nothing. Where the system does not say, that is an error, never an absence."""
+        """The status of `path`; None if it does not exist. Any other error is raised."""
         with self.operation(kind, path):
             try:
                 return os.stat(path, follow_symlinks=follow)
@@ -255,16 +255,16 @@ class Env:
                 if error.errno in _NOT_THERE:
                     return None
                 raise
-            except ValueError:  # a NUL in it: no file can have that name
+            except ValueError:  # no file name contains a NUL
                 return None
 
     def size_bytes(self, path: str) -> int:
-        """Length of a file."""
+        """The size of a file."""
         with self.operation("size_bytes", path):
             return os.stat(path).st_size
 
     def modified_ns(self, path: str) -> int:
-        """Modification time, nanoseconds since the epoch."""
+        """The modification time in nanoseconds since the epoch."""
         with self.operation("modified_ns", path):
             return os.stat(path).st_mtime_ns
 
@@ -274,7 +274,7 @@ class Env:
             os.utime(path, ns=(modified_ns, modified_ns))
 
     def real_path(self, path: str) -> str:
-        """`path` made absolute, links followed."""
+        """`path` as an absolute path with symbolic links resolved."""
         with self.operation("real_path", path):
             return os.path.realpath(path)
 
@@ -303,48 +303,48 @@ class Env:
         return ReadFile(self, path)
 
     def read_file(self, path: str, size_bytes_max: int) -> bytes:
-        """A whole small file; `StorageError` if it is larger than `size_bytes_max`."""
+        """Reads a small file. Raises `StorageError` if it is larger than `size_bytes_max`."""
         with self.open_read(path) as file:
             if file.size_bytes > size_bytes_max:
                 raise StorageError(f"{file.size_bytes} bytes, at most {size_bytes_max} are read here", path=path)
             return file.read_at(0, file.size_bytes)
 
     def map_read(self, path: str) -> MappedBytes:
-        """A whole file, mapped for reading."""
+        """Maps a whole file for reading."""
         with self.open_read(path) as file:
             return file.map()
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def make_dirs(self, path: str) -> None:
-        """Creates a directory and its parents; fine if it is there."""
+        """Creates a directory and its parents, if missing."""
         with self.operation("make_dirs", path):
             try:
                 os.makedirs(path, exist_ok=True)
-            except RecursionError:  # it calls itself once a part of the path
+            except RecursionError:  # os.makedirs recurses once per path component
                 raise OSError(errno_codes.ENAMETOOLONG, os.strerror(errno_codes.ENAMETOOLONG)) from None
 
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
-        """Opens a file for writing, created where missing; `exclusive`: it must be missing."""
+        """Opens a file for writing, created if missing; with `exclusive` it must not exist."""
         return WriteFile(self, path, exclusive=exclusive)
 
     def rename(self, source: str, target: str) -> None:
-        """Renames atomically within a file system."""
+        """Renames a file or directory, replacing `target` atomically, within one file system."""
         with self.operation("rename", source):
             os.replace(source, target)
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory with all that is in it; fine if it is not there."""
+        """Removes a directory and its contents, if it exists."""
         with self.operation("remove_tree", path):
             if os.path.lexists(path):
                 shutil.rmtree(path)
 
     def remove(self, path: str) -> None:
-        """Removes one file; fine if it is not there."""
+        """Removes one file, if it exists."""
         with self.operation("remove", path):
             Path(path).unlink(missing_ok=True)
 
     def sync_dir(self, path: str) -> None:
-        """fsync of a directory, so that names in it are on disk."""
+        """fsyncs a directory, so that the names in it are on disk."""
         with self.operation("sync_dir", path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -353,10 +353,10 @@ class Env:
                 os.close(fd)
 
     def lock_file(self, path: str, *, as_java: bool = False) -> WriteFile | None:
-        """Takes an exclusive lock on `path` (created), held until closed; None if another holds it. `as_java`: of the
-        kind that Java's FileLock is, which locks of the other kind do not see.
+        """Locks `path` (created if missing) until closed; returns None if another holds the lock.
 
-        The holder may remove the file before it closes it: nobody is then left with a lock on a file without a name.
+        `as_java`: a POSIX record lock, as Java's FileLock is, which flock does not see. The holder
+        may remove the file before closing it: nobody else then gets a lock on the removed file.
         """
         while True:
             file = self.open_write(path)
@@ -373,8 +373,8 @@ class Env:
             file.close()
 
     def java_lock_is_held(self, path: str) -> bool | None:
-        """Whether another process holds a lock of Java's kind on `path`, asked without taking one; None where the
-        system does not say. Not for a file that this process has locked itself: closing it would give that lock up."""
+        """Whether another process holds a Java FileLock on `path`; None if that is unknown. Not for a
+        file that this process has locked: closing a descriptor releases its lock."""
         if not self.is_file(path):
             return None if self.exists(path) else False
         with self.operation("java_lock_is_held", path):
@@ -389,7 +389,7 @@ class Env:
 
         with self.operation("lock_file", file.path):
             try:
-                # flock, not lockf, among ourselves: it also keeps two threads of one process apart
+                # flock also excludes a second thread of this process, which lockf does not
                 (fcntl.lockf if as_java else fcntl.flock)(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
@@ -397,4 +397,4 @@ class Env:
 
 
 DEFAULT_ENV = Env()
-"""The process's own; pass another to count or to harm."""
+"""The default `Env`. Tests pass another one to count or to inject faults."""

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from logdex.io.env import Env, ReadFile
 
 OPEN_FILES_MAX = 32
-"""Files that one reader keeps open: few, since a store may have thousands and a process 1,024 descriptors."""
+"""Files that one reader keeps open. A store may have thousands, a process only 1,024
+descriptors."""
 
 
 class OpenFiles:
-    """Least recently used files, opened through an `Env`. Thread-safe; a file is never closed while it is lent."""
+    """The most recently used files, opened through an `Env`. Thread-safe; a lent file stays
+    open."""
 
     def __init__(self, env: Env, open_max: int = OPEN_FILES_MAX) -> None:
         self._env = env
@@ -25,7 +27,10 @@ class OpenFiles:
 
     @contextmanager
     def lend(self, path: str) -> Iterator[ReadFile]:
-        """The file at `path`, opened if need be; use it within the `with` only. `StorageError` as `Env.open_read`."""
+        """Yields the file at `path`, opened if needed, for use within the `with` block only.
+
+        Raises `StorageError` as `Env.open_read` does.
+        """
         with self._lock:
             file = self._files.get(path)
             if file is None:
@@ -42,10 +47,13 @@ class OpenFiles:
                 if not self._users[file]:
                     del self._users[file]
                     if self._files.get(path) is not file:
-                        file.close()  # it was put out of the set while it was lent
+                        file.close()  # the file was evicted while it was lent
 
     def forget(self, path: str) -> None:
-        """Closes the file at `path` (once nobody has it lent): that name is about to mean another file, or none."""
+        """Closes the file at `path`, at the latest when no thread uses it.
+
+        Call this before `path` is removed or becomes another file.
+        """
         with self._lock:
             file = self._files.pop(path, None)
             if file is not None and file not in self._users:
@@ -58,6 +66,6 @@ class OpenFiles:
                 file.close()
 
     def close(self) -> None:
-        """Closes all files; those that are lent close when they come back."""
+        """Closes all files. A lent file is closed when its `with` block ends."""
         with self._lock:
             self._shrink(0)

@@ -1,4 +1,7 @@
-"""Many files being written with few open: preallocated to full size, synced once at the end."""
+"""Writes many files with a bounded number of open ones.
+
+The files are preallocated to their full size and synced once, at the end.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from typing import Self
 from logdex.io.env import ByteArray, Env, WriteFile
 
 OPEN_MAX = 128
-"""Below the usual limits of 1,024 descriptors (macOS: 256), with room for the rest of the process."""
+"""Below the usual limit of descriptors (1,024; macOS 256), with room for the rest of the
+process."""
 
 
 class OutputFiles:
-    """Files written at positions, opened when needed, the least recently written closed first. One thread.
+    """Files that are written at positions and opened when needed. For one thread.
 
-    A context manager: it closes the files, after an error as they are.
+    The least recently written file is closed first. As a context manager it calls `close`, or
+    `abandon` after an error.
     """
 
     def __init__(self, env: Env, *, sync: bool, open_max: int = OPEN_MAX) -> None:
@@ -28,7 +33,8 @@ class OutputFiles:
         self._directories: set[str] = set()
 
     def write_at(self, path: str, file_size_bytes: int, position: int, data: ByteArray | bytes) -> None:
-        """Writes `data` into the file, which is created with `file_size_bytes` zero bytes at its first write."""
+        """Writes `data` at `position`. The first write creates the file with `file_size_bytes`
+        zeros."""
         file = self._open.get(path)
         if file is None:
             file = self._reopen(path, file_size_bytes)
@@ -57,12 +63,12 @@ class OutputFiles:
         return file
 
     def close(self) -> int:
-        """Syncs (where asked for) and closes all files; gives how many there are."""
+        """Syncs the files if `sync` is set, closes them and returns their number."""
         count = len(self._open) + len(self._closed)
         try:
             if self._sync:
                 for file in self._open.values():
-                    file.begin_writeback()  # of all, before the first is waited for
+                    file.begin_writeback()  # starts them all before the first fsync waits
                 for file in self._open.values():
                     file.sync()
                     file.close()
@@ -74,7 +80,7 @@ class OutputFiles:
         return count
 
     def abandon(self) -> None:
-        """Closes all files as they are."""
+        """Closes all files without syncing them."""
         for file in self._open.values():
             file.close()
         self._open.clear()

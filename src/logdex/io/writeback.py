@@ -1,8 +1,8 @@
-"""Having the system write to disk in the background what an fsync will wait for later.
+"""Starts writing data to disk in the background, so that a later fsync waits less.
 
-Without it all of a file is dirty when its fsync begins: an IndexFile of 400 MB then waits 0.15 s for the disk, with it
-0.03 s. It is a hint and no more: what lasts is decided by the fsync alone, which also reports what went wrong here
-(with this flag alone the call takes no error away from it). Linux only; elsewhere nothing happens.
+Without this hint all of a file is dirty when its fsync begins: the fsync of an IndexFile of 400 MB
+takes 0.15 s, with the hint 0.03 s. Durability depends on the fsync alone, which also reports errors
+of this background write. Linux only; elsewhere the hint does nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 @cache
 def _sync_file_range() -> Any:
-    """The C library's `sync_file_range(int fd, int64 offset, int64 size, unsigned flags)`, or None."""
+    """The C library's `sync_file_range(int fd, int64 offset, int64 size, unsigned flags)`, or
+    None."""
     try:
         function = ctypes.CDLL(None).sync_file_range
     except (OSError, AttributeError, TypeError):
@@ -26,7 +27,8 @@ def _sync_file_range() -> Any:
 
 
 def begin_writeback(descriptor: int, position: int, size_bytes: int) -> None:
-    """Starts writing the dirty pages of a range of an open file and does not wait; `size_bytes` 0: to its end."""
+    """Starts writing a range's dirty pages and returns at once; `size_bytes` 0: to the file's
+    end."""
     function = _sync_file_range()
     if function is not None:
         function(descriptor, position, size_bytes, _SYNC_FILE_RANGE_WRITE)

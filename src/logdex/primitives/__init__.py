@@ -1,1 +1,1 @@
-"""Scalar truth: the small functions that every kernel is held against."""
+"""Small scalar functions in plain Python: the reference that every kernel is tested against."""

@@ -1,6 +1,6 @@
-"""CRC-32C (Castagnoli): of Kafka's batches and producer snapshots.
+"""CRC-32C (Castagnoli), the checksum of Kafka's record batches and producer snapshots.
 
-isal's function is called through ctypes where it is there; the table is its plain twin.
+Calls isal's function through ctypes where isal is installed; the table is its plain twin.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import cache
 import numpy as np
 
 POLYNOMIAL = 0x82F63B78
-"""Reflected."""
+"""The reflected polynomial."""
 _INVERT = 0xFFFFFFFF
 _CHECK_TEXT, _CHECK_VALUE = b"123456789", 0xE3069283
 
 
 def crc32c(data: bytes | memoryview) -> int:
-    """CRC-32C of `data`, at most 2 GiB - 1; an unsigned 32-bit number."""
+    """The CRC-32C of `data` (at most 2 GiB - 1) as an unsigned 32-bit number."""
     function = isal_crc32c()
     if function is None or not len(data):
         return crc32c_by_table(data)
@@ -27,7 +27,7 @@ def crc32c(data: bytes | memoryview) -> int:
 
 
 def crc32c_by_table(data: bytes | memoryview) -> int:
-    """The same, a byte at a time."""
+    """The same checksum as `crc32c`, computed byte by byte."""
     table, value = _table(), _INVERT
     for byte in data:
         value = (value >> 8) ^ table[(value ^ byte) & 0xFF]
@@ -36,10 +36,11 @@ def crc32c_by_table(data: bytes | memoryview) -> int:
 
 @cache
 def isal_crc32c() -> Callable[[int, int, int], int] | None:
-    """isal's `uint32 crc32_iscsi(const uint8 *data, int size, uint32 init)`, which inverts neither init nor result.
+    """isal's `uint32 crc32_iscsi(const uint8 *data, int size, uint32 init)`, or None where isal is
+    missing.
 
-    None without it. It is tried on the check value of the published CRC catalogues before it is used: an export of a
-    wheel is an accident of its build.
+    The function inverts neither `init` nor the result. It is tested with the check value of the
+    published CRC catalogues before use, because no isal release promises to export it.
     """
     try:
         from isal import isal_zlib

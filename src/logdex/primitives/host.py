@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An address (4 or 16 bytes) and a port; `str()` gives ``1.2.3.4:10911`` or ``[::1]:10911``."""
+    """An address (4 or 16 bytes) and a port. `str()` returns ``1.2.3.4:10911`` or
+    ``[::1]:10911``."""
 
     address: bytes
     port: int
 
     @property
     def is_v6(self) -> bool:
-        """Whether the address has 16 bytes."""
+        """Whether the address is IPv6 (16 bytes)."""
         return len(self.address) == 16
 
     def __str__(self) -> str:
@@ -28,11 +29,11 @@ class Host:
 
     @staticmethod
     def unpack(data: bytes | memoryview) -> Host:
-        """From 8 or 20 stored bytes."""
+        """Decodes 8 or 20 stored bytes."""
         return Host(bytes(data[:-4]), int.from_bytes(data[-4:], "big", signed=True))
 
     @staticmethod
     def parse(text: str) -> Host:
-        """From ``1.2.3.4:10911`` or ``[::1]:10911``; `ValueError` for anything else."""
+        """Parses ``1.2.3.4:10911`` or ``[::1]:10911``. Raises `ValueError` for anything else."""
         address, _, port = text.rpartition(":")
         return Host(ipaddress.ip_address(address.strip("[]")).packed, int(port))

@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, over the UTF-16 units of text as the broker decodes it from bytes."""
+"""Java's `String.hashCode`, over the UTF-16 code units of the text that the broker decodes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ _REPLACEMENT = "\ufffd"
 
 
 def decode_utf8(data: bytes) -> str:
-    """`new String(data, UTF_8)`: as Java decodes, also where the bytes are not UTF-8.
+    """`new String(data, UTF_8)`: decodes as Java does, even where the bytes are not valid UTF-8.
 
-    Python and Java agree on valid bytes. On others Java puts one U+FFFD for a whole encoded surrogate (3 bytes), where
-    Python puts three; for all else both replace each maximal ill-formed part.
+    Python and Java agree on valid bytes. For an encoded surrogate (3 bytes) Java writes one U+FFFD,
+    Python three. Both replace every other maximal ill-formed part by one U+FFFD.
     """
     try:
         return data.decode("utf-8")
@@ -33,7 +33,7 @@ def _decode_malformed(data: bytes) -> str:
 
 
 def java_hash_text(text: str, seed: int = 0) -> int:
-    """Signed 32-bit `String.hashCode` of `text`; `seed` is the hash of what stands before it."""
+    """The signed 32-bit `String.hashCode` of `text`. `seed` is the hash of the text before it."""
     value = seed & 0xFFFFFFFF
     units = text.encode("utf-16-le", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -42,11 +42,14 @@ def java_hash_text(text: str, seed: int = 0) -> int:
 
 
 def java_hash(data: bytes, seed: int = 0) -> int:
-    """Signed 32-bit `String.hashCode` of the text that the broker reads from `data`."""
+    """The signed 32-bit `String.hashCode` of the text that the broker decodes from `data`."""
     return java_hash_text(decode_utf8(data), seed)
 
 
 def index_key_hash(data: bytes, seed: int = 0) -> int:
-    """`IndexFile.indexKeyHashMethod`: abs of the hash, 0 for the one value that has no abs. Range 0 .. 2^31 - 1."""
+    """`IndexFile.indexKeyHashMethod`: the hash's absolute value, 0 to 2^31 - 1.
+
+    It is 0 for -2^31, which has no absolute value in 32 bits.
+    """
     value = abs(java_hash(data, seed))
     return 0 if value == 1 << 31 else value

@@ -1,8 +1,8 @@
-"""Text that callers give where the disk has bytes."""
+"""Conversion of text from callers to the bytes that are stored on disk."""
 
 from __future__ import annotations
 
 
 def to_bytes(text: bytes | str) -> bytes:
-    """UTF-8; bytes stay what they are."""
+    """`text` in UTF-8. Bytes are returned unchanged."""
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")

@@ -1,7 +1,7 @@
-"""Zigzag varints of 32 and 64 bits, as Kafka's records have them.
+"""Zigzag varints of 32 and 64 bits, as in Kafka's records.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's ByteUtils. A reader takes what the broker takes: forms longer
-than needed, and bits beyond the width of the last byte, which fall away.
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's ByteUtils. As in the broker, the readers
+accept encodings that are longer than needed, and ignore bits of the last byte beyond the width.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ VARLONG_SIZE_BYTES_MAX = 10
 
 
 def read_varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """(value, where the next byte is) of the 32-bit varint at `at`; `ValueError` where none ends before `end`."""
+    """Reads the 32-bit varint at `at` and returns (value, position of the next byte).
+
+    Raises `ValueError` if no varint ends before `end`.
+    """
     return _read(data, at, end, VARINT_SIZE_BYTES_MAX, 0xFFFFFFFF)
 
 
 def read_varlong(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """(value, where the next byte is) of the 64-bit varint at `at`; `ValueError` where none ends before `end`."""
+    """Reads the 64-bit varint at `at` and returns (value, position of the next byte).
+
+    Raises `ValueError` if no varint ends before `end`.
+    """
     return _read(data, at, end, VARLONG_SIZE_BYTES_MAX, 0xFFFFFFFFFFFFFFFF)
 
 
@@ -38,14 +44,14 @@ def _read(data: bytes | memoryview, at: int, end: int, size_max: int, mask: int)
 
 
 def write_varint(value: int) -> bytes:
-    """The shortest form of a Java int; `ValueError` beyond its range."""
+    """The shortest encoding of a Java int. Raises `ValueError` beyond its range."""
     if not -(1 << 31) <= value < 1 << 31:
         raise ValueError(f"{value} is no 32-bit integer")
     return _write(value)
 
 
 def write_varlong(value: int) -> bytes:
-    """The shortest form of a Java long; `ValueError` beyond its range."""
+    """The shortest encoding of a Java long. Raises `ValueError` beyond its range."""
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{value} is no 64-bit integer")
     return _write(value)

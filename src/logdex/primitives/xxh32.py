@@ -1,4 +1,4 @@
-"""XXH32, the checksum inside LZ4 frames: of headers (a few bytes) and, rarely, of blocks."""
+"""XXH32, the checksum of the header, and optionally of the blocks, of an LZ4 frame."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def xxh32(data: bytes | memoryview) -> int:
-    """XXH32 of `data` with seed 0; an unsigned 32-bit number."""
+    """The XXH32 of `data` with seed 0, an unsigned 32-bit number."""
     size, at = len(data), 0
     if size >= 16:
         lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]

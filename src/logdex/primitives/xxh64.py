@@ -1,4 +1,4 @@
-"""XXH64, the hash of keys in a key index: the scalar truth, after the published specification of xxHash."""
+"""XXH64, the hash of keys in a key index, after the published specification of xxHash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _round(lane: int, word: int) -> int:
 
 
 def xxh64(data: bytes, seed: int = 0) -> int:
-    """XXH64 of `data`; an unsigned 64-bit number."""
+    """The XXH64 of `data`, an unsigned 64-bit number."""
     size, at = len(data), 0
     if size >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]

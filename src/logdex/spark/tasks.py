@@ -1,7 +1,8 @@
-"""Running tasks on Spark: plain functions in Python workers, one call a task, whose results are small.
+"""Runs tasks on Spark: plain functions in Python workers, one call per task, with small results.
 
-Plain RDDs: half the fixed cost of `mapInArrow` for tasks that carry no rows. Typed errors of Logdex come back as data
-and are raised here as what they are; whatever else goes wrong in a worker is left to Spark, which tries again.
+Uses plain RDDs, which have half the fixed cost of `mapInArrow` for tasks without rows. A worker
+returns Logdex's typed errors as data, and they are raised here. Spark retries a task that fails in
+any other way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _frozen = 0
 
 
 def context_of(spark: SparkSession) -> SparkContext:
-    """The session's SparkContext; `EnvironmentProblem` for a Spark Connect session, which has none."""
+    """The session's SparkContext. Raises `EnvironmentProblem` for Spark Connect, which has none."""
     from pyspark.errors import PySparkException
 
     try:
@@ -40,10 +41,10 @@ def context_of(spark: SparkSession) -> SparkContext:
 
 
 class TaskRunner:
-    """Runs tasks on one Spark, job after job, and counts them. Not for use from several threads.
+    """Runs and counts tasks on one Spark session. Not thread-safe.
 
-    `progress` is called with the running totals of what tasks report by their `Count`, from a thread of its own, as
-    Spark brings the counts with each finished task.
+    `progress` is called from a thread of its own with the running totals that finished tasks report
+    by their `Count`.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
@@ -51,7 +52,7 @@ class TaskRunner:
         self._progress = progress
         self._counts = (self._context.accumulator(0), self._context.accumulator(0)) if progress else None
         self.tasks = 0
-        """Tasks run so far; repeated attempts are not counted."""
+        """Tasks run so far, without repeated attempts."""
 
     @property
     def cores(self) -> int:
@@ -59,8 +60,11 @@ class TaskRunner:
         return max(int(self._context.defaultParallelism), 1)
 
     def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
-        """Results in the order of `tasks`, which start in that order. Raises the first typed error of a task as it is,
-        `EnvironmentProblem` for anything else that Spark could not mend."""
+        """Runs `tasks`, started in this order, and returns their results in the same order.
+
+        Raises the first typed error of a task, and `EnvironmentProblem` for any other failure that
+        Spark's retries did not cure.
+        """
         if not tasks:
             return []
         self.tasks += len(tasks)
@@ -76,7 +80,7 @@ class TaskRunner:
 
     @contextmanager
     def _described(self, name: str) -> Iterator[None]:
-        """Names the job in Spark's own pages."""
+        """Describes the job in Spark's web pages."""
         before = self._context.getLocalProperty("spark.job.description")
         self._context.setJobDescription(name)
         try:
@@ -116,7 +120,7 @@ class TaskRunner:
 
 
 def _failures_max(context: SparkContext) -> int:
-    """How often Spark tries a task: local masters once unless they say otherwise, as in ``local[2,3]``."""
+    """How often Spark attempts a task: once on a local master, unless it says ``local[2,3]``."""
     master = context.master or ""
     if master.startswith("local") and not master.startswith("local-cluster"):
         _, comma, count = master.rstrip("]").partition(",")
@@ -129,7 +133,7 @@ def _attempt(function: TaskFunction[Task, Result], failures_max: int, counts: An
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    assert context is not None  # a worker has one
+    assert context is not None  # set in every worker
     _freeze()
 
     def count(messages: int, size_bytes: int) -> None:
@@ -141,15 +145,18 @@ def _attempt(function: TaskFunction[Task, Result], failures_max: int, counts: An
         return function(task, f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}", count)
     except StorageError as error:
         if context.attemptNumber() + 1 < failures_max:
-            raise  # another machine, another moment may do better
+            raise  # another attempt, perhaps on another machine, may succeed
         return error
     except LogdexError as error:
         return error
 
 
 def _freeze() -> None:
-    """Spares the collector what was imported: a worker runs a full collection after each task, which otherwise goes
-    through some 75,000 objects and costs more than a small task does."""
+    """Excludes imported objects from garbage collection.
+
+    A worker runs a full collection after each task, which would otherwise visit about 75,000
+    objects and cost more than a small task.
+    """
     global _frozen
     if _frozen < _FREEZES:
         _frozen += 1

@@ -1,21 +1,26 @@
-"""`FaultEnv`: an `Env` that refuses, is killed, and then shows what a power cut could have left on the disk.
+"""`FaultEnv`: an `Env` that can refuse calls, be killed, and simulate a power cut.
 
-Fault model
-- Every call to the system is one operation, counted from 1. At the n-th (of some kinds, or of all) the system refuses
-  with an errno, once or from then on; or the process is killed: `Killed` is raised there and by every later operation,
-  so that no cleanup reaches the disk, as after ``kill -9``. What an operation before it did is done.
-- A **killed process** loses nothing that was written: the directory is what it is. A **power cut** (`survivor`) loses
-  any part of what was not synced, chosen by a seed:
-  - contents: of a file that was open for writing since its last `sync` (or `flush` of its mapping), each page of 512 or
-    4,096 bytes is what it was then, what it is now or what it was after any write or truncation in between, zeros where
-    there was none; so is the length. Writes through a mapping are not seen one by one: a file counts as unsynced from
-    its opening on.
-  - names: each create, rename or removal of a name, until `sync_dir` of the directory it stands (a rename: ends) in, is
-    kept or undone. Changes of one and the same name keep their order. A rename is atomic; a file's sync does not
-    carry its name with it (POSIX promises neither; ext4 and XFS do more).
-- Not modelled: wrong bytes in what was synced, writing to a file that was renamed while open, links, other processes.
+Fault model:
 
-Contents are copied at each sync: for small files. The root must not be changed but through this Env. One thread.
+- Every system call is one operation, counted from 1. At the n-th operation (of some kinds, or of
+  all) the system refuses with an errno, once or from then on, or the process is killed: this and
+  every later operation raise `Killed`, so that no cleanup reaches the disk, as after ``kill -9``.
+  Earlier operations have taken effect.
+- A **killed process** loses nothing that was written: the directory stays as it is.
+- A **power cut** (`survivor`) loses any part of what was not synced; a seed chooses which part.
+- Contents after a power cut: in a file that was open for writing since its last `sync` (or `flush`
+  of its mapping), each page of 512 or 4,096 bytes has its synced contents, its latest contents, or
+  those after any write or truncation in between (zeros where there were none). The same holds for
+  the file's length. Writes through a mapping are not seen one by one, so a file counts as unsynced
+  from its opening.
+- Names after a power cut: each creation, rename or removal is kept or undone, until `sync_dir` of
+  the directory (of a rename: the target's). Changes of the same name keep their order. A rename is
+  atomic. Syncing a file does not sync its name. POSIX promises neither; ext4 and XFS do more.
+- Not modelled: wrong bytes in synced data, writes to a file that was renamed while open, links,
+  other processes.
+
+Contents are copied at each sync, so use small files. Change the root through this Env only, from
+one thread.
 """
 
 from __future__ import annotations
@@ -36,21 +41,25 @@ CHANGES = frozenset(
         *("make_dirs", "rename", "remove", "remove_tree", "sync_dir", "lock_file"),
     }
 )
-"""Kinds of operations that change the disk, or when its changes last."""
+"""The kinds of operations that change the disk or make changes durable."""
 
 _CONTENT_MAX = 1 << 30
 _BETWEEN_MAX = 1 << 16
-"""Of larger files only the synced and the last contents are known."""
+"""For larger files only the synced and the latest contents are known."""
 
 
 class Killed(BaseException):
-    """The process is dead from here on. No `Exception`: what a dead process would not catch must not catch it."""
+    """The simulated process is dead. This is no `Exception`, so that `except Exception` cannot
+    catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """At the `at`-th operation (from 1) of `kinds` (None: any): refuses with `errno`, or kills where that is None.
-    With `lasting` every later operation of those kinds is refused as well."""
+    """A fault at the `at`-th operation (from 1) of `kinds` (None: any).
+
+    The operation is refused with `errno`; if `errno` is None, the process is killed. With `lasting`
+    every later operation of those kinds is refused as well.
+    """
 
     at: int
     errno: int | None = None
@@ -60,8 +69,11 @@ class Fault:
 
 @dataclass(eq=False, slots=True)
 class _File:
-    """`synced`: the contents that are sure to last; None: those that it has. `between`: those that it had since, after
-    each write. `gone`: its last contents, once it has no name any more."""
+    """The contents of one file.
+
+    `synced` is what a power cut cannot take; None: the current contents. `between` is the contents
+    after each write since then. `gone` is the last contents of a file that no longer has a name.
+    """
 
     synced: bytes | None = None
     between: list[bytes] = field(default_factory=list)
@@ -79,7 +91,8 @@ _Entries = dict[_Dir, dict[str, _Node]]
 
 @dataclass(frozen=True, slots=True)
 class _NameChange:
-    """`name` in `parent` became `node` (None: nothing), was `before`; for a rename, `node` came from `source`."""
+    """`name` in `parent` changed from `before` to `node` (None: absent). `source` is a rename's
+    source."""
 
     parent: _Dir
     name: str
@@ -94,7 +107,7 @@ class _NameChange:
     def undo(self, entries: _Entries) -> None:
         names = entries[self.parent]
         if names.get(self.name) is not self.node:
-            return  # a kept rename has carried it elsewhere
+            return  # a later rename, which is kept, has moved it
         if self.source is not None and self.node is not None:
             entries[self.source[0]][self.source[1]] = self.node
         if self.before is None:
@@ -104,10 +117,11 @@ class _NameChange:
 
 
 class FaultEnv(Env):
-    """An Env over the directory `root` (absolute) with one `fault`; see the module's text. What is opened outside of
-    `root` is counted and harmed alike, but `survivor` knows nothing of it.
+    """An Env over the directory `root` (absolute) with one `fault`; see the module's docstring.
 
-    Call `release` after a kill: it closes what the dead process had open, locks included. One thread.
+    Operations outside `root` are counted and refused alike, but `survivor` does not copy them. Call
+    `release` after a kill: it closes the files of the dead process and so releases its locks. For
+    one thread.
     """
 
     def __init__(self, root: str, fault: Fault | None = None) -> None:
@@ -115,10 +129,10 @@ class FaultEnv(Env):
         self.root = root.rstrip("/")
         self.fault = fault
         self.log: list[tuple[str, str]] = []
-        """(kind, path) of each operation so far."""
+        """The (kind, path) of each operation so far."""
         self.killed = False
         self.hits = 0
-        """How often the fault has struck."""
+        """How often the fault has occurred."""
         self._matching = 0
         self._files: list[ReadFile | WriteFile] = []
         self._pending: list[_NameChange] = []
@@ -127,7 +141,7 @@ class FaultEnv(Env):
     # -- operations ----------------------------------------------------------------------------------------------------
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
-        """As `Env.operation`, with the fault struck before the system is asked."""
+        """As `Env.operation`; the fault occurs before the system call."""
         with super().operation(kind, path):
             self._strike(kind, path)
             yield
@@ -160,13 +174,13 @@ class FaultEnv(Env):
             raise OSError(fault.errno, os.strerror(fault.errno))
 
     def count(self, kinds: frozenset[str] | None = None) -> int:
-        """How many operations there were, of `kinds` or of any kind."""
+        """The number of operations of `kinds`, or of any kind."""
         counts = Counter(kind for kind, _ in self.log)
         return counts.total() if kinds is None else sum(counts[kind] for kind in kinds)
 
     @property
     def open_paths(self) -> list[str]:
-        """Files that were opened and not closed."""
+        """The files that were opened and not closed."""
         return [file.path for file in self._files if file._fd >= 0]
 
     def release(self) -> None:
@@ -175,8 +189,10 @@ class FaultEnv(Env):
             file.close()
 
     def restart(self, fault: Fault | None = None) -> None:
-        """Another process begins where the one before was killed, and goes on with the same directory: no power cut has
-        taken anything of it. `fault` is the new one's, and counts from here."""
+        """Starts a new process on the same directory after a kill, without a power cut.
+
+        `fault` applies to the new process, and counts its operations from 1.
+        """
         self.release()
         self._files.clear()
         self.log.clear()
@@ -190,7 +206,7 @@ class FaultEnv(Env):
         return file
 
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
-        """As `Env.open_write`; a file that it creates has a name that is not synced yet."""
+        """As `Env.open_write`. The name of a file that this creates is not synced yet."""
         node = self._find(path)
         file = super().open_write(path, exclusive=exclusive)
         self._files.append(file)
@@ -201,7 +217,7 @@ class FaultEnv(Env):
         return file
 
     def make_dirs(self, path: str) -> None:
-        """As `Env.make_dirs`, a directory an operation."""
+        """As `Env.make_dirs`, with one operation per directory."""
         missing = []
         while not DEFAULT_ENV.exists(path):
             missing.append(path)
@@ -234,7 +250,7 @@ class FaultEnv(Env):
             self._change(path, None)
 
     def remove_tree(self, path: str) -> None:
-        """As `Env.remove_tree`, a name an operation: it can end half-way."""
+        """As `Env.remove_tree`, with one operation per name, so that it can stop half-way."""
         if DEFAULT_ENV.is_dir(path):
             for name in self.list_dir(path):
                 below = f"{path}/{name}"
@@ -257,7 +273,7 @@ class FaultEnv(Env):
             parent.names[name] = node
 
     def _place(self, path: str) -> tuple[_Dir | None, str]:
-        """The directory below the root that a path's last name stands in, and that name."""
+        """The directory below the root that contains the path's last name, and that name."""
         directory, name = posixpath.split(path)
         parent = self._find(directory)
         return (parent if isinstance(parent, _Dir) else None), name
@@ -274,7 +290,7 @@ class FaultEnv(Env):
         return node
 
     def _read_tree(self, path: str) -> _Dir:
-        """What is there when the Env is made lasts."""
+        """Reads the initial contents of `path`, which count as synced."""
         directory = _Dir()
         for name in DEFAULT_ENV.list_dir(path):
             below = f"{path}/{name}"
@@ -283,12 +299,12 @@ class FaultEnv(Env):
 
     # -- the power cut -------------------------------------------------------------------------------------------------
     def survivor(self, target: str, seed: int) -> None:
-        """Writes to `target` (not there yet) what a power cut now could leave of `root`; other seeds, other losses.
+        """Writes what a power cut now could leave of `root` to `target`, which must not exist yet.
 
-        `root` itself stays as it is.
+        Another seed chooses other losses. `root` itself stays as it is.
         """
         chance = random.Random(seed)
-        lost = chance.choice((0.0, 0.2, 0.5, 0.8, 1.0))  # all and nothing are likely cases too
+        lost = chance.choice((0.0, 0.2, 0.5, 0.8, 1.0))  # makes losing all or nothing likely as well
         entries: _Entries = {}
         contents: dict[_File, bytes] = {}
         self._collect(self._tree, self.root, entries, contents)
@@ -334,7 +350,8 @@ class FaultEnv(Env):
 
 
 def torn(before: Sequence[bytes], now: bytes, chance: random.Random, lost: float) -> bytes:
-    """`now` with pages, and the length, that are with probability `lost` those of contents `before` it."""
+    """`now` with some pages, and perhaps the length, from earlier contents (with probability
+    `lost`)."""
     before = [each for each in dict.fromkeys(before) if each != now]
     if not before:
         return now

@@ -1,4 +1,7 @@
-"""Hypothesis strategies for Kafka's records and batches: every magic and codec, odd keys and headers, gaps, markers."""
+"""Hypothesis strategies for Kafka's records and batches.
+
+They cover every magic and codec, unusual keys and headers, offset gaps and control batches.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _MAYBE_BYTES = st.one_of(st.none(), _BYTES)
 
 
 def _stored_key(key: bytes) -> str | bytes:
-    """A header key as reading gives it back: text where it is UTF-8."""
+    """A header key as the reader returns it: text if it is UTF-8."""
     try:
         return key.decode()
     except UnicodeDecodeError:
@@ -26,7 +29,7 @@ def _stored_key(key: bytes) -> str | bytes:
 
 @st.composite
 def headers(draw: st.DrawFn) -> tuple[Header, ...]:
-    """Up to four headers: keys empty, repeated, not UTF-8; values null."""
+    """Up to four headers: keys may be empty, repeated or not UTF-8, values may be null."""
     text = st.one_of(st.sampled_from(["", "trace", "é"]), st.text(max_size=6))
     keys = st.one_of(text, st.one_of(st.just(b"\xff\xfe"), st.binary(max_size=6)).map(_stored_key))
     return tuple(draw(st.lists(st.tuples(keys, _MAYBE_BYTES), max_size=4)))
@@ -34,7 +37,7 @@ def headers(draw: st.DrawFn) -> tuple[Header, ...]:
 
 @st.composite
 def records(draw: st.DrawFn, *, magic: int = 2) -> Record:
-    """A record to append, as a batch of `magic` can hold it."""
+    """A record to append that fits a batch of `magic`."""
     return Record(
         key=draw(_MAYBE_BYTES),
         value=draw(_MAYBE_BYTES),
@@ -45,7 +48,8 @@ def records(draw: st.DrawFn, *, magic: int = 2) -> Record:
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """A batch's bytes, the arguments of `encode_batch` that made them, and the records as they must be read."""
+    """A batch's bytes, the arguments of `encode_batch`, and the records that reading must
+    return."""
 
     raw: bytes
     options: dict[str, Any]
@@ -53,7 +57,7 @@ class EncodedBatch:
 
 
 def _producer(draw: st.DrawFn) -> dict[str, Any]:
-    """No producer, an idempotent one, or one in a transaction."""
+    """No producer, an idempotent one, or one with a transaction."""
     if draw(st.booleans()):
         return {}
     return {
@@ -68,7 +72,8 @@ def _producer(draw: st.DrawFn) -> dict[str, Any]:
 def encoded_batches(
     draw: st.DrawFn, *, codecs: tuple[Compression, ...] = tuple(Compression), size_max: int = 6
 ) -> EncodedBatch:
-    """A batch of magic 2, with or without gaps in its offsets and a lost end."""
+    """A batch of magic 2. It may have offset gaps, and may have lost its last offsets to
+    compaction."""
     base_offset = draw(OFFSETS)
     plain = draw(st.lists(records(), min_size=1, max_size=size_max))
     gaps = draw(st.lists(st.sampled_from([1, 1, 2, 1000]), min_size=len(plain), max_size=len(plain)))
@@ -92,7 +97,7 @@ def encoded_batches(
 
 
 def _as_read(record: Record, options: dict[str, Any]) -> Record:
-    """What a reader must make of `record` in a batch of magic 2."""
+    """`record` as reading must return it from a batch of magic 2."""
     sequence = options.get("base_sequence", -1)
     if sequence >= 0:
         sequence = (sequence + record.offset - options["base_offset"]) % (1 << 31)
@@ -111,7 +116,7 @@ def _as_read(record: Record, options: dict[str, Any]) -> Record:
 
 @st.composite
 def message_sets(draw: st.DrawFn, *, size_max: int = 6) -> EncodedBatch:
-    """A message set of magic 0 or 1: plain messages one after the other, or one wrapper."""
+    """A message set of magic 0 or 1: uncompressed messages in a row, or one wrapper message."""
     magic = draw(st.integers(0, 1))
     base_offset = draw(OFFSETS)
     plain = draw(st.lists(records(magic=magic), min_size=1, max_size=size_max))

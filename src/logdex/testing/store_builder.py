@@ -1,4 +1,7 @@
-"""Builds CommitLogs for tests, laid out as by the broker: files of one size, fillers, physical offsets in place."""
+"""Builds CommitLogs for tests as the broker lays them out.
+
+All files have one size and end with a blank message, and physical offsets are set.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def make_message(
     sys_flag: int = 0,
     properties: Iterable[tuple[bytes, bytes]] = (),
 ) -> StoredMessage:
-    """A message with usual values in all that is not given; `commit_log_files` gives it its place."""
+    """A message with usual values for all that is not given; `commit_log_files` places it."""
     message = StoredMessage(
         size_bytes=0,
         magic=MESSAGE_MAGIC_V1,
@@ -51,7 +54,7 @@ def make_message(
 def commit_log_files(
     messages: Iterable[StoredMessage], file_size_bytes: int, *, start_offset: int = 0
 ) -> dict[str, bytes]:
-    """File name → bytes of a CommitLog that holds `messages`, their physical offsets set. All files are full size."""
+    """Returns file name → bytes of a CommitLog with `messages`, their physical offsets set."""
     files: dict[str, bytes] = {}
     first, data = start_offset, bytearray()
 
@@ -80,7 +83,7 @@ def write_commit_log(
     start_offset: int = 0,
     env: Env = DEFAULT_ENV,
 ) -> None:
-    """Writes ``ROOT/commitlog`` with `messages` in it."""
+    """Writes ``ROOT/commitlog`` with `messages`."""
     env.make_dirs(f"{root}/commitlog")
     for name, data in commit_log_files(messages, file_size_bytes, start_offset=start_offset).items():
         with env.open_write(f"{root}/commitlog/{name}") as file:

@@ -1,4 +1,8 @@
-"""Hypothesis strategies for stored messages: every sysFlag, both magics, hosts, odd properties, all kinds of text."""
+"""Hypothesis strategies for stored messages of RocketMQ.
+
+They cover every sysFlag, both magics, both kinds of hosts, malformed properties and all kinds of
+text.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _TOPICS = st.one_of(st.sampled_from([b"TopicA", b"TopicB", SCHEDULE_TOPIC_NAME])
 
 @st.composite
 def properties_raw(draw: st.DrawFn) -> bytes:
-    """Raw properties, well-formed and not, with and without the last separator."""
+    """Raw properties, well-formed or not, with or without the last separator."""
     parts = []
     for _ in range(draw(st.integers(0, 6))):
         name = draw(_PROPERTY_NAMES)
@@ -37,13 +41,13 @@ def properties_raw(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def hosts(draw: st.DrawFn, size_bytes: int) -> Host:
-    """A host with an address of `size_bytes`."""
+    """A host with an address of `size_bytes` bytes."""
     return Host(draw(st.binary(min_size=size_bytes, max_size=size_bytes)), draw(st.integers(0, 65535)))
 
 
 @st.composite
 def stored_messages(draw: st.DrawFn, *, body_size_max: int = 64) -> StoredMessage:
-    """Any message whose parts fit together and whose body CRC is right."""
+    """Any message with consistent sizes and a correct body CRC."""
     sys_flag = draw(st.integers(0, 0x7FF))
     wide = draw(st.booleans())
     body = draw(st.binary(max_size=body_size_max))

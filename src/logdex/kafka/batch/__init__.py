@@ -1,1 +1,1 @@
-"""One record batch of any magic, and one record."""
+"""Record batches of every magic, and single records."""

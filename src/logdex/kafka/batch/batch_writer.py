@@ -1,6 +1,7 @@
-"""Batches made from records: `encode_batch`, transaction markers, and a batch moved to another offset.
+"""Encodes record batches: `encode_batch`, end transaction markers, and changes of the base offset.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's MemoryRecordsBuilder, DefaultRecordBatch.writeHeader.
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's MemoryRecordsBuilder,
+DefaultRecordBatch.writeHeader.
 """
 
 from __future__ import annotations
@@ -61,14 +62,18 @@ def encode_batch(
     keep_offsets: bool = False,
     magic: int = MAGIC_V2,
 ) -> bytes:
-    """A batch's bytes, as Kafka's own writer makes them.
+    """Returns the bytes of a batch, as Kafka's MemoryRecordsBuilder writes it.
 
-    Records get offsets from `base_offset` on; with `keep_offsets` they have their own, which must rise (a compacted
-    batch). Of a record, key, value, headers and timestamp count; the rest is the batch's. `max_timestamp_ms` is the
-    append's time where `timestamp_type` is LogAppendTime, and may be given for a batch without records; else it is the
-    largest of the records'. `last_offset` is later than the last record's in a batch that lost its end. Magic 0 and 1
-    give a message set: without compression, one message after the other.
-    Raises `UsageError` for what no batch can be.
+    Records get consecutive offsets from `base_offset`. With `keep_offsets` they keep their own
+    increasing offsets, as in a compacted batch. Only key, value, headers and timestamp of a
+    `Record` are used; the arguments set the rest.
+
+    `max_timestamp_ms` is the append time for LogAppendTime, and may be given for a batch without
+    records; otherwise it is the largest timestamp of the records. `last_offset` may exceed the last
+    record's offset if compaction removed the last records. Magic 0 and 1 return a message set;
+    without compression its messages are not wrapped.
+
+    Raises `UsageError` for arguments that no batch can have.
     """
     kept = list(records)
     offsets = [record.offset for record in kept] if keep_offsets else list(range(base_offset, base_offset + len(kept)))
@@ -114,7 +119,7 @@ def encode_end_marker(
     timestamp_ms: int,
     leader_epoch: int = 0,
 ) -> bytes:
-    """The control batch that ends a transaction: a commit or an abort, at `offset`."""
+    """Returns the control batch at `offset` that ends a transaction by a commit or an abort."""
     kind = CONTROL_COMMIT if is_commit else CONTROL_ABORT
     marker = Record(CONTROL_RECORD_KEY.pack(0, kind), END_TXN_MARKER.pack(0, coordinator_epoch), timestamp_ms)
     return encode_batch(
@@ -129,9 +134,10 @@ def encode_end_marker(
 
 
 def with_base_offset(raw: bytes, offset: int, leader_epoch: int | None = None) -> bytes:
-    """A batch's bytes at another base offset and, if given, leader epoch: neither is covered by the CRC.
+    """Returns a batch's bytes with another base offset and, if given, another leader epoch.
 
-    For a message of magic 0 or 1, `offset` is its own, and it has no epoch.
+    The CRC covers neither. For a message of magic 0 or 1, `offset` is the message's own; the epoch
+    is ignored.
     """
     moved = bytearray(raw)
     struct.pack_into(">q", moved, 0, offset)
@@ -152,7 +158,7 @@ def _flags(appended: bool, transactional: bool, control: bool, with_horizon: boo
 
 
 def _assemble(body: bytes, *, base_offset: int, leader_epoch: int, rest: Sequence[int]) -> bytes:
-    """Header, CRC and records; `rest` are the fields from `attributes` on."""
+    """Header, CRC and records. `rest` contains the header fields from `attributes` on."""
     length = RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES + len(body)
     try:
         raw = bytearray(RECORD_BATCH.pack(base_offset, length, leader_epoch, MAGIC_V2, 0, *rest) + body)
@@ -165,7 +171,7 @@ def _assemble(body: bytes, *, base_offset: int, leader_epoch: int, rest: Sequenc
 def _check(
     records: Sequence[Record], offsets: Sequence[int], base_offset: int, last_offset: int | None, magic: int
 ) -> None:
-    """What MemoryRecordsBuilder refuses for any magic."""
+    """Raises `UsageError` for what MemoryRecordsBuilder refuses, whatever the magic."""
     if not 0 <= magic <= MAGIC_V2:
         raise UsageError(f"magic is {magic}", hint="say 0, 1 or 2")
     if any(record.timestamp_ms < NO_TIMESTAMP for record in records):
@@ -183,7 +189,7 @@ def _check(
 def check_producer(
     producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool, is_control: bool
 ) -> None:
-    """What MemoryRecordsBuilder refuses of a producer's batch."""
+    """Raises `UsageError` for what MemoryRecordsBuilder refuses in a producer's batch."""
     if is_transactional and producer_id == NO_PRODUCER_ID:
         raise UsageError("a transactional batch without a producer", hint="give producer_id and producer_epoch")
     if producer_id != NO_PRODUCER_ID and producer_epoch < 0:

@@ -1,7 +1,7 @@
-"""A batch's records compressed and decompressed by its codec, never beyond a bound.
+"""Compresses and decompresses the records of a batch, with a bound on the decompressed size.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's Compression and its classes. Every call makes its own codec
-contexts: they do not stand being shared between threads.
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's Compression and its subclasses. Each call
+makes its own codec contexts, because they are not thread-safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logdex.kafka.batch.record import Compression
 
 _GZIP_WBITS = 31
 _GZIP_HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF))
-"""As Java 16 and later write it: no time, no name, operating system unknown."""
+"""As Java 16 and later write it: no time, no name, an unknown operating system."""
 _GZIP_LEVEL = 6
 _GZIP_MEMORY_LEVEL = 8
 
@@ -30,7 +30,7 @@ _SNAPPY_BLOCK_SIZE_BYTES = 32 << 10
 
 _ZSTD_LEVEL = 3
 _ZSTD_EXPANSION_MAX = 1 << 15
-"""A block of 4 bytes can stand for 128 KiB."""
+"""A block of 4 bytes can expand to 128 KiB."""
 
 
 def decompress(
@@ -42,10 +42,11 @@ def decompress(
     path: str = "<batch>",
     position: int = 0,
 ) -> bytes:
-    """What `data` was before it was compressed in a batch of `magic`.
+    """Decompresses the records of a batch of `magic`.
 
-    `path` and `position` (the batch's byte in the file) locate errors. Raises `CorruptError` for what its codec does
-    not write and for more than `size_bytes_max`; about twice that is the most memory taken.
+    `path` and `position` (the batch's byte position in the file) locate errors. Raises
+    `CorruptError` if `data` is not a whole stream of the codec or decompresses to more than
+    `size_bytes_max` bytes. Uses at most about twice that memory.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -70,10 +71,11 @@ def decompress(
 
 
 def compress(codec: Compression, data: bytes, *, magic: int = 2) -> bytes:
-    """`data` as a batch of `magic` holds it: gzip and lz4 byte for byte as Kafka writes them, framing always.
+    """Compresses the records of a batch of `magic`.
 
-    The bytes of snappy and zstd differ between versions of their libraries, and so at times from the broker's; gzip's
-    where zlib has been replaced.
+    gzip and lz4 are byte-identical to Kafka's. The bytes of snappy and zstd depend on the library's
+    version and may differ from the broker's (those of gzip where zlib was replaced); their framing
+    is always Kafka's.
     """
     match codec:
         case Compression.NONE:
@@ -89,7 +91,11 @@ def compress(codec: Compression, data: bytes, *, magic: int = 2) -> bytes:
 
 
 def _decompress(codec: Compression, data: memoryview, magic: int, size_bytes_max: int) -> bytes:
-    """At most a little more than the bound. `ValueError`: no whole stream; `OverflowError`: more than the bound."""
+    """Decompresses, stopping soon after the bound is exceeded.
+
+    Raises `ValueError` for data that is not a whole stream, `OverflowError` for more than the
+    bound.
+    """
     if codec is Compression.LZ4:
         return lz4_frame.decompress_frame(data, magic=magic, size_bytes_max=size_bytes_max)
     reader: Callable[[memoryview, int], bytes] = {
@@ -107,7 +113,8 @@ def _compress_gzip(data: bytes) -> bytes:
 
 
 def _decompress_gzip(data: memoryview, size_bytes_max: int) -> bytes:
-    """Members one after the other; what follows the first and is no member is passed over, as Java does."""
+    """Decompresses consecutive gzip members. As in Java, data after them that is no member is
+    ignored."""
     parts, total, rest = [], 0, bytes(data)
     while total <= size_bytes_max:
         stream = zlib.decompressobj(_GZIP_WBITS)
@@ -134,7 +141,10 @@ def _compress_snappy(data: bytes) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
-    """Blocks behind a header (which may come again: joined streams), or one block that has no header at all."""
+    """Decompresses blocks after a header, or one block without a header.
+
+    The header may repeat, as streams may be concatenated.
+    """
     if not len(data):
         raise ValueError("there is nothing")
     if len(data) < len(_SNAPPY_HEADER) or data[:8] != _SNAPPY_MAGIC:
@@ -158,7 +168,7 @@ def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
 
 
 def _snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
-    """A raw snappy block, which begins with its plain size as a varint."""
+    """Decompresses a raw snappy block, which begins with its decompressed size as a varint."""
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -177,7 +187,8 @@ def _snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
 
 
 def _decompress_zstd(data: memoryview, size_bytes_max: int) -> bytes:
-    """Frames one after the other, fed in pieces that cannot inflate by more than the room that is left."""
+    """Decompresses consecutive frames. The input is fed in pieces that cannot expand beyond the
+    bound."""
     parts, total, rest = [], 0, data
     while len(rest) and total <= size_bytes_max:
         stream = zstandard.ZstdDecompressor().decompressobj()

@@ -1,10 +1,11 @@
-"""Message sets of magic 0 and 1: plain messages, and compressed ones inside a wrapper message.
+"""Message sets of magic 0 and 1: uncompressed messages, and compressed ones in a wrapper message.
 
-Source: ``docs/formats/kafka-legacy-records.md``; Kafka's LegacyRecord, AbstractLegacyRecordBatch, MemoryRecordsBuilder.
-A wrapper's offset is that of its last message. Inner offsets are absolute in magic 0 and count from the set's first
-message in magic 1; a magic 1 wrapper at offset 0 holds offsets as they are (librdkafka). A wrapper with LogAppendTime
-gives its timestamp to its messages. As in the broker, inner CRCs are not checked: the wrapper's covers them; a last
-inner message that is cut off is passed over.
+Source: ``docs/formats/kafka-legacy-records.md``; Kafka's LegacyRecord, AbstractLegacyRecordBatch,
+MemoryRecordsBuilder. A wrapper's offset is the offset of its last inner message. Inner offsets are
+absolute in magic 0. In magic 1 they are relative to the first inner message, except that a wrapper
+at offset 0 has absolute ones (librdkafka). With LogAppendTime the inner messages have the wrapper's
+timestamp. As in the broker, inner CRCs are not checked, because the wrapper's CRC covers them, and
+an incomplete last inner message is ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _LENGTH = struct.Struct(">i")
 
 
 class Message(NamedTuple):
-    """One message, or wrapper, as stored. `timestamp_ms` is -1 in magic 0; `value` of a wrapper is its message set."""
+    """A message or wrapper as stored.
+
+    `timestamp_ms` is -1 in magic 0. The `value` of a wrapper is its message set.
+    """
 
     offset: int
     crc: int
@@ -47,14 +51,15 @@ class Message(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """None in magic 0, else as bit 3 of the attributes says."""
+        """NO_TIMESTAMP_TYPE in magic 0, else as bit 3 of the attributes states."""
         return timestamp_type_of(self.magic, self.attributes)
 
 
 def read_message(raw: bytes | memoryview, *, path: str, position: int) -> Message:
-    """The message that `raw`, with offset and size, is all of; `position` is where it begins in the file.
+    """Decodes `raw`, which is exactly one message including its offset and size.
 
-    Raises `CorruptError` for lengths that do not fit. Bytes behind the value are passed over, as in the broker.
+    `position` is the message's byte position in the file. Raises `CorruptError` for lengths that do
+    not fit. Bytes after the value are ignored, as in the broker.
     """
     layout = LEGACY_RECORD_V1 if len(raw) > _MAGIC_AT and raw[_MAGIC_AT] == MAGIC_V1 else LEGACY_RECORD_V0
     if len(raw) < layout.size_bytes + 8:
@@ -73,14 +78,17 @@ def read_message(raw: bytes | memoryview, *, path: str, position: int) -> Messag
 
 
 def message_crc(raw: bytes | bytearray | memoryview) -> int:
-    """CRC-32 from `magic` to the end: what `crc` must be."""
+    """The CRC-32 from `magic` to the end, as the field `crc` must have it."""
     return zlib.crc32(raw[_MAGIC_AT:])
 
 
 def read_records(
     message: Message, codec: Compression, *, path: str, position: int, size_bytes_max: int
 ) -> Iterator[Record]:
-    """The message itself or, in a wrapper, its messages; raises `CorruptError` for a set that cannot be."""
+    """Yields the message, or the inner messages of a wrapper.
+
+    Raises `CorruptError` for an invalid message set.
+    """
     if codec is Compression.NONE:
         yield _record(message, message.offset, message)
         return
@@ -110,7 +118,7 @@ def read_records(
 
 
 def _inner_messages(plain: bytes, path: str, position: int) -> Iterator[Message]:
-    """The messages of a decompressed set. Errors are located by the wrapper."""
+    """Yields the messages of a decompressed set. Errors have the wrapper's position."""
     view, at = memoryview(plain), 0
     while at + LOG_OVERHEAD_SIZE_BYTES <= len(plain):
         (size,) = _LENGTH.unpack_from(plain, at + 8)
@@ -141,7 +149,7 @@ def _inner_messages(plain: bytes, path: str, position: int) -> Iterator[Message]
 
 
 def _record(message: Message, offset: int, wrapper: Message) -> Record:
-    """A message as a record; its wrapper says what its timestamp is."""
+    """A message as a record. Its wrapper determines the timestamp."""
     kind, timestamp_ms = TimestampType.NO_TIMESTAMP_TYPE, -1
     if message.magic == MAGIC_V1:
         kind = wrapper.timestamp_type
@@ -151,7 +159,7 @@ def _record(message: Message, offset: int, wrapper: Message) -> Record:
 
 
 def _read_sized(raw: bytes | memoryview, at: int, field: str, path: str, position: int) -> tuple[bytes | None, int]:
-    """A length, negative for null, and that many bytes."""
+    """Reads a length (negative for null) and that many bytes; returns (bytes, next position)."""
     size = _LENGTH.unpack_from(raw, at)[0] if at + 4 <= len(raw) else 0
     if at + 4 + max(size, 0) > len(raw):
         raise CorruptError(
@@ -169,7 +177,7 @@ def _read_sized(raw: bytes | memoryview, at: int, field: str, path: str, positio
 def write_message(
     offset: int, magic: int, attributes: int, timestamp_ms: int, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """A message's stored bytes; `timestamp_ms` is left out in magic 0."""
+    """Returns a message's stored bytes. Magic 0 has no timestamp."""
     layout = LEGACY_RECORD_V1 if magic == MAGIC_V1 else LEGACY_RECORD_V0
     timestamp = (timestamp_ms,) if magic == MAGIC_V1 else ()
     body = b"".join(_LENGTH.pack(-1) if part is None else _LENGTH.pack(len(part)) + part for part in (key, value))
@@ -189,9 +197,9 @@ def encode_message_set(
     log_append_time_ms: int,
     base_offset: int,
 ) -> bytes:
-    """The messages one after the other, or in one wrapper; as Kafka's MemoryRecordsBuilder writes them.
+    """Returns consecutive messages, or one wrapper message, as MemoryRecordsBuilder writes them.
 
-    Raises `UsageError` for what these formats do not have: headers, zstd.
+    Raises `UsageError` for headers and zstd, which these formats lack.
     """
     if codec is Compression.ZSTD:
         raise UsageError(f"magic {magic} has no zstd", hint="say gzip, snappy or lz4, or magic=2")

@@ -1,8 +1,9 @@
-"""LZ4 frames as Kafka reads and writes them: 64 KiB independent blocks, magic 0 with its own header checksum.
+"""LZ4 frames as Kafka reads and writes them.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's Lz4BlockOutputStream and Lz4BlockInputStream. As there, a
-content size and a content checksum are passed over, a block's checksum is held against the block, linked blocks are
-refused, and what stands behind the end mark is not read. Frame fields are little-endian.
+Blocks are independent and 64 KiB long; magic 0 has a header checksum of its own. Source:
+``docs/formats/kafka-record-batch.md``; Kafka's Lz4BlockOutputStream and Lz4BlockInputStream. As in
+Kafka, a content size and a content checksum are ignored, block checksums are verified, linked
+blocks are refused, and data after the end mark is not read. Frame fields are little-endian.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from logdex.primitives.xxh32 import xxh32
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _WRITTEN_DESCRIPTOR = b"\x60\x40"
-"""Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB."""
+"""Version 1, independent blocks of 64 KiB, no checksums, no content size."""
 _BLOCK_SIZE_BYTES = 1 << 16
 _STORED_PLAIN = 1 << 31
 _U32 = struct.Struct("<I")
 
 
 def compress_frame(data: bytes, *, magic: int) -> bytes:
-    """The frame that the broker would write in a batch of `magic`, byte for byte."""
-    # Arrow's raw codec calls LZ4_compress_default, as lz4-java does; lz4.block compresses a stream, to other bytes
+    """Returns the frame that the broker writes in a batch of `magic`, byte for byte."""
+    # Arrow's raw codec calls LZ4_compress_default, as lz4-java does. lz4.block uses a stream, whose
+    # bytes differ.
     codec = pa.Codec("lz4_raw")
     checksum = _checksum(_MAGIC + _WRITTEN_DESCRIPTOR if magic == 0 else _WRITTEN_DESCRIPTOR)
     parts = [_MAGIC, _WRITTEN_DESCRIPTOR, checksum]
@@ -40,7 +42,10 @@ def compress_frame(data: bytes, *, magic: int) -> bytes:
 
 
 def decompress_frame(data: bytes | memoryview, *, magic: int, size_bytes_max: int) -> bytes:
-    """What a frame holds, at most one block more than `size_bytes_max`; `ValueError` for what Kafka refuses."""
+    """Decompresses a frame; the result exceeds `size_bytes_max` by at most one block.
+
+    Raises `ValueError` for frames that Kafka refuses.
+    """
     data = memoryview(data)
     flags, block_max, at = _read_header(data, magic)
     parts, total = [], 0
@@ -50,7 +55,7 @@ def decompress_frame(data: bytes | memoryview, *, magic: int, size_bytes_max: in
         size = word & ~_STORED_PLAIN
         if size == 0:
             if flags & 0x04:
-                _u32(data, at)  # the content's checksum must be there; Kafka does not compare it either
+                _u32(data, at)  # the content checksum must be present, but Kafka does not verify it either
             break
         if size > block_max:
             raise ValueError(f"an LZ4 block of {size} bytes where at most {block_max} may be")
@@ -69,7 +74,7 @@ def decompress_frame(data: bytes | memoryview, *, magic: int, size_bytes_max: in
 
 
 def _read_header(data: memoryview, magic: int) -> tuple[int, int, int]:
-    """(flags, largest block's size, where the first block is)."""
+    """Returns (flags, maximum block size, position of the first block)."""
     if data[:4] != _MAGIC:
         raise ValueError("no LZ4 frame's magic number")
     if len(data) < 7:
@@ -79,7 +84,7 @@ def _read_header(data: memoryview, magic: int) -> tuple[int, int, int]:
         raise ValueError(f"no LZ4 frame descriptor: {flags:#04x} {block:#04x}")
     if not flags & 0x20:
         raise ValueError("an LZ4 frame of linked blocks, which Kafka does not read")
-    end = 14 if flags & 0x08 else 6  # with the content's size, 8 bytes, or without
+    end = 14 if flags & 0x08 else 6  # with or without the content size of 8 bytes
     if len(data) <= end:
         raise ValueError("an LZ4 frame ends in its header")
     if magic != 0 and bytes(data[end : end + 1]) != _checksum(data[4:end]):
@@ -88,7 +93,7 @@ def _read_header(data: memoryview, magic: int) -> tuple[int, int, int]:
 
 
 def _checksum(descriptor: bytes | memoryview) -> bytes:
-    """The header's checksum byte; for magic 0, Kafka takes the magic number in with the descriptor."""
+    """The header's checksum byte. In magic 0 it also covers the magic number, as in Kafka."""
     return bytes([xxh32(descriptor) >> 8 & 0xFF])
 
 

@@ -1,4 +1,4 @@
-"""A record as programs see it, and the words for what a batch can be.
+"""The public `Record` class and the enums of a batch's attributes.
 
 Source: ``docs/formats/kafka-record-batch.md``; Kafka's Record, CompressionType, TimestampType.
 """
@@ -15,11 +15,11 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 Header = tuple[str | bytes, bytes | None]
-"""A header's key, as text or as the stored bytes where they are not UTF-8, and its value."""
+"""A header's key and value. The key is text, or bytes where the stored bytes are not UTF-8."""
 
 
 class Compression(Enum):
-    """A batch's codec; the value is its number in the attributes, the name in lower case is how it is written."""
+    """A batch's codec. The value is its number in the attributes."""
 
     NONE = 0
     GZIP = 1
@@ -29,12 +29,12 @@ class Compression(Enum):
 
     @property
     def label(self) -> str:
-        """``none gzip snappy lz4 zstd``."""
+        """The name in lower case: ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``."""
         return self.name.lower()
 
 
 class TimestampType(Enum):
-    """What a record's timestamp is: none (magic 0), its producer's, or that of the append."""
+    """The kind of a record's timestamp: none (magic 0), the producer's, or that of the append."""
 
     NO_TIMESTAMP_TYPE = "NoTimestampType"
     CREATE_TIME = "CreateTime"
@@ -43,10 +43,11 @@ class TimestampType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record to append, or as read: then `offset` is not -1 and the fields below it are its batch's.
+    """A record to append, or one that was read.
 
-    `timestamp_ms` is milliseconds since the epoch, -1 for none (when appending: now). `sequence` is -1 without a
-    producer id.
+    In one that was read, `offset` is not -1 and the fields after it come from its batch.
+    `timestamp_ms` is in milliseconds since the epoch, -1 for none (when appending: now). `sequence`
+    is -1 without a producer id.
     """
 
     key: bytes | None = None

@@ -1,7 +1,7 @@
-"""A batch as stored: its header, its records, its raw bytes. The scalar truth that every kernel is held against.
+"""A record batch as stored: its header, its records, its raw bytes. The kernels' reference.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecordBatch and FileLogInputStream. A message of magic 0
-or 1, plain or a wrapper, is a batch too (`logdex.kafka.batch.legacy`).
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecordBatch and FileLogInputStream. A
+message of magic 0 or 1, wrapper or not, is a batch too (`logdex.kafka.batch.legacy`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LENGTH_AT = RECORD_BATCH.offset_of("length")
 
 
 class EndMarker(NamedTuple):
-    """What a transaction marker says."""
+    """The content of an end transaction marker."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -70,10 +70,12 @@ class EndMarker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """One batch; offsets and `position` (the byte of the file that it begins at) as stored, times in milliseconds.
+    """One batch. Offsets are absolute, times in milliseconds, `position` a byte position in the
+    file.
 
-    Magic 0 and 1: `base_offset` and `last_offset` are both the stored offset (of a wrapper, its last message's),
-    both timestamps the stored one (-1 in magic 0), `count` is 1, -1 for a wrapper, what these formats lack is -1.
+    For magic 0 and 1, `base_offset` and `last_offset` are both the stored offset (of a wrapper, its
+    last message's), both timestamps are the stored one (-1 in magic 0), `count` is 1, or -1 for a
+    wrapper, and fields that these formats lack are -1.
     """
 
     base_offset: int
@@ -91,16 +93,16 @@ class RecordBatch:
     position: int
     path: str
     raw: bytes = field(repr=False)
-    """All bytes of the batch: written as they are, they are the same batch."""
+    """All bytes of the batch, as stored."""
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, offset and length included."""
+        """The size of the whole batch, including its base offset and length fields."""
         return len(self.raw)
 
     @property
     def compression(self) -> Compression:
-        """The codec; raises `CorruptError` for a number that no codec has."""
+        """The codec. Raises `CorruptError` for an unknown codec number."""
         number = self.attributes & BATCH_CODEC_MASK
         try:
             return Compression(number)
@@ -109,39 +111,43 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """What the records' timestamps are."""
+        """The kind of the records' timestamps."""
         return timestamp_type_of(self.magic, self.attributes)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether its records belong to a transaction."""
+        """Whether the records belong to a transaction."""
         return self.magic == MAGIC_V2 and bool(self.attributes & BATCH_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether its records are the broker's: transaction markers, a quorum's messages."""
+        """Whether this is a control batch: a transaction marker or a message of the quorum."""
         return self.magic == MAGIC_V2 and bool(self.attributes & BATCH_CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop its tombstones and markers; it stands where the base timestamp stood."""
+        """When compaction may remove the tombstones and markers; None if it is not set.
+
+        It is stored in place of the base timestamp.
+        """
         marked = self.magic == MAGIC_V2 and self.attributes & BATCH_DELETE_HORIZON
         return self.base_timestamp_ms if marked else None
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of its last record, around 2^31 - 1; -1 without a producer id."""
+        """The sequence number of the last record, wrapping after 2^31 - 1; -1 without a producer
+        id."""
         return sequence_after(self.base_sequence, self.last_offset - self.base_offset)
 
     @property
     def computed_crc(self) -> int:
-        """The checksum that its bytes have."""
+        """The checksum of the bytes."""
         if self.magic != MAGIC_V2:
             return legacy.message_crc(self.raw)
         return crc32c(memoryview(self.raw)[_ATTRIBUTES_AT:])
 
     def check_crc(self) -> None:
-        """Raises `CrcMismatchError` unless the stored checksum is that of the bytes."""
+        """Raises `CrcMismatchError` if the stored checksum differs from that of the bytes."""
         found = self.computed_crc
         if found != self.crc:
             raise CrcMismatchError(
@@ -155,9 +161,9 @@ class RecordBatch:
             )
 
     def records(self, *, size_bytes_max: int = limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX) -> Iterator[Record]:
-        """Its records, decompressed when the first is asked for; none beyond `size_bytes_max` bytes decompressed.
+        """Yields the records; decompresses at most `size_bytes_max` bytes, at the first record.
 
-        Raises `CorruptError`, located by the batch and the field, for records that are not whole.
+        Raises `CorruptError`, with the position and the field, for malformed records.
         """
         if self.magic != MAGIC_V2:
             message = legacy.read_message(self.raw, path=self.path, position=self.position)
@@ -165,7 +171,7 @@ class RecordBatch:
                 message, self.compression, path=self.path, position=self.position, size_bytes_max=size_bytes_max
             )
             return
-        if self.count == 0:  # what compaction leaves of a batch whose records are all gone
+        if self.count == 0:  # compaction removed all records
             return
         codec = self.compression
         plain: bytes | memoryview = memoryview(self.raw)[RECORD_BATCH.size_bytes :]
@@ -183,25 +189,29 @@ class RecordBatch:
             raise CorruptError(f"{where}: {error}", path=self.path, position=at, field=error.field) from error
 
     def first_offset(self) -> int:
-        """What Kafka calls the base offset: of a wrapper of magic 0 or 1, its first message's, decompressed for it."""
+        """The offset of the first record, which Kafka calls the base offset.
+
+        A wrapper of magic 0 or 1 must be decompressed for it.
+        """
         if self.magic == MAGIC_V2 or self.count == 1:
             return self.base_offset
         return next(self.records()).offset
 
     @property
     def control_type(self) -> int | None:
-        """The type of a control batch's first record (0 abort, 1 commit, others are a quorum's).
+        """The type of a control batch's first record: 0 abort, 1 commit, others belong to the
+        quorum.
 
-        None for any other batch, and for a control batch that compaction has emptied. Raises `CorruptError` for a key
-        that cannot be.
+        None for any other batch, and for a control batch that compaction emptied. Raises
+        `CorruptError` for a malformed key.
         """
         found = self._control_record()
         return None if found is None else found[0]
 
     def end_marker(self) -> EndMarker | None:
-        """What a commit or abort marker says; None for any other batch and for a marker that compaction took.
+        """The content of a commit or abort marker; None for any other batch and an emptied one.
 
-        Raises `CorruptError` for a marker that cannot be.
+        Raises `CorruptError` for a malformed marker.
         """
         found = self._control_record()
         if found is None or found[0] not in (CONTROL_ABORT, CONTROL_COMMIT):
@@ -248,11 +258,11 @@ class RecordBatch:
 def decode_batch(
     buffer: bytes | bytearray | memoryview, position: int = 0, *, path: str = "<batch>", check_crc: bool = True
 ) -> tuple[RecordBatch, int]:
-    """(the batch that begins at byte `position` of `buffer`, its size in bytes).
+    """Decodes the batch at byte `position` of `buffer` and returns (batch, size in bytes).
 
-    `path` names the file in errors, where `position` is taken for the file's own. Raises `TruncatedError` where the
-    buffer ends before the batch does, `CorruptError` for a size or magic that cannot be, `CrcMismatchError` unless
-    `check_crc` is false. Records are not looked at.
+    Errors name `path`, and take `position` for the position in that file. The records are not
+    decoded. Raises `TruncatedError` if the buffer ends before the batch, `CorruptError` for an
+    invalid size or magic, and, if `check_crc` is set, `CrcMismatchError`.
     """
     raw = _cut_out(memoryview(buffer), position, path)
     batch = (_current_batch if raw[_MAGIC_AT] == MAGIC_V2 else _legacy_batch)(raw, position, path)
@@ -262,7 +272,7 @@ def decode_batch(
 
 
 def _cut_out(view: memoryview, position: int, path: str) -> bytes:
-    """The bytes of the batch at `position`: its length and magic can be. Checked in the broker's order."""
+    """The bytes of the batch at `position`. Checks length and magic in the broker's order."""
     left = len(view) - position
     if left <= _MAGIC_AT:
         raise TruncatedError(
@@ -316,7 +326,7 @@ def _check_length(length: int, length_min: int, position: int, path: str) -> Non
 
 
 def _current_batch(raw: bytes, position: int, path: str) -> RecordBatch:
-    """From a header of magic 2."""
+    """Decodes a header of magic 2."""
     head = RECORD_BATCH.struct.unpack_from(raw)
     base_offset, _, leader_epoch, magic, crc, attributes, last_delta, first_ms, last_ms, *producer, count = head
     return RecordBatch(
@@ -339,7 +349,7 @@ def _current_batch(raw: bytes, position: int, path: str) -> RecordBatch:
 
 
 def _legacy_batch(raw: bytes, position: int, path: str) -> RecordBatch:
-    """From what stands before a message's key."""
+    """Decodes the fixed fields of a message of magic 0 or 1."""
     layout = LEGACY_RECORD_V1 if raw[_MAGIC_AT] == MAGIC_V1 else LEGACY_RECORD_V0
     offset, _, crc, magic, attributes, *timestamp = layout.struct.unpack_from(raw)
     timestamp_ms = timestamp[0] if timestamp else NO_TIMESTAMP

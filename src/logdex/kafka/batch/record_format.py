@@ -1,7 +1,7 @@
-"""Records of magic 2, one by one: from the plain bytes of a batch, and back.
+"""Encodes and decodes single records of magic 2.
 
-Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecord. What the broker reads is read, what it refuses is
-refused; offsets and timestamps wrap as Java's long.
+Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecord. Accepts and refuses the same
+bytes as the broker. Offsets and timestamps overflow as Java's long.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, MAGIC_V0
 from logdex.primitives.varint import read_varint, read_varlong, write_varint, write_varlong
 
 SEQUENCE_SPAN = 1 << 31
-"""Sequence numbers go from 0 to 2^31 - 1 and then from 0 again."""
+"""Sequence numbers go from 0 to 2^31 - 1 and then wrap to 0."""
 
 
 class MalformedRecordError(ValueError):
-    """`field` of the record that begins at byte `at` of the plain records is not what it must be."""
+    """`field` of the record that begins at byte `at` of the uncompressed records is invalid."""
 
     def __init__(self, at: int, field: str, text: str) -> None:
         super().__init__(text)
@@ -29,7 +29,8 @@ class MalformedRecordError(ValueError):
 
 
 class BatchContext(NamedTuple):
-    """What the records of a batch take from its header; `log_append_time_ms` is None for CreateTime."""
+    """The header fields that a batch's records need. `log_append_time_ms` is None for
+    CreateTime."""
 
     base_offset: int
     base_timestamp_ms: int
@@ -43,24 +44,27 @@ class BatchContext(NamedTuple):
 
 
 def timestamp_type_of(magic: int, attributes: int) -> TimestampType:
-    """What timestamps are in a batch or message: none in magic 0, else as bit 3 of the attributes says."""
+    """The kind of the timestamps: none in magic 0, else as bit 3 of the attributes states."""
     if magic == MAGIC_V0:
         return TimestampType.NO_TIMESTAMP_TYPE
     return TimestampType.LOG_APPEND_TIME if attributes & BATCH_LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
 
 def wrapped_long(value: int) -> int:
-    """`value` as Java's long arithmetic leaves it."""
+    """`value` wrapped as in Java's long arithmetic."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def sequence_after(base_sequence: int, delta: int) -> int:
-    """The sequence number `delta` records on, around the end; -1 where the batch has none."""
+    """The sequence number `delta` records later, wrapping to 0; -1 if the batch has none."""
     return NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCE_SPAN
 
 
 def read_records(data: bytes | memoryview, count: int, context: BatchContext) -> Iterator[Record]:
-    """The `count` records that `data` holds; raises `MalformedRecordError` when one is not whole or bytes are left."""
+    """Yields the `count` records in `data`.
+
+    Raises `MalformedRecordError` if a record is malformed or bytes remain after the last one.
+    """
     if not 0 <= count <= len(data) // limits.RECORD_SIZE_BYTES_MIN:
         raise MalformedRecordError(0, "count", f"{count} records in {len(data)} bytes")
     at = 0
@@ -72,14 +76,14 @@ def read_records(data: bytes | memoryview, count: int, context: BatchContext) ->
 
 
 def _read_record(data: bytes | memoryview, start: int, context: BatchContext) -> tuple[Record, int]:
-    """(the record at `start`, where the next one is)."""
+    """Decodes the record at `start` and returns (record, position of the next record)."""
     field = "length"
     try:
         size, at = read_varint(data, start, len(data))
         end = at + size
         if size < 0 or end > len(data):
             raise ValueError(f"{size} bytes where {len(data) - at} are left")
-        at += 1  # the attributes, of which no bit is used
+        at += 1  # the attributes, which use no bit
         field = "timestamp_delta"
         timestamp_delta, at = read_varlong(data, at, end)
         field = "offset_delta"
@@ -115,7 +119,7 @@ def _read_record(data: bytes | memoryview, start: int, context: BatchContext) ->
 
 
 def _read_bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, int]:
-    """A varint's count of bytes; any negative count is null."""
+    """Reads a varint length and that many bytes. A negative length means null."""
     size, at = read_varint(data, at, end)
     if size < 0:
         return None, at
@@ -139,7 +143,7 @@ def _read_headers(data: bytes | memoryview, at: int, end: int) -> tuple[tuple[He
 
 
 def header_key_of(key: bytes) -> str | bytes:
-    """A stored header key as a record has it: text, or bytes that are not UTF-8."""
+    """A stored header key as `Record` has it: text, or bytes if it is not UTF-8."""
     try:
         return key.decode()
     except UnicodeDecodeError:
@@ -147,8 +151,11 @@ def header_key_of(key: bytes) -> str | bytes:
 
 
 def write_record(record: Record, *, offset_delta: int, timestamp_delta: int) -> bytes:
-    """A record's stored bytes, length first; raises `UsageError` for a header key that has no UTF-8 form, and for a
-    key or value that is not bytes."""
+    """Returns a record's stored bytes, with the length in front.
+
+    Raises `UsageError` for a header key that cannot be encoded as UTF-8, and for a key or value
+    that is not bytes.
+    """
     parts = [
         b"\x00",
         write_varlong(wrapped_long(timestamp_delta)),
@@ -164,7 +171,7 @@ def write_record(record: Record, *, offset_delta: int, timestamp_delta: int) -> 
 
 
 def header_key_bytes(key: str | bytes) -> bytes:
-    """A header's key as it is stored; raises `UsageError` for text that has no UTF-8 form."""
+    """A header's key as stored. Raises `UsageError` for text that cannot be encoded as UTF-8."""
     if isinstance(key, bytes):
         return key
     try:

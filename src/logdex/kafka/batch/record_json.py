@@ -1,8 +1,9 @@
-"""A record as JSON, for `logdex cat` and its kin.
+"""A record as JSON, for `logdex cat` and similar commands.
 
-Keys, values and header values are base64 (bytes need not be text), null where Kafka has null. A header is a pair
-[key, value]: keys may repeat and their order counts. A header key is text; one that is not UTF-8 is shown with
-``backslashreplace``, as topics and keys are everywhere, so such a key alone does not come back from JSON unchanged.
+Keys, values and header values are base64, because bytes need not be text; null stays null. A header
+is a pair [key, value], because keys may repeat and their order counts. A header key is text. If it
+is not UTF-8 it is shown with ``backslashreplace``, like topics and RocketMQ's keys, so its bytes
+cannot be restored from the JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from logdex.kafka.batch.record import Record
 
 
 def record_to_json(record: Record, *, topic: str, partition: int) -> dict[str, Any]:
-    """The fields that every reader of Kafka's records prints, in their order; ready for `json.dumps`."""
+    """The JSON fields of a record, in the order in which all commands print them."""
     return {
         "topic": topic,
         "partition": partition,
@@ -34,7 +35,7 @@ def record_to_json(record: Record, *, topic: str, partition: int) -> dict[str, A
 
 
 def header_key_text(key: str | bytes) -> str:
-    """A header's key as text that is valid UTF-8."""
+    """A header's key as valid UTF-8 text."""
     return key if isinstance(key, str) else key.decode("utf-8", "backslashreplace")
 
 

@@ -1,1 +1,1 @@
-"""Records as Arrow columns, decoded and encoded."""
+"""Decodes records to Arrow columns, and encodes Arrow columns to record batches."""

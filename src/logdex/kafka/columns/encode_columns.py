@@ -1,9 +1,9 @@
-"""Many records, as Arrow columns, to batches of magic 2 at once.
+"""Encodes many records, given as Arrow columns, to batches of magic 2.
 
-`encode_columns` gives all in one piece, `iter_encoded` pieces of bounded size for large tables;
-both write the same bytes, those of `logdex.kafka.batch.record_batch.encode_batch` for the same
-records (zstd: other frames of the same content). The columns of the batches come along, so that an
-append need not scan what it has just written. Source: ``docs/formats/kafka-record-batch.md``.
+`encode_columns` returns all batches at once, `iter_encoded` pieces of bounded size for large
+tables. Both write the bytes that `logdex.kafka.batch.record_batch.encode_batch` writes for the same
+records (with zstd: other frames of the same content). The batches' columns are returned too, so
+that an append need not scan what was just encoded. Source: ``docs/formats/kafka-record-batch.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logdex.layout import kafka as layout
 from logdex.primitives.crc32c import crc32c
 
 BATCH_BYTES = 16384
-"""batch.size of Kafka's producer."""
+"""The default of batch.size in Kafka's producer."""
 PIECE_BYTES = 4 << 20
 
 _SCRATCH_BYTES = 1 << 18
@@ -41,25 +41,28 @@ _AT_LENGTH = layout.RECORD_BATCH.offset_of("length")
 _AT_CRC = layout.RECORD_BATCH.offset_of("crc")
 _AT_ATTRIBUTES = layout.RECORD_BATCH.offset_of("attributes")
 _RECORD_BYTES = 40
-"""What a record takes at most beside key, value and headers: seven numbers, one of them of up to ten bytes."""
+"""The most bytes of a record beside key, value and headers: seven numbers, one of up to ten
+bytes."""
 _BY_COLUMN = {name: place for place, name in enumerate(kernel.ROW)}
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatches:
-    """Batches one after the other in `data` (uint8), and their columns; `position` counts from the start of `data`."""
+    """Consecutive batches in `data` (uint8), and their columns. Positions count from the start of
+    `data`."""
 
     data: ByteArray
     columns: BatchColumns
 
 
 class BatchSettings(TypedDict, total=False):
-    """How records become batches: the keywords of `encode_columns` and `iter_encoded`; defaults as in `encode_batch`.
+    """The keyword arguments of `encode_columns` and `iter_encoded`; defaults as in `encode_batch`.
 
-    A batch ends after `batch_records` records, whatever their size, or, without that, before the record that would
-    take it beyond `batch_bytes` (default 16384: header, and records before compression; one record may be larger).
-    `base_sequence` is that of the first record; the others follow, from 2^31 - 1 on to 0. `max_timestamp_ms` is the
-    append's time where `timestamp_type` is LogAppendTime, and only there.
+    With `batch_records` a batch ends after that many records, whatever their size. Otherwise it
+    ends before the record that would make it larger than `batch_bytes` (default 16384; header plus
+    uncompressed records), but a single record may be larger. `base_sequence` is the first record's
+    sequence number; the others follow, with 0 after 2^31 - 1. `max_timestamp_ms` is the append
+    time, given if and only if `timestamp_type` is LogAppendTime.
     """
 
     compression: Compression
@@ -80,7 +83,7 @@ BATCH_OPTIONS = tuple(BatchSettings.__annotations__)
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """`BatchSettings`, checked."""
+    """`BatchSettings` with its values checked."""
 
     compression: Compression = Compression.NONE
     batch_records: int | None = None
@@ -127,11 +130,12 @@ class _Settings:
 def encode_columns(
     table: pa.Table | pa.RecordBatch, *, base_offset: int, **settings: Unpack[BatchSettings]
 ) -> EncodedBatches:
-    """All rows of `table` as batches, offsets from `base_offset` on.
+    """Encodes all rows of `table` as batches with consecutive offsets from `base_offset`.
 
-    Columns: `key`, `value` (binary, null allowed), `timestamp_ms` (int64), and if there `headers` (lists of structs of
-    `key` and `value`). Takes memory for the table's bytes once more: `iter_encoded` is for large tables, and faster
-    there. Raises `UsageError` for columns of another type and records that no batch can hold.
+    Columns: `key`, `value` (binary, nullable), `timestamp_ms` (int64) and optionally `headers`
+    (lists of structs of `key` and `value`). Uses as much memory again as the table; for large
+    tables `iter_encoded` is faster. Raises `UsageError` for columns of another type and for records
+    that no batch can hold.
     """
     encoder = _Encoder(table, base_offset, _settings(settings))
     return encoder.next_piece(encoder.size_bytes_max, may_grow=True)
@@ -144,9 +148,11 @@ def iter_encoded(
     piece_bytes: int = PIECE_BYTES,
     **settings: Unpack[BatchSettings],
 ) -> Iterator[EncodedBatches]:
-    """The bytes of `encode_columns` in pieces of whole batches: of `piece_bytes`, or up to twice what one batch needs.
+    """Yields the bytes of `encode_columns` in pieces of whole batches.
 
-    Memory is bounded by the piece and a slice of the table. A piece is the caller's: nothing writes to it later.
+    A piece has up to `piece_bytes` bytes, or up to twice the size of a batch that is larger. Memory
+    is bounded by the piece and a slice of the table. A yielded piece belongs to the caller and is
+    not written to later.
     """
     encoder = _Encoder(table, base_offset, _settings(settings))
     while encoder.row < encoder.rows:
@@ -161,7 +167,7 @@ def _settings(given: BatchSettings) -> _Settings:
 
 
 class _Encoder:
-    """A table on its way to bytes: `row` of `rows` is next. Not for several threads."""
+    """Encodes one table; `row` (of `rows`) is encoded next. Not thread-safe."""
 
     def __init__(self, table: pa.Table | pa.RecordBatch, base_offset: int, settings: _Settings) -> None:
         self._table = check_table(table)
@@ -181,13 +187,14 @@ class _Encoder:
 
     @property
     def size_bytes_max(self) -> int:
-        """Room that takes all, as good as always."""
+        """An estimate of the bytes of all batches, which is almost always enough."""
         batches = self.rows // (self._settings.batch_records or 1) + 1
         size = int(self._table.nbytes) + self.rows * _RECORD_BYTES + batches * _HEAD_SIZE
         return size + size // 128 + (1 << 16)
 
     def next_piece(self, size_bytes: int, *, may_grow: bool) -> EncodedBatches:
-        """Batches from `row` on, until `size_bytes` bytes or, if it `may_grow`, all rows are used up."""
+        """Encodes batches from `row` on, until `size_bytes` bytes are used; `may_grow`: all
+        rows."""
         out, used = np.empty(size_bytes, np.uint8), 0
         parts: list[Int64s] = []
         while self.row < self.rows:
@@ -219,7 +226,10 @@ class _Encoder:
         return EncodedBatches(data, self._columns(table))
 
     def _run(self, out: ByteArray) -> int:
-        """One call of the kernel: batches from `row` on to `out`; why it stopped, and `_state`, say the rest."""
+        """Calls the kernel once: it encodes batches from `row` on to `out`.
+
+        Returns why it stopped; `_state` has the details.
+        """
         if self._slice is None:
             self._slice = read_slice(self._table, self.row, self._slice_factor)
         start, records = self._slice.start, self._slice.records
@@ -228,7 +238,7 @@ class _Encoder:
         self.row += taken
         self._sequence = int(self._state[kernel.SEQUENCE])
         if reason == kernel.INPUT_END:
-            # Not even one batch from the slice's start: it is longer than the slice.
+            # A batch is longer than the slice, so that none was complete.
             self._slice_factor = self._slice_factor * 2 if self.row == start else 1
             self._slice = None
         return int(reason)
@@ -268,13 +278,13 @@ class _Encoder:
 
     @property
     def _records_size_max(self) -> int:
-        """Bytes of a batch's records: none that is read back as a decompression bomb."""
+        """The most bytes of a batch's records that readers will decompress."""
         if self._settings.compression is Compression.NONE:
             return limits.BATCH_SIZE_BYTES_MAX - _HEAD_SIZE
         return limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX
 
     def _compressed(self, data: ByteArray, table: Int64s) -> ByteArray:
-        """Batches that the kernel left uncompressed, compressed one by one; sets what changes in `table`."""
+        """Compresses batches that the kernel left uncompressed, and updates `table`."""
         parts: list[bytes] = []
         position = 0
         for row in table:
@@ -291,7 +301,7 @@ class _Encoder:
         return np.frombuffer(b"".join(parts), np.uint8)
 
     def _columns(self, table: Int64s) -> BatchColumns:
-        """The kernel's rows, and what all batches share, as columns."""
+        """The kernel's rows and the fields that all batches share, as columns."""
         settings = self._settings
         shared = {
             "producer_id": settings.producer_id,

@@ -1,4 +1,5 @@
-"""A table of records as the encode kernel takes it: checked, in slices, as addresses of Arrow's buffers."""
+"""Prepares a table of records for the encode kernel: checks it, slices it, takes buffer
+addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from logdex.kernels.kafka.spans import Spans
 
 SLICE_ROWS = 1 << 16
 SLICE_BYTES = 8 << 20
-"""About the size of a slice: where a column lies in several chunks, a slice that spans them is a copy."""
+"""The approximate size of a slice. Where a column has several chunks, a slice that spans them is
+copied."""
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _NOTHING = Spans(0, 0, 0, 0)
@@ -22,7 +24,7 @@ _NOTHING = Spans(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class RecordSlice:
-    """Rows from `start` on: `records` has addresses into `table`, which must live as long."""
+    """Rows from `start` on. `records` has addresses in `table`, which must outlive it."""
 
     start: int
     records: Records
@@ -30,7 +32,10 @@ class RecordSlice:
 
 
 def fill_times(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa.RecordBatch:
-    """The table with `now_ms` where its column `timestamp_ms` has -1 or null; as it is without one such column."""
+    """Replaces -1 and null in the column `timestamp_ms` by `now_ms`.
+
+    A table without exactly one such column is returned unchanged.
+    """
     if table.schema.names.count("timestamp_ms") != 1:
         return table
     place = table.schema.get_field_index("timestamp_ms")
@@ -45,7 +50,10 @@ def fill_times(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa.R
 
 
 def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
-    """The columns that are encoded, as a table. Raises `UsageError` for a missing column or one of another type."""
+    """Returns a table of the columns to encode.
+
+    Raises `UsageError` if one is missing, repeated or of another type.
+    """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     names = ["key", "value", "timestamp_ms"] + ["headers"] * ("headers" in table.column_names)
@@ -63,12 +71,15 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
-    """Rows from `start` on, `factor` times the usual number. Raises `UsageError` where a column does not convert."""
+    """Returns a slice from row `start` on, with `factor` times the usual number of rows.
+
+    Raises `UsageError` if a column cannot be converted.
+    """
     rows_max = max(1, min(SLICE_ROWS, SLICE_BYTES * table.num_rows // (table.nbytes + 1))) * factor
     part = table.slice(start, rows_max)
     try:
         part = part.combine_chunks()
-        while any(column.num_chunks > 1 for column in part.columns):  # more bytes than an array of 32-bit offsets has
+        while any(column.num_chunks > 1 for column in part.columns):  # a column exceeds what 32-bit offsets can address
             part = table.slice(start, part.num_rows // 2).combine_chunks()
         part = part.cast(_schema(part))
     except (pa.ArrowException, NotImplementedError) as error:
@@ -92,7 +103,8 @@ def _schema(table: pa.Table) -> pa.Schema:
 
 
 def _headers(lists: pa.Array) -> tuple[Spans, Spans, Spans]:
-    """The lists, their keys and values. Raises `UsageError` for a null header or a header with a null key."""
+    """The spans of the lists, keys and values. Raises `UsageError` for a null header or header
+    key."""
     structs = lists.values
     keys, values = structs.field("key"), structs.field("value")
     if structs.null_count or keys.null_count:
@@ -103,7 +115,10 @@ def _headers(lists: pa.Array) -> tuple[Spans, Spans, Spans]:
 
 
 def spans_of(array: pa.Array) -> Spans:
-    """Offsets, bytes and validity of a binary array; of a list array, offsets and validity. The array must live on."""
+    """The addresses of a binary array's offsets, bytes and validity; a list array has no bytes.
+
+    The array must outlive the result.
+    """
     validity, offsets, *data = array.buffers()
     is_list = pa.types.is_list(array.type)
     return Spans(

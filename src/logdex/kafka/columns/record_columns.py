@@ -1,7 +1,8 @@
-"""Records as Arrow columns: a log read in bounded memory, checked, decompressed and decoded in one pass.
+"""Reads records as Arrow columns: checks, decompresses and decodes in one pass and bounded memory.
 
-Reading ends where a scan ends (`logdex.kafka.scan.scanner`): at the end, at what is torn off, at
-zeros. A batch that is wrong is a located error, or goes to a callback and is passed over.
+Reading ends where a scan ends (`logdex.kafka.scan.scanner`): at the end of the file, at an
+incomplete last batch, or at zeros. A damaged batch raises a located error, or is passed to a
+callback and skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from logdex.kernels.kafka.batch_columns import make_batch_columns
 WINDOW_BYTES = 4 << 20
 _SCAN_BATCHES = 4_096
 _STEP_BYTES = 4 << 20
-"""So much is checked at a time, then decoded out of the processor's caches. A step costs about 15 µs."""
+"""This much is checked at a time, so that decoding finds it in the processor's cache. A step costs
+about 15 µs."""
 
 
 def read_record_batches(
@@ -42,15 +44,17 @@ def read_record_batches(
     path: str | None = None,
     env: Env = DEFAULT_ENV,
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
-    """Records of the batches that begin in bytes [start, stop) of a .log or of bytes in memory, as Arrow batches.
+    """Yields the records of the batches that begin in bytes [start, stop) as Arrow batches.
 
-    `start` is a batch's first byte. `columns` names those of `RECORD_SCHEMA` that are wanted, in the order wanted;
-    others cost nothing. A batch of the result holds about `window_bytes` of keys, of values and of headers at most, or
-    one batch of the log. Memory is bounded by that and by the largest batch, which must not exceed
-    `decompressed_size_bytes_max`. `path` names bytes in errors.
+    The input is a .log file or bytes in memory, which errors call `path`. `start` is the first byte
+    of a batch. `columns` selects columns of `RECORD_SCHEMA`, in the given order; others are not
+    decoded. An Arrow batch has at most about `window_bytes` bytes of keys, of values and of
+    headers, or one batch of the log. Memory is bounded by that and by the largest batch, which must
+    not exceed `decompressed_size_bytes_max`.
 
-    Raises `CorruptError` (after the records before it) for a batch that is wrong, unless `on_bad_batch` takes it: then
-    reading goes on at the next good batch. Returns, as a scan does, where and why the good batches end.
+    Raises `CorruptError` (after the records before it) for a damaged batch. With `on_bad_batch`,
+    that is called with the error, and reading resumes at the next good batch. Returns the scan's
+    end: where and why the good batches end.
     """
     schema = _schema_of(columns)
     with _open_data(path_or_data, env) as data:
@@ -91,7 +95,7 @@ def _open_data(path_or_data: str | bytes | ByteArray, env: Env) -> Iterator[Byte
 def _read(
     data: ByteArray, path: str, start: int, stop: int, check_crc: bool, decoder: RecordDecoder
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
-    """Scans and decodes step by step; behind damage, on from the next good batch where someone takes the error."""
+    """Scans and decodes step by step; with a callback for errors, resumes after damage."""
     columns, crcs = make_batch_columns(_SCAN_BATCHES), crc_sources()
     addresses = batch_scan.ColumnAddresses._make([*(column.ctypes.data for column in columns), _SCAN_BATCHES])
     state = np.zeros(batch_scan.STATE_SIZE, np.int64)

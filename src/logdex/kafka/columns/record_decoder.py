@@ -1,4 +1,5 @@
-"""Scanned batches decoded to Arrow batches: drives the decode kernel, and does for it what it cannot do."""
+"""Decodes scanned batches to Arrow batches: runs the decode kernel, and handles what it cannot
+decode."""
 
 from __future__ import annotations
 
@@ -22,22 +23,23 @@ from logdex.kernels.kafka.decompress import LZ4_BLOCK_SIZE_BYTES, Decompressors
 from logdex.layout.kafka import BATCH_CODEC_MASK, BATCH_CONTROL, RECORD_BATCH
 
 OnBadBatch = Callable[[CorruptError], None]
-"""Takes the error of a batch that is passed over."""
+"""Called with the error of a batch that is skipped."""
 
 _WINDOW_BYTES_MIN = 1 << 12
 _WINDOW_BYTES_MAX = 1 << 30
 """Arrow's offsets are int32."""
 _BYTES_PER_ROW = 32
-"""A window of n bytes has room for n / 32 rows: a third of its memory, and none of it is touched before it is used."""
+"""A window of n bytes has room for n / 32 rows: a third of its memory, untouched until it is
+used."""
 _ARENA_BYTES = 1 << 20
 _LEGACY_ROWS = 16_384
 _HEADERS = 4_096
 
 
 class RecordDecoder:
-    """Decodes batches of the log `data`, in order. One thread: it holds a zstd context.
+    """Decodes batches of the log `data`, in order. For one thread, because it has a zstd context.
 
-    Rows gather in a window until that is full: call `flush` at the end.
+    Rows accumulate in a window until it is full, so call `flush` at the end.
     """
 
     def __init__(
@@ -71,11 +73,11 @@ class RecordDecoder:
 
     @property
     def goes_on(self) -> bool:
-        """Whether bad batches are passed over."""
+        """Whether bad batches are skipped."""
         return self._on_bad_batch is not None
 
     def decode(self, columns: BatchColumns, addresses: ColumnAddresses, count: int) -> Iterator[pa.RecordBatch]:
-        """Decodes the first `count` batches of the columns, which lie at `addresses`."""
+        """Decodes the first `count` batches of `columns`, whose arrays are at `addresses`."""
         state = self._state
         state[kernel.NEXT] = state[kernel.GIVEN] = 0
         while True:
@@ -103,7 +105,7 @@ class RecordDecoder:
             state[kernel.GIVEN] = 0
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """What has been decoded and not handed out; the window is used up."""
+        """Yields the rows that were decoded but not yet yielded, and empties the window."""
         if self._legacy:
             yield records_to_batch(self._legacy, self._schema)
             self._legacy, self._legacy_bytes = [], 0
@@ -114,7 +116,7 @@ class RecordDecoder:
         self._window = RecordWindow(self._schema, 0, 0, 0)
 
     def refuse(self, error: CorruptError) -> Iterator[pa.RecordBatch]:
-        """Hands an error to whoever takes it, or raises it behind the records before it."""
+        """Passes an error to the callback; without one, raises it after the records before it."""
         if self._on_bad_batch is None:
             yield from self.flush()
             raise error
@@ -134,7 +136,7 @@ class RecordDecoder:
         )
 
     def _note(self, columns: BatchColumns, first: int, batch: int) -> None:
-        """Keeps what batches [first, batch) of the columns say for all their records."""
+        """Records the header fields of batches [first, batch) for all their records."""
         these = slice(first, batch)
         counts, attributes = columns.count[these].copy(), columns.attributes[these].copy()
         if self._skip_control:
@@ -143,10 +145,10 @@ class RecordDecoder:
         self._window.note_batches(counts, attributes, *(column[these].copy() for column in others))
 
     def _make_room(self, reason: int) -> Iterator[pa.RecordBatch]:
-        """A new window, with room for the batch that is next at least."""
+        """Yields the window's rows and makes a new one, with room for at least the next batch."""
         state = self._state
         if reason == kernel.HEADERS_FULL:
-            # beyond what a window is to have only for a batch that is alone in it
+            # a window exceeds its header limit only for a batch that is alone in it
             most = self._window_bytes // 8
             more = max(4 * self._window.headers, _HEADERS)
             self._headers = max(self._headers, min(more, most) if state[kernel.ROWS] else more)
@@ -156,14 +158,15 @@ class RecordDecoder:
         self._window = RecordWindow(self._schema, rows, size, self._headers)
 
     def _batch(self, columns: BatchColumns, batch: int) -> RecordBatch:
-        """Batch `batch` of the columns, as the scalar code has it."""
+        """Batch `batch` of the columns as a `RecordBatch`."""
         position, size = int(columns.position[batch]), int(columns.size[batch])
         raw = self._data[position : position + size].tobytes()
         found, _ = decode_batch(raw, path=self._path, check_crc=False)
         return replace(found, position=position)
 
     def _give(self, columns: BatchColumns, batch: int) -> None:
-        """Gives the kernel the plain records of a batch that it cannot get at: 0 to 4 is its codec's number."""
+        """Passes the kernel the uncompressed records of a batch that it cannot decompress
+        itself."""
         position, size = int(columns.position[batch]), int(columns.size[batch])
         plain: ByteArray = self._data[position + RECORD_BATCH.size_bytes : position + size]
         codec = Compression(int(columns.attributes[batch]) & BATCH_CODEC_MASK)
@@ -173,7 +176,7 @@ class RecordDecoder:
             )
             plain = np.frombuffer(inflated, np.uint8)
             needed = plain.size + LZ4_BLOCK_SIZE_BYTES
-            if needed > self._arena.size - kernel.SLACK:  # the next of that size is not to come here
+            if needed > self._arena.size - kernel.SLACK:  # the kernel can decompress the next batch of this size itself
                 self._arena = np.empty((1 << needed.bit_length()) + kernel.SLACK, np.uint8)
                 self._sources = self._make_sources()
         self._given = np.zeros(plain.size + kernel.SLACK, np.uint8)
@@ -182,7 +185,7 @@ class RecordDecoder:
         self._state[kernel.GIVEN_SIZE] = plain.size
 
     def _take_legacy(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The records of magic 0 and 1 go the slow way, gathered into Arrow batches of their own."""
+        """Decodes a batch of magic 0 or 1 record by record, into Arrow batches of its own."""
         records = list(batch.records(size_bytes_max=self._size_bytes_max))
         size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
         is_full = len(self._legacy) >= _LEGACY_ROWS or self._legacy_bytes + size > self._window_bytes
@@ -192,7 +195,7 @@ class RecordDecoder:
         self._legacy_bytes += size
 
     def _explain(self, batch: RecordBatch) -> None:
-        """Raises what is wrong with a batch that the kernel gave up."""
+        """Raises the error of a batch that the kernel refused."""
         for _ in batch.records(size_bytes_max=self._size_bytes_max):
             pass
         raise CorruptError("a record is not whole", path=self._path, position=batch.position, field="records")

@@ -1,4 +1,5 @@
-"""The output of the decode kernel: buffers for a window of records, and how they become an Arrow batch."""
+"""The decode kernel's output: buffers for a window of records, and their conversion to an Arrow
+batch."""
 
 from __future__ import annotations
 
@@ -33,17 +34,22 @@ RECORD_SCHEMA = pa.schema(
         pa.field("is_control", pa.bool_(), nullable=False),
     ]
 )
-"""A record's columns; from `leader_epoch` on, as `timestamp_type`, its batch's, but `sequence`. -1 for none."""
+"""The columns of a record. -1 means none.
+
+`timestamp_type` and those from `leader_epoch` on, except `sequence`, are fields of its batch.
+"""
 
 _PER_BATCH = ("leader_epoch", "producer_id", "producer_epoch")
 PER_BATCH_COLUMNS = frozenset((*_PER_BATCH, "timestamp_type", "is_transactional", "is_control"))
-"""Columns that the kernel does not put out: `RecordWindow.note_batches` gathers them."""
+"""The columns that the kernel does not write: `RecordWindow.note_batches` collects them."""
 
 
 class RecordWindow:
-    """Room for `rows` records with `data_bytes` bytes of keys and of values, and `headers` headers.
+    """Room for `rows` records with `data_bytes` bytes of keys and as many of values, and `headers`
+    headers.
 
-    Buffers come from Arrow's pool and belong to the batch that `to_batch` makes of them: one window, one batch.
+    The buffers come from Arrow's memory pool and pass to the batch of `to_batch`, so a window makes
+    only one batch.
     """
 
     def __init__(self, schema: pa.Schema, rows: int, data_bytes: int, headers: int) -> None:
@@ -70,14 +76,15 @@ class RecordWindow:
         return int(self._buffers[name].address) if name in self._buffers else 0
 
     def note_batches(self, counts: npt.NDArray[Any], attributes: npt.NDArray[Any], *others: npt.NDArray[Any]) -> None:
-        """What the batches that were put out, of `counts` records each, say for all their records.
+        """Adds header fields of decoded batches, with `counts` records each, for all their records.
 
-        `others` are the columns of leader epoch, producer id and producer epoch. Arrays are kept, not copied.
+        `others` are the columns of leader epoch, producer id and producer epoch. The arrays are
+        kept, not copied.
         """
         self._pieces.append((counts, attributes, *others))
 
     def to_batch(self, state: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """The rows that `state` counts. The window is used up then."""
+        """The rows that `state` counts, as an Arrow batch. The window cannot be used again."""
         rows = int(state[kernel.ROWS])
         arrays = [self._column(name, rows, state) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -115,7 +122,7 @@ class RecordWindow:
 
 
 def records_to_batch(records: Sequence[Record], schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns of records one by one: the slow way, for magic 0 and 1, and the twin in tests."""
+    """Converts single records to the same columns: for magic 0 and 1, and as the twin in tests."""
     return pa.RecordBatch.from_arrays([_slow_column(records, field) for field in schema], schema=schema)
 
 

@@ -1,1 +1,1 @@
-"""File names, and the small files of a log directory and of a partition."""
+"""File names, and the small files of log directories and partitions."""

@@ -1,8 +1,9 @@
-"""Kafka's text checkpoints: a version, a count, a line an entry.
+"""Kafka's text checkpoints: a version, a count, and one line per entry.
 
-The four of a log directory hold an offset a partition: ``recovery-point-offset-checkpoint`` (flushed up to there),
-``log-start-offset-checkpoint``, ``replication-offset-checkpoint`` (high watermarks), ``cleaner-offset-checkpoint``.
-Source: ``docs/formats/kafka-log-directory.md``; Kafka's CheckpointFile, OffsetCheckpointFile.
+The four checkpoints of a log directory have one offset per partition:
+``recovery-point-offset-checkpoint`` (flushed up to this offset), ``log-start-offset-checkpoint``,
+``replication-offset-checkpoint`` (high watermarks) and ``cleaner-offset-checkpoint``. Source:
+``docs/formats/kafka-log-directory.md``; Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HINT = "remove it: a broker without it begins anew from what the log holds"
 
 
 class TopicPartition(NamedTuple):
-    """A partition's name; its directory is ``topic-partition``."""
+    """The name of a partition. Its directory is ``topic-partition``."""
 
     topic: str
     partition: int
@@ -32,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 class CheckpointLine(NamedTuple):
-    """A line of a checkpoint: its number from 1, the byte where it begins, its text."""
+    """A line of a checkpoint: its number (from 1), the byte position where it begins, its text."""
 
     number: int
     position: int
@@ -40,7 +41,10 @@ class CheckpointLine(NamedTuple):
 
 
 def read_offset_checkpoint(path: str, *, env: Env = DEFAULT_ENV) -> dict[TopicPartition, int]:
-    """Offset by partition; empty for a missing or an empty file. `CorruptError` names line and byte."""
+    """Reads offsets by partition; empty if the file is missing or empty.
+
+    Raises `CorruptError`, with line and byte position, for a malformed file.
+    """
     offsets = {}
     for line in read_checkpoint_lines(path, env=env):
         fields = line.text.split()
@@ -52,25 +56,28 @@ def read_offset_checkpoint(path: str, *, env: Env = DEFAULT_ENV) -> dict[TopicPa
 
 
 def write_offset_checkpoint(path: str, offsets: Mapping[TopicPartition, int], *, env: Env = DEFAULT_ENV) -> None:
-    """Replaces the checkpoint at `path`; lines stand in the order of `offsets`."""
+    """Replaces the checkpoint at `path`. The lines have the order of `offsets`."""
     lines = [f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items()]
     write_atomically(path, format_checkpoint(lines), env=env)
 
 
 def format_checkpoint(lines: Sequence[str]) -> bytes:
-    """A checkpoint's bytes."""
+    """The bytes of a checkpoint with these entry lines."""
     return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)).encode()
 
 
 def read_checkpoint_lines(path: str, *, env: Env = DEFAULT_ENV) -> list[CheckpointLine]:
-    """The entries' lines; none for a missing file or one without a count."""
+    """The entry lines; none if the file is missing or has no count."""
     if not env.exists(path):
         return []
     return split_checkpoint(env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX), path=path)
 
 
 def split_checkpoint(data: bytes, *, path: str = "<bytes>") -> list[CheckpointLine]:
-    """The entries' lines of a checkpoint's bytes; `CorruptError` for another version or count than stated."""
+    """The entry lines of a checkpoint's bytes.
+
+    Raises `CorruptError` for an unknown version or a wrong count.
+    """
     lines = _lines(data, path)
     if lines and checked_number(path, lines[0], lines[0].text, 31, signed=True) != VERSION:
         raise malformed(path, lines[0], f"version {VERSION}")
@@ -96,7 +103,7 @@ def _lines(data: bytes, path: str) -> list[CheckpointLine]:
 
 
 def checked_number(path: str, line: CheckpointLine, text: str, bits: int, *, signed: bool = False) -> int:
-    """The decimal number `text` of a line, within `bits` bits beside the sign; else `CorruptError`."""
+    """Parses the decimal number `text` of a line. Raises `CorruptError` beyond `bits` bits."""
     value = int(text) if text.isascii() and _NUMBER.fullmatch(text) else None
     if value is None or not (-(1 << bits) if signed else 0) <= value < 1 << bits:
         raise malformed(path, line, f"a number below 2^{bits}")
@@ -104,7 +111,7 @@ def checked_number(path: str, line: CheckpointLine, text: str, bits: int, *, sig
 
 
 def malformed(path: str, line: CheckpointLine, expected: str) -> CorruptError:
-    """The error for a line that is not what it should be."""
+    """The error for a malformed line."""
     return CorruptError(
         f"malformed line {line.number}",
         path=path,

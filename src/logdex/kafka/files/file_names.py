@@ -1,4 +1,4 @@
-"""The names of a partition's files and of partition directories.
+"""The names of partition directories and of the files in them.
 
 Source: Kafka's LogFileUtils, UnifiedLog.parseTopicPartitionName.
 """
@@ -20,7 +20,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 OFFSET_DIGITS = 20
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-"""Of what belongs to a segment, in a broker's eyes."""
+"""The suffixes of the files that a broker counts to a segment."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -32,7 +32,7 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LOCK_FILE = ".lock"
 LONE_CLEAN_MARK = ".logdex-clean"
-"""Logdex's own, in a lone partition's directory: it was closed cleanly."""
+"""Logdex's own file: this directory of a single partition was closed cleanly."""
 LOG_DIRECTORY_FILES = frozenset(
     (
         META_PROPERTIES,
@@ -43,9 +43,10 @@ LOG_DIRECTORY_FILES = frozenset(
         CLEANER_CHECKPOINT,
     )
 )
-"""What a broker keeps beside the partitions of a log directory."""
+"""The files that a broker keeps beside the partitions of a log directory."""
 LOST_AND_FOUND = "lost+found"
-"""Where `logdex recover` puts batches that it cannot place; brokers pass over directories within a partition's."""
+"""Where `logdex recover` puts batches that it cannot place. Brokers ignore directories in a
+partition."""
 
 _OFFSET_FILE = re.compile(rf"(\d{{{OFFSET_DIGITS}}})(\.[a-z.]+)")
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d{1,10})")
@@ -53,12 +54,15 @@ _MARKED_DIR = re.compile(r"(?P<name>.+)\.(?P<id>[^.\s]+)-(?P<mark>delete|future|
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
-    """``00000000000000000042.log``: a file of the segment (or state) at `offset`."""
+    """``00000000000000000042.log``: the name of a file with this base or snapshot offset."""
     return f"{offset:0{OFFSET_DIGITS}d}{suffix}"
 
 
 def parse_offset_file(name: str) -> tuple[int, str] | None:
-    """(offset, suffix) of such a name, None for another one; offsets beyond a Java long count as other names."""
+    """(offset, suffix) of a name that `offset_file_name` makes; None for any other name.
+
+    An offset beyond Java's long also returns None.
+    """
     found = _OFFSET_FILE.fullmatch(name)
     if found is None or int(found.group(1)) >= 1 << 63:
         return None
@@ -66,14 +70,15 @@ def parse_offset_file(name: str) -> tuple[int, str] | None:
 
 
 def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
-    """The offsets, rising, of the files with `suffix` among a directory's `names`."""
+    """The offsets of the files with `suffix` among a directory's `names`, in ascending order."""
     named = (parse_offset_file(name) for name in names)
     return sorted(each[0] for each in named if each is not None and each[1] == suffix)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionName:
-    """A partition directory's name taken apart; `mark` is ``delete``, ``future``, ``stray`` or None."""
+    """The parts of a partition directory's name. `mark` is ``delete``, ``future``, ``stray`` or
+    None."""
 
     topic: str
     partition: int
@@ -81,9 +86,10 @@ class PartitionName:
 
 
 def parse_partition_dir(name: str) -> PartitionName | None:
-    """What a directory's name says: ``orders-0``, ``orders-0.<id>-delete``; None for no partition.
+    """Parses ``orders-0`` or ``orders-0.<id>-delete``; None if no partition has this name.
 
-    The broker makes ids of 32 hex digits and takes any."""
+    The broker writes ids of 32 hex digits and accepts any.
+    """
     marked = _MARKED_DIR.fullmatch(name)
     found = _PARTITION_DIR.fullmatch(marked.group("name") if marked else name)
     if found is None or int(found.group("partition")) > (1 << 31) - 1:

@@ -1,4 +1,5 @@
-"""The small files that say whose a directory is: `partition.metadata`, `meta.properties`, `.kafka_cleanshutdown`.
+"""Small files that identify a directory: `partition.metadata`, `meta.properties`, and the clean
+shutdown file.
 
 Source: ``docs/formats/kafka-log-directory.md``; Kafka's PartitionMetadataFile, MetaProperties,
 CleanShutdownFileHandler, Uuid.
@@ -22,12 +23,12 @@ _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def uuid_to_text(value: uuid.UUID) -> str:
-    """Kafka's way of writing a UUID: URL-safe base64 of its 16 bytes without padding, 22 characters."""
+    """Kafka's text form of a UUID: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def uuid_from_text(text: str) -> uuid.UUID:
-    """The UUID that Kafka writes as `text`; `ValueError` for anything else."""
+    """The UUID that Kafka writes as `text`. Raises `ValueError` for any other text."""
     if not _UUID_TEXT.fullmatch(text):
         raise ValueError(f"{text[:80]!r} is no base64 UUID of 22 characters")
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
@@ -39,7 +40,7 @@ def _malformed(path: str, position: int, field: str, expected: object, found: ob
 
 # -- partition.metadata ------------------------------------------------------------------------------------------------
 class PartitionMetadata(NamedTuple):
-    """Which topic a partition directory belongs to. A broker moves a directory of another topic's id aside."""
+    """The topic id of a partition directory. A broker moves a directory with another id aside."""
 
     topic_id: uuid.UUID
     version: int = 0
@@ -50,7 +51,7 @@ class PartitionMetadata(NamedTuple):
 
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> PartitionMetadata:
-        """The file at `path`; `CorruptError` names line and byte."""
+        """Reads the file at `path`. Raises `CorruptError`, with line and byte position."""
         data = env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
         lines = [*data.decode("utf-8", "backslashreplace").splitlines(), "", ""]
         if _value(lines[0], "version") != "0":
@@ -67,7 +68,8 @@ class PartitionMetadata(NamedTuple):
 
 
 def read_topic_id(directory: str, *, env: Env) -> uuid.UUID | None:
-    """The id in the `partition.metadata` of a partition's directory; None without that file."""
+    """The topic id in a partition directory's `partition.metadata`; None if there is no such
+    file."""
     path = f"{directory}/{PARTITION_METADATA}"
     return PartitionMetadata.read(path, env=env).topic_id if env.exists(path) else None
 
@@ -79,7 +81,8 @@ def _value(line: str, name: str) -> str:
 
 # -- meta.properties ---------------------------------------------------------------------------------------------------
 class MetaProperties(NamedTuple):
-    """Which cluster and node a log directory belongs to. Version 0 (ZooKeeper) names the node `broker.id`."""
+    """The cluster and node of a log directory. Version 0 (ZooKeeper) stores the node as
+    `broker.id`."""
 
     version: int = 1
     cluster_id: str | None = None
@@ -98,7 +101,8 @@ class MetaProperties(NamedTuple):
 
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> MetaProperties:
-        """The file at `path`; `CorruptError` for a version that is not known or a field that is no number."""
+        """Reads the file at `path`. Raises `CorruptError` for an unknown version or a malformed
+        number."""
         data = env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
         found = _properties(data.decode("utf-8", "backslashreplace"))
         version = _number(path, data, found, "version") or 0
@@ -115,7 +119,8 @@ class MetaProperties(NamedTuple):
 
 
 def _properties(text: str) -> dict[str, str]:
-    """A Java properties file of plain ``key=value`` lines and comments, which is all that Kafka writes."""
+    """Parses plain ``key=value`` lines and comments of a Java properties file, as Kafka writes
+    them."""
     found = {}
     for raw in text.splitlines():
         line = raw.strip()
@@ -138,7 +143,7 @@ def _number(path: str, data: bytes, found: dict[str, str], key: str) -> int | No
 
 # -- .kafka_cleanshutdown ----------------------------------------------------------------------------------------------
 class CleanShutdown(NamedTuple):
-    """The mark that a broker leaves when it has flushed and closed every log of a directory."""
+    """The file that a broker writes after it has flushed and closed every log of a directory."""
 
     broker_epoch: int = -1
     version: int = 0
@@ -149,8 +154,11 @@ class CleanShutdown(NamedTuple):
 
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> CleanShutdown | None:
-        """The mark at `path`; None where there is none. That it is there is what counts: a mark that cannot be parsed
-        (older brokers left an empty file) has the broker epoch -1, as for the broker."""
+        """Reads the clean shutdown file; None if it is missing.
+
+        Its existence is what counts. As in the broker, a file that cannot be parsed has broker
+        epoch -1 (older brokers wrote an empty file).
+        """
         if not env.exists(path):
             return None
         data = env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
@@ -161,5 +169,5 @@ class CleanShutdown(NamedTuple):
             return CleanShutdown()
 
     def write(self, path: str, *, env: Env = DEFAULT_ENV) -> None:
-        """Puts the mark at `path`."""
+        """Writes the clean shutdown file to `path`."""
         write_atomically(path, self.to_bytes(), env=env)

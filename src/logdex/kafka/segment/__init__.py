@@ -1,1 +1,1 @@
-"""A segment: its .log, its sparse indexes, its transaction index."""
+"""A segment: its .log, its offset index and time index, its transaction index."""

@@ -1,11 +1,12 @@
-"""What a segment's .index and .timeindex hold: one fold over its batches, for append, recovery, rebuild and verify.
+"""Derives a segment's .index and .timeindex from its batches, for append, recovery, rebuild and
+verify.
 
 Source: Kafka's LogSegment.append and recover (entries per batch, as from 3.9.1);
-``docs/formats/kafka-offset-index.md``, ``docs/formats/kafka-time-index.md``.
-Per batch: the largest timestamp so far is taken in; then, if more than
-`interval_bytes` bytes came since the last entry, .index gets (its last offset, its position) and .timeindex (the
-largest timestamp so far, the last offset of the earliest batch that has it) where that timestamp rises. So the first
-batch never has an entry. The close adds a last time entry.
+``docs/formats/kafka-offset-index.md``, ``docs/formats/kafka-time-index.md``. For each batch the
+largest timestamp so far is updated. Then, if more than `interval_bytes` bytes follow the last
+entry, .index gets the entry (last offset, position) of the batch. If the largest timestamp has
+increased since the last time entry, .timeindex gets it with the last offset of the earliest batch
+that has it. So the first batch never gets an entry. Closing adds a last time entry.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from logdex.layout.kafka import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 
 class IndexFold:
-    """The fold's state for one segment. Not thread-safe.
+    """The state of the derivation for one segment. Not thread-safe.
 
-    `last_index_offset` and `last_time` (timestamp, offset) say where indexes that are there already end;
-    `max_timestamp` (timestamp, offset) is the largest of the batches that are there, by default `last_time`.
+    For a segment that already has entries, `last_index_offset` and `last_time` (timestamp, offset)
+    describe the last ones. `max_timestamp` (timestamp, offset) is the largest of its batches, by
+    default `last_time`.
     """
 
     def __init__(
@@ -50,24 +52,29 @@ class IndexFold:
         self._state = np.array([0, *largest, none if last_index_offset is None else last_index_offset, *time], np.int64)
 
     def copy(self) -> IndexFold:
-        """The same state, to go on from without changing this one."""
+        """A copy that continues from the same state."""
         twin = IndexFold(self.base_offset, self.interval_bytes, path=self.path)
         twin._state[:] = self._state
         return twin
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
-        """The largest timestamp so far and the last offset of the earliest batch with it; (-1, base offset) if none."""
+        """(largest timestamp so far, last offset of the earliest batch with it).
+
+        It is (-1, base offset) if there is none.
+        """
         timestamp = int(self._state[kernel.MAX_TIMESTAMP])
         if timestamp <= NO_TIMESTAMP:
             return NO_TIMESTAMP, self.base_offset
         return timestamp, int(self._state[kernel.MAX_OFFSET])
 
     def add(self, columns: BatchColumns) -> tuple[Int64s, Int64s]:
-        """Takes batches in, in log order: new entries (last offset, position)[n, 2] and (timestamp, offset)[m, 2].
+        """Adds batches, in log order, and returns their index entries.
 
-        Raises `OffsetOverflowError` for a last offset outside base offset + 0..2^31-1, `OffsetOrderError` for an entry
-        that would not rise; both name the batch. The fold is of no use afterwards.
+        The result is (last offset, position)[n, 2] for .index and (timestamp, offset)[m, 2] for
+        .timeindex. Raises `OffsetOverflowError` for a last offset that is not 0 to 2^31-1 above the
+        base offset, and `OffsetOrderError` for an entry that would not increase. Both name the
+        batch, and the fold cannot be used afterwards.
         """
         count = len(columns.position)
         offset_entries, time_entries = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
@@ -89,7 +96,10 @@ class IndexFold:
         return offset_entries[: result[0]].copy(), time_entries[: result[1]].copy()
 
     def finish(self) -> Int64s:
-        """The time entry of a roll, close or recovery: (timestamp, offset)[0 or 1, 2]. Raises as `add`."""
+        """The last time entry, for a roll, close or recovery: (timestamp, offset)[0 or 1, 2].
+
+        Raises as `add` does.
+        """
         timestamp, offset = self.max_timestamp
         state = self._state
         if offset < state[kernel.TIME_OFFSET]:
@@ -133,9 +143,11 @@ class IndexFold:
 def fold_plain(
     rows: Iterable[tuple[int, int, int, int]], base_offset: int, interval: int, state: list[int]
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]:
-    """Twin of `kernels.index_fold.fold`: rows of (position, last offset, largest timestamp, size) into `state`.
+    """The twin of `kernels.kafka.sparse_index.fold`, for rows of (position, last offset, largest
+    timestamp, size).
 
-    Gives the offset entries, the time entries, how it ended (as the kernel says) and how many rows were taken in.
+    Updates `state` and returns (offset entries, time entries, the kernel's end code, number of rows
+    added).
     """
     offset_entries: list[tuple[int, int]] = []
     time_entries: list[tuple[int, int]] = []
@@ -166,17 +178,17 @@ def fold_plain(
 
 
 def encode_offset_entries(entries: npt.NDArray[np.int64], base_offset: int) -> bytes:
-    """.index bytes of (offset, position) rows, whose offsets are within reach of `base_offset`."""
+    """The .index bytes of (offset, position) rows. The offsets must fit `base_offset`."""
     return _packed(entries - (base_offset, 0), OFFSET_INDEX_ENTRY)
 
 
 def encode_time_entries(entries: npt.NDArray[np.int64], base_offset: int) -> bytes:
-    """.timeindex bytes of (timestamp, offset) rows, whose offsets are within reach of `base_offset`."""
+    """The .timeindex bytes of (timestamp, offset) rows. The offsets must fit `base_offset`."""
     return _packed(entries - (0, base_offset), TIME_INDEX_ENTRY)
 
 
 def _packed(rows: Int64s, layout: Layout) -> bytes:
-    """Rows of stored numbers, a column a field."""
+    """Packs rows of stored numbers, one column per field."""
     packed = np.empty(len(rows), layout.dtype)
     for field, column in zip(layout.fields, rows.T, strict=True):
         packed[field.name] = column
@@ -186,7 +198,10 @@ def _packed(rows: Int64s, layout: Layout) -> bytes:
 def derive_indexes(
     windows: Iterable[BatchColumns], base_offset: int, interval_bytes: int, *, path: str = ""
 ) -> tuple[bytes, bytes]:
-    """The bytes of .index and .timeindex of a whole segment, given in windows. Raises as `IndexFold.add`."""
+    """The bytes of .index and .timeindex of a whole segment, given in windows.
+
+    Raises as `IndexFold.add` does.
+    """
     fold = IndexFold(base_offset, interval_bytes, path=path)
     offset_parts, time_parts = [], []
     for columns in windows:
@@ -198,10 +213,10 @@ def derive_indexes(
 
 
 def derive_offset_index(columns: BatchColumns, base_offset: int, interval_bytes: int) -> bytes:
-    """The bytes of .index of a whole segment. Raises as `IndexFold.add`."""
+    """The .index bytes of a whole segment. Raises as `IndexFold.add` does."""
     return derive_indexes((columns,), base_offset, interval_bytes)[0]
 
 
 def derive_time_index(columns: BatchColumns, base_offset: int, interval_bytes: int) -> bytes:
-    """The bytes of .timeindex of a whole segment. Raises as `IndexFold.add`."""
+    """The .timeindex bytes of a whole segment. Raises as `IndexFold.add` does."""
     return derive_indexes((columns,), base_offset, interval_bytes)[1]

@@ -1,7 +1,7 @@
-"""A segment's .log: batches one behind another, found by walking their headers.
+"""A segment's .log: consecutive record batches, found by reading their headers.
 
-Source: Kafka's FileRecords, FileLogInputStream; ``docs/formats/kafka-record-batch.md``. (The field's older name for it
-is FileMessageSet.) Walking checks no checksum, as in the broker: reading records does.
+Source: Kafka's FileRecords (once called FileMessageSet), FileLogInputStream;
+``docs/formats/kafka-record-batch.md``. As in the broker, reading headers verifies no CRC.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logdex.layout.kafka import (
 )
 
 UP_TO_MAGIC_SIZE_BYTES = RECORD_BATCH.offset_of("magic") + 1
-"""So much of a batch says its size and its format, whichever that is."""
+"""The bytes of a batch up to its magic, which determine its size and format."""
 _WINDOW = 4096
 _LENGTH_MIN = {
     MAGIC_V0: LEGACY_SIZE_MIN_V0,
@@ -40,12 +40,14 @@ _LENGTH_MIN = {
 
 
 def stated_size(data: bytes, position: int) -> int:
-    """The size, offset and length included, that the batch at `position` of `data` says it has; any number."""
+    """The size that the batch at `position` of `data` states, with offset and length; it may be
+    invalid."""
     return LOG_OVERHEAD_SIZE_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
 
 
 class BatchHeader(NamedTuple):
-    """What a walk sees of a batch; `position` and `size_bytes` (all of it) are bytes of the file."""
+    """The header fields of a batch. `position` and `size_bytes` (of the whole batch) are in
+    bytes."""
 
     position: int
     size_bytes: int
@@ -57,12 +59,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The byte behind it."""
+        """The position after the batch."""
         return self.position + self.size_bytes
 
 
 class LogOffsetPosition(NamedTuple):
-    """A batch: its base offset, its position in the file and its size."""
+    """A batch: its base offset, its position in the file, its size."""
 
     offset: int
     position: int
@@ -70,7 +72,8 @@ class LogOffsetPosition(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record (or a batch's last one): its timestamp, its offset, and its batch's leader epoch, -1 for none."""
+    """A record, or a batch's last record: timestamp, offset, leader epoch of its batch (-1 for
+    none)."""
 
     timestamp_ms: int
     offset: int
@@ -78,9 +81,9 @@ class TimestampAndOffset(NamedTuple):
 
 
 class FileRecords:
-    """One .log file, at most 2^31 - 1 bytes. Thread-safety: one writer; reads may come from any thread beside it.
+    """One .log file of at most 2^31 - 1 bytes. Thread-safety: one writer, any number of readers.
 
-    `open_files`: a set that the file is read through, shared by many segments so that few stay open.
+    `open_files` is a bounded set of open files that many segments share.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class FileRecords:
             raise
 
     def refresh(self) -> int:
-        """Looks how long the file is now, which another process may be writing; gives it."""
+        """Reads the file's current size, which another process may change, and returns it."""
         with self._files.lend(self.path) as file:
             size = file.size_now()
         if size > limits.SEGMENT_SIZE_BYTES_MAX:
@@ -120,7 +123,7 @@ class FileRecords:
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` bytes from `position`, shorter where the file ends."""
+        """Returns up to `size_bytes` bytes from `position`; fewer where the file ends."""
         if position < 0 or size_bytes < 0:
             raise UsageError(f"{self.path}: {size_bytes} bytes from {position} were asked for")
         size_bytes = min(size_bytes, max(0, self.size_bytes - position))
@@ -138,14 +141,15 @@ class FileRecords:
             return file.read_at(position, size_bytes)
 
     def map(self) -> MappedBytes:
-        """The whole file, mapped for reading; close it before the file is cut."""
+        """Maps the whole file for reading. Close the mapping before the file is truncated."""
         return self._env.map_read(self.path)
 
     def headers(self, position: int = 0, stop: int | None = None) -> Iterator[BatchHeader]:
-        """The batches from `position` on, where one must begin, that end at `stop` (the file's end) at the latest.
+        """Yields the headers of the batches from `position`, where a batch must begin, up to
+        `stop`.
 
-        Ends without a word where fewer bytes are left than a batch has, as Kafka does: `CorruptError` for a header that
-        cannot be one.
+        `stop` is by default the file's end. As in Kafka, an incomplete last batch ends the
+        iteration without an error. Raises `CorruptError` for an invalid header.
         """
         end = self.size_bytes if stop is None else min(stop, self.size_bytes)
         window, window_at = b"", position
@@ -160,25 +164,28 @@ class FileRecords:
             position += header.size_bytes
 
     def last_header(self, position: int = 0) -> BatchHeader | None:
-        """The last whole batch from `position` on, where one must begin; raises as `headers`."""
+        """The last whole batch from `position`, where a batch must begin. Raises as `headers`
+        does."""
         last = None
         for header in self.headers(position):
             last = header
         return last
 
     def search_for_offset(self, offset: int, position: int = 0) -> LogOffsetPosition | None:
-        """The first batch from `position` on whose last offset is `offset` or above; None if there is none."""
+        """The first batch from `position` on with a last offset of at least `offset`, or None."""
         for header in self.headers(position):
             if header.last_offset >= offset:
                 return LogOffsetPosition(self.base_offset_of(header), header.position, header.size_bytes)
         return None
 
     def base_offset_of(self, header: BatchHeader) -> int:
-        """The offset of a batch's first record: a compressed wrapper of magic 0 or 1 is decompressed for that."""
+        """The offset of a batch's first record. A wrapper of magic 0 or 1 is decompressed for
+        it."""
         return header.base_offset if header.magic == MAGIC_V2 else self.batch_at(header.position).first_offset()
 
     def batch_at(self, position: int) -> RecordBatch:
-        """The batch that begins there; its checksum is not checked. `CorruptError` where none does."""
+        """The batch that begins at `position`, its CRC not verified. Raises `CorruptError` if none
+        does."""
         header = next(self.headers(position), None)
         if header is None:
             raise TruncatedError("no whole batch begins here", path=self.path, position=position)
@@ -188,9 +195,9 @@ class FileRecords:
     def search_for_timestamp(
         self, timestamp_ms: int, position: int = 0, start_offset: int = 0
     ) -> TimestampAndOffset | None:
-        """The first record from `position` on, in log order, at or after `timestamp_ms` and at or above `start_offset`.
+        """The first record from `position` on with these minimum timestamp and offset, or None.
 
-        No checksum is checked; records that cannot be read raise `CorruptError`.
+        No CRC is verified. Raises `CorruptError` for records that cannot be decoded.
         """
         for header in self.headers(position):
             if header.max_timestamp_ms < timestamp_ms:
@@ -201,14 +208,15 @@ class FileRecords:
         return None
 
     def first_record_from(self, header: BatchHeader, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
-        """The first record of one batch at or after `timestamp_ms` and at or above `start_offset`."""
+        """The first record of one batch with these minimum timestamp and offset, or None."""
         for record in self.batch_at(header.position).records():
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                 return TimestampAndOffset(record.timestamp_ms, record.offset, header.leader_epoch)
         return None
 
     def largest_timestamp_after(self, position: int) -> TimestampAndOffset:
-        """The largest timestamp of the batches from `position` on, with the last offset of the first that has it."""
+        """The largest timestamp of the batches from `position` on, and the first such batch's last
+        offset."""
         largest = TimestampAndOffset(NO_TIMESTAMP, -1)
         for header in self.headers(position):
             if header.max_timestamp_ms > largest.timestamp_ms:
@@ -224,7 +232,10 @@ class FileRecords:
         return self._write_file
 
     def append(self, data: bytes | memoryview) -> int:
-        """Writes whole batches at the end; gives the position of the first. Nothing counts of an append that fails."""
+        """Appends whole batches and returns the position of the first.
+
+        After an error the size is unchanged, and a later append overwrites what was written.
+        """
         file = self._require_writable()
         if len(data) > limits.SEGMENT_SIZE_BYTES_MAX - self.size_bytes:
             raise UsageError(
@@ -237,31 +248,31 @@ class FileRecords:
         return position
 
     def truncate_to(self, size_bytes: int) -> int:
-        """Cuts the file; gives how many bytes went."""
+        """Truncates the file and returns the number of bytes removed."""
         file = self._require_writable()
         if not 0 <= size_bytes <= self.size_bytes:
             raise UsageError(f"{self.path}: cannot be cut to {size_bytes} bytes, it has {self.size_bytes}")
         dropped = self.size_bytes - size_bytes
-        if self._env.size_bytes(self.path) > size_bytes:  # also bytes of an append that failed
+        if self._env.size_bytes(self.path) > size_bytes:  # also removes what a failed append wrote
             file.truncate(size_bytes)
         self.size_bytes = size_bytes
         return dropped
 
     def flush(self) -> None:
-        """fsync."""
+        """Writes the file's data to disk (fsync)."""
         self._require_writable().sync()
 
     def rename(self, path: str) -> None:
-        """Gives the file another name; this object, and whoever reads through it, goes on with it."""
+        """Renames the file. Concurrent readers of this object continue with the new name."""
         with self._renaming:
             self.release()
             before = self.path
             self._env.rename(before, path)
             self.path = path
-            self._files.forget(before)  # a reader may have opened it meanwhile, and the name may come to mean another
+            self._files.forget(before)  # a reader may have reopened the old name, which may soon belong to another file
 
     def release(self) -> None:
-        """Gives descriptors back, for a file that is not written any more; a later use opens it again."""
+        """Closes the descriptors of a file that is no longer written. Later use opens it again."""
         self._files.forget(self.path)
         if self._write_file is not None:
             self._write_file.close()
@@ -281,7 +292,10 @@ class FileRecords:
 
 
 def _parse_header(window: bytes, at: int, position: int, end: int, path: str) -> BatchHeader | None:
-    """The batch's header at `window[at:]`, the file's `position`; None where the file ends within the batch."""
+    """Decodes the header at `window[at:]`; None if the file ends within the batch.
+
+    `position` is the batch's position in the file.
+    """
     if len(window) - at < UP_TO_MAGIC_SIZE_BYTES:
         raise _shrunk(path)
     total = stated_size(window, at)

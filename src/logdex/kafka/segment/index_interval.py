@@ -1,10 +1,11 @@
-"""Which `index.interval.bytes` a topic's indexes were written with, as far as its files tell.
+"""Infers the `index.interval.bytes` of a topic from its index files.
 
-No file states it. An entry is made at the first batch more than the interval behind the last entry (or the segment's
-start), so each stretch of a log from one entry to the next says [low, high): low is how far its last batch without an
-entry lies from where it begins, high how far the next entry does. The last stretch has no high. The count of bytes
-begins anew where a broker reopened or truncated a segment: such a stretch is longer, and its low may be too high.
-Source: ``docs/formats/kafka-offset-index.md``.
+No file states the interval. An entry is made for the first batch that is more than the interval
+after the last entry (or the segment's start). So each stretch of a .log between two entries bounds
+the interval to [low, high): low is the distance to its last batch without an entry, high the
+distance to the next entry. The last stretch has no high. The broker restarts its byte count when it
+reopens or truncates a segment: such a stretch is longer, and its low may be too high. Source:
+``docs/formats/kafka-offset-index.md``.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 
 DEFAULT_INTERVAL_BYTES = LogConfig().index_interval_bytes
 SEGMENTS_MAX, TRIED_SEGMENTS_MAX = 2, 4
-"""Segments of a partition that must tell something, and that are looked at for it: the first that have entries."""
+"""Per partition: how many segments must yield stretches, and how many with entries are tried for
+that."""
 ENTRIES_MAX = 256
 SCANNED_BYTES_MAX = 16 << 20
-"""Of a segment: the first entries, and the headers of the batches up to the last of them."""
+"""Per segment: how many entries are used at most, and how many bytes are scanned to find their
+batches."""
 
 _REOPENED_MAX = 2
 _ENDLESS = limits.SEGMENT_SIZE_BYTES_MAX + 1
@@ -37,7 +40,11 @@ _ROUND_UNITS = (1 << 20, 1_000_000, 1 << 10, 1_000, 100, 10)
 
 
 class IndexInterval(NamedTuple):
-    """An interval, bytes. With `is_inferred` each of `low` to `high` - 1 fits the indexes; else nothing told."""
+    """An interval in bytes.
+
+    With `is_inferred` the indexes fit every interval from `low` to `high` - 1; otherwise the
+    interval is the default.
+    """
 
     size_bytes: int
     is_inferred: bool = False
@@ -46,10 +53,11 @@ class IndexInterval(NamedTuple):
 
 
 def stretches_of(positions: Int64s, entry_positions: Int64s) -> Int64s:
-    """(low, high)[n, 2] of the stretches of a segment's start; none where its index does not fit its batches.
+    """(low, high)[n, 2] of the stretches at a segment's start; empty if its index does not fit its
+    batches.
 
-    `positions` are those of its first batches, all of them from byte 0 to some end; `entry_positions` those of its
-    first entries, all that lie before that end.
+    `positions` are the positions of the segment's first batches, without a gap; `entry_positions`
+    are those of its first entries, and must include all entries up to the last of these batches.
     """
     none = np.empty((0, 2), np.int64)
     if not len(positions):
@@ -67,16 +75,17 @@ def stretches_of(positions: Int64s, entry_positions: Int64s) -> Int64s:
 
 
 def infer_index_interval(stretches: Int64s) -> IndexInterval:
-    """The interval that most stretches fit; the broker's default where they allow it, or tell nothing.
+    """The interval that most stretches fit.
 
-    One or two stretches that are too long for the default are those of a segment that was reopened; a stretch that is
-    too short speaks against it.
+    It is the broker's default if the stretches allow that or are too few. One or two stretches that
+    are too long for the default come from a reopened segment; a stretch that is too short rules the
+    default out.
     """
     default = IndexInterval(DEFAULT_INTERVAL_BYTES)
     if not len(stretches):
         return default
     low, high = stretches[:, 0], stretches[:, 1]
-    edges = np.unique(stretches)  # how many fit changes only there
+    edges = np.unique(stretches)  # the number of fitting stretches changes only here
     fitting = np.searchsorted(np.sort(low), edges, "right") - np.searchsorted(np.sort(high), edges, "right")
     best = int(np.argmax(fitting))
     least, end = int(edges[best]), int(edges[min(best + 1, len(edges) - 1)])
@@ -90,7 +99,7 @@ def infer_index_interval(stretches: Int64s) -> IndexInterval:
 
 
 def _round_within(low: int, end: int) -> int:
-    """A number of [low, end) such as people choose: all of them give the same index."""
+    """A round number in [low, end). All numbers in this range lead to the same index."""
     if low <= DEFAULT_INTERVAL_BYTES < end:
         return DEFAULT_INTERVAL_BYTES
     power = 1 << max((end - 1).bit_length() - 1, 0)
@@ -101,8 +110,12 @@ def _round_within(low: int, end: int) -> int:
 
 
 def index_intervals(partitions: Mapping[str, Sequence[str]], env: Env) -> dict[str, IndexInterval]:
-    """By name of partition directory, whose .log paths in their order are given. What the partitions of a topic tell
-    is put together: the interval is a topic's. Reads a bounded part of two segments a partition."""
+    """The index interval by partition directory, from the paths of each partition's .log files in
+    order.
+
+    The interval is a setting of the topic, so the stretches of its partitions are combined. Reads a
+    bounded part of at most two segments per partition.
+    """
     found: dict[str, list[Int64s]] = {}
     for name, logs in partitions.items():
         found.setdefault(_topic_of(name), []).extend(_partition_stretches(logs, env))
@@ -119,7 +132,7 @@ def _topic_of(name: str) -> str:
 
 
 def _partition_stretches(logs: Sequence[str], env: Env) -> Iterator[Int64s]:
-    """Of the first segments that tell something; the active one, which a broker may be writing, comes last."""
+    """Yields stretches of the first segments that have any. The active segment comes last."""
     told = tried = 0
     for log_path in logs:
         try:
@@ -127,7 +140,7 @@ def _partition_stretches(logs: Sequence[str], env: Env) -> Iterator[Int64s]:
             if not len(entries):
                 continue
             stretches = stretches_of(_first_batches(log_path, entries, env), entries)
-        except StorageError:  # whoever reads it next says so
+        except StorageError:  # whoever reads the file next reports it
             continue
         tried += 1
         if len(stretches):
@@ -138,7 +151,7 @@ def _partition_stretches(logs: Sequence[str], env: Env) -> Iterator[Int64s]:
 
 
 def _first_batches(log_path: str, entries: Int64s, env: Env) -> Int64s:
-    """Positions of a log's first batches, as far as `entries` are known."""
+    """The positions of a .log's first batches, as far as `entries` reach."""
     stop = SCANNED_BYTES_MAX
     if len(entries) == ENTRIES_MAX:
         stop = min(int(entries[-1]) + 1, stop)
@@ -148,7 +161,8 @@ def _first_batches(log_path: str, entries: Int64s, env: Env) -> Int64s:
 
 
 def _first_entries(path: str, env: Env) -> Int64s:
-    """Positions of an index's first entries, without what is preallocated; none where there is no index."""
+    """The positions of an index's first entries, without preallocated zeros; empty without an
+    index."""
     if not env.is_file(path):
         return np.empty(0, np.int64)
     with env.open_read(path) as file:
@@ -159,7 +173,8 @@ def _first_entries(path: str, env: Env) -> Int64s:
 
 
 def describe_intervals(intervals: Mapping[str, IndexInterval]) -> tuple[list[str], list[str]]:
-    """What a report says of the intervals of partitions: lines on those inferred, lines on those assumed."""
+    """Describes the intervals of partitions for a report: (lines on inferred, lines on assumed
+    ones)."""
     groups: dict[tuple[bool, int], list[str]] = {}
     for name, interval in intervals.items():
         groups.setdefault((interval.is_inferred, interval.size_bytes), []).append(name)

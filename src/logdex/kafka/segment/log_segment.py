@@ -1,7 +1,7 @@
-"""One segment of a log: its .log, the two sparse indexes over it and the index of aborted transactions.
+"""One segment of a partition: its .log, its offset index and time index, its transaction index.
 
-Source: Kafka's LogSegment; ``docs/formats/kafka-offset-index.md``. Which batches get index entries is decided by the
-fold of `index_fold`, here as in recovery.
+Source: Kafka's LogSegment; ``docs/formats/kafka-offset-index.md``. `IndexFold` decides which
+batches get index entries, on append as in recovery.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_column
 
 
 class SegmentRead(NamedTuple):
-    """What `LogSegment.read` gives: whole batches but perhaps the last, from `position` in the .log on."""
+    """The result of `LogSegment.read`: batches from `position` in the .log; the last may be
+    incomplete."""
 
     position: int
     data: bytes
     first_batch_incomplete: bool
-    """Whether `max_size_bytes` cut even the first batch."""
+    """Whether `max_size_bytes` is less than the first batch."""
 
 
 class LogSegment(SegmentFiles):
-    """A segment; see `SegmentFiles` for its files. Close it when done.
+    """A segment; see `SegmentFiles` for its files. Close it after use.
 
-    Thread-safety: one writer; look-ups and reads may come from any thread beside it.
+    Thread-safety: one writer, any number of readers.
     """
 
     _fold: IndexFold | None = None
@@ -41,8 +42,11 @@ class LogSegment(SegmentFiles):
     # -- what is in it -------------------------------------------------------------------------------------------------
     @property
     def max_timestamp(self) -> tuple[int, int]:
-        """The largest timestamp known and the last offset of its batch: of the batches that were appended or recovered
-        here, or the time index's last entry; (-1, base offset) if there is none."""
+        """(largest known timestamp, last offset of its batch), or (-1, base offset).
+
+        It comes from the batches appended or recovered by this object, else from the time index's
+        last entry.
+        """
         if self._fold is not None:
             return self._fold.max_timestamp
         entry = self.time_index.last_entry
@@ -50,18 +54,19 @@ class LogSegment(SegmentFiles):
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp known; where none is, the time at which the .log was last changed, as for Kafka."""
+        """The largest known timestamp; if there is none, the .log's modification time, as in
+        Kafka."""
         timestamp = self.max_timestamp[0]
         return timestamp if timestamp >= 0 else self.modified_ms
 
     @property
     def modified_ms(self) -> int:
-        """When the .log was last changed."""
+        """The .log's modification time in milliseconds."""
         return self.env.modified_ns(self.log.path) // 1_000_000
 
     @property
     def first_batch_timestamp_ms(self) -> int | None:
-        """The first batch's largest timestamp, which the age of the segment counts from; None without one."""
+        """The first batch's largest timestamp, from which the segment's age is counted, or None."""
         if self._first_timestamp_ms is None:
             header = next(self.log.headers(), None)
             if header is not None:
@@ -70,9 +75,10 @@ class LogSegment(SegmentFiles):
         return known if known is not None and known >= 0 else None
 
     def read_next_offset(self) -> int:
-        """The offset behind the last batch, which is walked to from the index's last entry; the base offset if none.
+        """The offset after the last batch, found from the index's last entry; the base offset if
+        empty.
 
-        Raises `CorruptError` for bytes on the way that begin no batch.
+        Raises `CorruptError` for an invalid batch header.
         """
         found = self.locate(self.offset_index.last_offset)
         last = None if found is None else self.log.last_header(found.position)
@@ -80,15 +86,18 @@ class LogSegment(SegmentFiles):
 
     # -- looking up ----------------------------------------------------------------------------------------------------
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
-        """The first batch whose last offset is `offset` or above (it may begin before it); None if there is none."""
+        """The first batch with a last offset of at least `offset`, or None. It may begin before
+        `offset`."""
         entry = self.offset_index.lookup(offset)
         return self.log.search_for_offset(offset, max(self._checked(entry.position), start_position))
 
     def locate(self, offset: int) -> LogOffsetPosition | None:
-        """`translate_offset` that does not follow an entry astray, as the broker would: `CorruptError` where the
-        batch at the entry's position is none, or begins behind the entry's offset, so that others were passed over.
+        """As `translate_offset`, but verifies the index entry that is used.
 
-        At an index entry's position begins the batch that holds its offset, or (indexes of older brokers) one before.
+        The broker follows a wrong entry. This method raises `CorruptError` if no batch begins at
+        the entry's position, or if that batch begins after the entry's offset, so that batches
+        would be skipped. A correct entry points to the batch that has its offset or (older brokers)
+        to an earlier one.
         """
         entry = self.offset_index.lookup(offset)
         position = self._checked(entry.position)
@@ -96,11 +105,11 @@ class LogSegment(SegmentFiles):
             return self.log.search_for_offset(offset)
         header = next(self.log.headers(position), None)
         found = None
-        if header is not None or position < self.size_bytes:  # a batch, or one that the log's end has cut
+        if header is not None or position < self.size_bytes:  # a batch, or one that the end of the .log truncates
             first = int.from_bytes(self.log.read(position, 8), "big", signed=True)
             if not self.base_offset <= first <= entry.offset:
                 found = f"byte {position}, where offset {first} would be"
-        elif position >= self.env.size_bytes(self.log.path):  # else written since this was opened
+        elif position >= self.env.size_bytes(self.log.path):  # otherwise written after this was opened
             found = f"byte {position}, behind the end"
         if found is not None:
             raise CorruptError(
@@ -115,8 +124,11 @@ class LogSegment(SegmentFiles):
         return self.log.search_for_offset(offset, position)
 
     def locate_readable(self, offset: int) -> LogOffsetPosition | None:
-        """`locate` for who reads on from there: where no batch holds `offset`, `CorruptError` if the one before that
-        place is damaged, whose header may then hide that it does."""
+        """As `locate`, for reading on from there.
+
+        If no batch has `offset`, verifies the CRC of the batch before that place, since a damaged
+        header may hide that the batch has it. Raises `CorruptError` if the CRC differs.
+        """
         found = self.locate(offset)
         if found is not None and found.offset <= offset:
             return found
@@ -128,7 +140,8 @@ class LogSegment(SegmentFiles):
         return found
 
     def _checked(self, position: int) -> int:
-        """A position out of the index, which no writer made negative. One behind the log's end finds nothing."""
+        """Refuses a negative position from the index. A position after the .log's end finds
+        nothing."""
         if position < 0:
             raise CorruptError(
                 "an entry's position is negative",
@@ -142,27 +155,37 @@ class LogSegment(SegmentFiles):
         return position
 
     def translate_offsets(self, offsets: npt.ArrayLike) -> Int64s:
-        """`translate_offset` of many (int64): (base offset, position, size)[n, 3], all -1 where there is none."""
+        """`translate_offset` for many offsets (int64): (base offset, position, size)[n, 3], -1 for
+        none."""
         return translate_offsets(self, np.ascontiguousarray(offsets, np.int64))
 
     def find_offset_by_timestamp(self, timestamp_ms: int, start_offset: int | None = None) -> TimestampAndOffset | None:
-        """The first record at or after `timestamp_ms` whose offset is `start_offset` (the base offset) or above."""
+        """The first record with at least this timestamp and offset, or None.
+
+        `start_offset` is by default the base offset.
+        """
         start = self.base_offset if start_offset is None else start_offset
         near = self.time_index.lookup(timestamp_ms)
         position = self._checked(self.offset_index.lookup(max(near.offset, start)).position)
         return self.log.search_for_timestamp(timestamp_ms, position, start)
 
     def find_offsets_by_timestamps(self, timestamps_ms: npt.ArrayLike) -> Int64s:
-        """`find_offset_by_timestamp` of many (int64): (timestamp, offset, leader epoch)[n, 3], offset -1 where none."""
+        """`find_offset_by_timestamp` for many timestamps (int64): (timestamp, offset, leader
+        epoch)[n, 3].
+
+        The offset is -1 if there is no such record.
+        """
         return find_offsets_by_timestamps(self, np.ascontiguousarray(timestamps_ms, np.int64))
 
     def read(
         self, start_offset: int, max_size_bytes: int, max_position: int | None = None, *, min_one_message: bool = False
     ) -> SegmentRead | None:
-        """Bytes from the batch that holds `start_offset` or the next one on; None where there is none.
+        """Reads from the first batch with a last offset of at least `start_offset`, or returns
+        None.
 
-        At most `max_size_bytes`, and none from `max_position` on; `min_one_message`: the first batch as a whole anyway.
-        Batches are given as they lie: the first may begin before `start_offset`, the last may be cut.
+        Returns at most `max_size_bytes` bytes, none of them at `max_position` or after;
+        `min_one_message` returns the first batch as a whole anyway. The first batch may begin
+        before `start_offset`, the last may be incomplete.
         """
         if max_size_bytes < 0:
             raise UsageError(f"max_size_bytes is {max_size_bytes}", hint="say 0 or more")
@@ -177,7 +200,8 @@ class LogSegment(SegmentFiles):
     # -- writing -------------------------------------------------------------------------------------------------------
     @property
     def _current_fold(self) -> IndexFold:
-        """The fold, taken up where the indexes end: its count of bytes begins anew, as Kafka's does on opening."""
+        """The fold, continued from the indexes' last entries. As in Kafka, its byte count restarts
+        at 0."""
         if self._fold is None:
             self._fold = self._fold_from_indexes(None)
         return self._fold
@@ -194,10 +218,11 @@ class LogSegment(SegmentFiles):
         )
 
     def append(self, data: bytes | memoryview, columns: BatchColumns) -> int:
-        """Writes batches behind the others; gives the position of the first.
+        """Appends batches and returns the position of the first.
 
-        `columns` are those of `data`, positions from its start. Before anything is written: `OffsetOverflowError` for
-        an offset that the segment cannot hold, `OffsetOrderError`, `IndexFullError`. Nothing is synced.
+        `columns` are the columns of `data`, with positions from its start. Before anything is
+        written, raises `OffsetOverflowError` for an offset that the segment cannot hold,
+        `OffsetOrderError` and `IndexFullError`. Nothing is synced.
         """
         if not len(data):
             return self.size_bytes
@@ -215,8 +240,11 @@ class LogSegment(SegmentFiles):
         return start
 
     def append_some(self, data: memoryview, columns: BatchColumns, start: int, stop: int) -> int:
-        """Appends the batches [`start`, `stop`) of those in `data`, fewer where the indexes have no room for so many;
-        gives the place behind the last. `IndexFullError` where not even one fits, and else as `append`."""
+        """Appends batches [`start`, `stop`) of `data`, or fewer if the indexes lack room for them.
+
+        Returns the number of the batch after the last appended one. Raises `IndexFullError` if not
+        even one fits, and otherwise as `append` does.
+        """
         begin = int(columns.position[start])
         while True:
             end = int(columns.position[stop - 1]) + int(columns.size[stop - 1])
@@ -231,11 +259,11 @@ class LogSegment(SegmentFiles):
                 stop = start + (stop - start) // 2
 
     def should_roll(self, *, incoming_size_bytes: int, max_timestamp_ms: int, max_offset: int, now_ms: int) -> bool:
-        """Whether batches of that size, largest timestamp and last offset belong into a new segment.
+        """Whether batches of this size, largest timestamp and last offset belong in a new segment.
 
-        They do where they would not fit segment_bytes, where the segment is older than segment_ms (by timestamps from
-        its first batch to theirs; without timestamps, by the clock since it was made), where an index is full,
-        and where the offset is too far from the base offset.
+        They do if they exceed segment_bytes, if the segment is older than segment_ms (by timestamps
+        from its first batch to these; without timestamps, by the clock since its creation), if an
+        index is full, or if the offset is too far from the base offset.
         """
         if self.size_bytes > self.config.segment_bytes - incoming_size_bytes:
             return True
@@ -246,13 +274,16 @@ class LogSegment(SegmentFiles):
         return not self.offset_index.can_append_offset(max_offset)
 
     def time_waited_for_roll_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
-        """The segment's age when a batch with that timestamp comes, as `should_roll` says."""
+        """The segment's age as of a batch with this timestamp, as `should_roll` defines it."""
         first = self.first_batch_timestamp_ms
         return now_ms - self.created_ms if first is None else max_timestamp_ms - first
 
     def truncate_to(self, offset: int) -> int:
-        """Drops batches from the first that holds `offset` or more on, and index entries at it and above; the indexes
-        are preallocated anew. Gives how many bytes of log went."""
+        """Removes batches from the first with a last offset of at least `offset`, and index entries
+        from `offset`.
+
+        The indexes are preallocated again. Returns the number of bytes removed from the .log.
+        """
         found = self.locate(offset)
         largest = self.max_timestamp[0]
         for index in (self.offset_index, self.time_index):
@@ -266,7 +297,7 @@ class LogSegment(SegmentFiles):
         return dropped
 
     def _read_largest_timestamp(self) -> tuple[int, int]:
-        """Of the last time entry and the batches behind it."""
+        """The largest timestamp of the last time entry and the batches after it."""
         last = self.time_index.last_entry
         after = self.log.largest_timestamp_after(self.offset_index.lookup(last.offset).position)
         if after.timestamp_ms > last.timestamp_ms:
@@ -274,10 +305,12 @@ class LogSegment(SegmentFiles):
         return last.timestamp_ms, last.offset
 
     def recover(self, on_columns: OnColumns | None = None) -> DerivedSegment:
-        """Checks every batch, rebuilds both sparse indexes (trimmed), and cuts the log behind the last good batch.
+        """Checks every batch, rebuilds and trims the offset and time indexes, truncates the .log
+        after the last good batch.
 
-        `on_columns` sees each window of good batches. `OffsetOverflowError`, `OffsetOrderError`: nothing was changed.
-        Aborted transactions are the caller's: they follow from the state of all producers.
+        `on_columns` is called with each window of good batches. Raises `OffsetOverflowError` or
+        `OffsetOrderError` before anything is changed. The caller rebuilds the transaction index,
+        which needs the state of all producers.
         """
         interval = self.config.index_interval_bytes
         derived = derive_segment(self.log.path, self.base_offset, interval, on_columns=on_columns, env=self.env)
@@ -290,7 +323,8 @@ class LogSegment(SegmentFiles):
         return derived
 
     def on_become_inactive(self) -> None:
-        """For a segment that is rolled, or active at a clean close: the final time entry, both indexes trimmed."""
+        """Adds the final time entry and trims both indexes, for a rolled segment or a clean
+        close."""
         timestamp, offset = self.max_timestamp
         if timestamp > self.time_index.last_entry.timestamp_ms:
             self.time_index.maybe_append(timestamp, offset, on_roll=True)

@@ -1,7 +1,7 @@
-"""`<base>.index`: from an offset to a position in the segment's log near it.
+"""`<base>.index`: maps an offset to a nearby position in the segment's .log.
 
-Source: Kafka's OffsetIndex; ``docs/formats/kafka-offset-index.md``. Slots of 8 bytes: relative offset, position. The
-offset is the last one of the batch at that position.
+Source: Kafka's OffsetIndex; ``docs/formats/kafka-offset-index.md``. Slots of 8 bytes: relative
+offset, position. The offset is the last offset of the batch at that position.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _INT = 1 << 31
 
 
 class OffsetPosition(NamedTuple):
-    """An entry: an offset, and a position in the log's file, bytes."""
+    """An entry: an offset, and a byte position in the .log."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(IndexFile):
-    """An offset index; see `IndexFile` for opening, threads and what counts as an entry."""
+    """An offset index; see `IndexFile` for opening, thread-safety and the number of entries."""
 
     layout = OFFSET_INDEX_ENTRY
 
     def _load_last(self) -> None:
         self.last_offset = self.entry(self.entries - 1).offset if self.entries else self.base_offset
-        """Offset of the last entry; the base offset where there is none."""
+        """The offset of the last entry, or the base offset."""
 
     def _relative(self, slot: int) -> int:
         return self._slot(slot)[0]
@@ -44,24 +44,25 @@ class OffsetIndex(IndexFile):
         return self._slot(slot)[1]
 
     def entry(self, slot: int) -> OffsetPosition:
-        """The entry in a slot. `UsageError` for one that there is not."""
+        """The entry in a slot. Raises `UsageError` for a slot without an entry."""
         self._check_slot(slot)
         relative, position = self._slot(slot)
         return OffsetPosition(self.base_offset + relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`; (base offset, 0) if there is none."""
+        """The last entry with an offset of at most `offset`, or (base offset, 0)."""
         slot = self._lower_bound(self._relative, offset - self.base_offset)
         return OffsetPosition(self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def lookup_many(self, offsets: npt.NDArray[np.int64]) -> Int64s:
-        """`lookup` of many: (offset, position)[n, 2]. Of an index that does not rise, any entry may be found."""
+        """`lookup` for many offsets: (offset, position)[n, 2]. In an unsorted index it may find any
+        entry."""
         return lookup_offsets(self.used_bytes, self.base_offset, offsets)
 
     def fetch_upper_bound_offset(self, position: int, fetch_size_bytes: int) -> OffsetPosition | None:
-        """The first entry at or behind `position` + `fetch_size_bytes`; None if there is none.
+        """The first entry with a position of at least `position` + `fetch_size_bytes`, or None.
 
-        The sum may pass 2^31, where Kafka's int wraps: then there is none here.
+        Kafka's int overflows if the sum reaches 2^31; this method then returns None.
         """
         if position + fetch_size_bytes >= _INT:
             return None
@@ -73,12 +74,15 @@ class OffsetIndex(IndexFile):
         self._require_room(count, self.slots)
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry: `IndexFullError`, `OffsetOverflowError`, `OffsetOrderError` (not above the last offset),
-        `UsageError` for a position that no .log has."""
+        """Adds an entry.
+
+        Raises `IndexFullError`, `OffsetOverflowError`, `OffsetOrderError` (an offset that is not
+        above the last one), and `UsageError` for a position that no .log has.
+        """
         self.append_many(np.array([[offset, position]], np.int64))
 
     def append_many(self, entries: npt.NDArray[np.int64]) -> None:
-        """Adds entries (offset, position)[n, 2]: all of them or, with an error as of `append`, none."""
+        """Adds entries (offset, position)[n, 2], all or none. Raises as `append` does."""
         if not len(entries):
             return
         self.require_room(len(entries))
@@ -103,13 +107,14 @@ class OffsetIndex(IndexFile):
         self.last_offset = int(entries[-1, 0])
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at `offset` and above."""
+        """Removes the entries at `offset` and above."""
         slot = self._lower_bound(self._relative, offset - self.base_offset)
         keep = slot if slot >= 0 and self.entry(slot).offset == offset else slot + 1
         self._truncate_to_entries(keep)
 
     def sanity_check(self) -> None:
-        """Raises `CorruptError` for a last offset below the base offset and for a torn slot at the end."""
+        """Raises `CorruptError` for a last offset below the base offset, and for an incomplete last
+        slot."""
         if self.entries and self.last_offset < self.base_offset:
             raise CorruptError(
                 "the last entry's offset is below the base offset",

@@ -1,6 +1,6 @@
-"""The files of one segment: its .log, the two sparse indexes over it, the index of aborted transactions.
+"""The files of one segment: its .log, its offset index and time index, its transaction index.
 
-Source: Kafka's LogSegment, LazyIndex. What is done with them is `LogSegment`'s.
+Source: Kafka's LogSegment, LazyIndex. `LogSegment` implements the operations on them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _SUFFIXES = {
     "txn_index": names.TXN_INDEX_SUFFIX,
     "log": names.LOG_SUFFIX,
 }
-"""By the attribute that holds the file; the .log comes last, without which the others are nothing."""
+"""Suffixes by attribute. The .log comes last, because the other files are useless without it."""
 
 
 def wall_clock_ms() -> int:
-    """Now, in milliseconds since the epoch."""
+    """The current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class SegmentFiles:
-    """The files of the segment at `base_offset`; `log` is open, the indexes are opened when they are first needed.
+    """The files of the segment at `base_offset`. An index is opened when it is first used.
 
-    Opened for reading, no byte is changed, and a missing index is one without entries; `writable`: files that are
-    missing are created when they are needed. `suffix` is appended to the files' names (``.cleaned`` and the like);
-    `count_zero_slots` is as of `IndexFile`, `open_files` as of `FileRecords`.
+    Without `writable` no byte is changed, and a missing index has no entries. With `writable`
+    missing files are created when they are needed. `suffix` is appended to the file names
+    (``.cleaned`` and the like). For `count_zero_slots` see `IndexFile`, for `open_files` see
+    `FileRecords`.
     """
 
     def __init__(
@@ -65,22 +66,22 @@ class SegmentFiles:
         self.env = env
         self.clock_ms = clock_ms
         self.created_ms = clock_ms()
-        """When it was opened, or emptied since."""
+        """When the segment was opened, or last emptied."""
         self._count_zero_slots = count_zero_slots
         self.log = FileRecords(self.path_of(names.LOG_SUFFIX), writable=writable, env=env, open_files=open_files)
 
     def path_of(self, suffix: str) -> str:
-        """The path of one of the segment's files: ``.log``, ``.index`` …"""
+        """The path of the segment's file with this suffix, such as ``.log`` or ``.index``."""
         return posixpath.join(self.directory, names.offset_file_name(self.base_offset, suffix) + self.suffix)
 
     @cached_property
     def offset_index(self) -> OffsetIndex:
-        """The .index, opened when it is first needed."""
+        """The .index, opened when it is first used."""
         return self._open_index(OffsetIndex, names.INDEX_SUFFIX)
 
     @cached_property
     def time_index(self) -> TimeIndex:
-        """The .timeindex, opened when it is first needed."""
+        """The .timeindex, opened when it is first used."""
         return self._open_index(TimeIndex, names.TIME_INDEX_SUFFIX)
 
     def _open_index(self, kind: type[_Index], suffix: str) -> _Index:
@@ -95,13 +96,13 @@ class SegmentFiles:
 
     @cached_property
     def txn_index(self) -> TransactionIndex:
-        """The .txnindex, opened when it is first needed."""
+        """The .txnindex, opened when it is first used."""
         return TransactionIndex(
             self.path_of(names.TXN_INDEX_SUFFIX), self.base_offset, writable=self._writable, env=self.env
         )
 
     def open_indexes(self) -> None:
-        """Opens all three now, which makes those that are missing where the segment is writable: no append will."""
+        """Opens the three indexes now; a writable segment creates missing ones."""
         for name in _SUFFIXES:
             getattr(self, name)
 
@@ -110,18 +111,21 @@ class SegmentFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the .log."""
+        """The size of the .log."""
         return self.log.size_bytes
 
     def flush(self) -> None:
-        """fsync of every file that may have changed."""
+        """Writes all files that may have changed to disk (fsync)."""
         self.log.flush()
         for index in self._opened():
             index.flush()
 
     def change_file_suffixes(self, old: str, new: str, *, log_first: bool = False) -> None:
-        """Renames all files that there are from one suffix behind their names to another; reads go on. The .log comes
-        last or, with `log_first`, first: its new name is on disk before another one changes."""
+        """Renames all files from the suffix `old` to `new`, while readers continue.
+
+        The .log is renamed last or, with `log_first`, first: its new name is then on disk before
+        another file is renamed.
+        """
         if old != self.suffix:
             raise UsageError(f"{self.log.path}: its suffix is {self.suffix!r}, not {old!r}")
         before = {name: self.path_of(ending) for name, ending in _SUFFIXES.items()}
@@ -137,11 +141,13 @@ class SegmentFiles:
             elif self.env.exists(before[name]):
                 self.env.rename(before[name], self.path_of(ending))
             if name in self.__dict__:
-                self.__dict__[name].path = self.path_of(ending)  # what an index has mapped or read, it keeps
+                self.__dict__[name].path = self.path_of(ending)  # the index keeps its mapping or contents
 
     def delete_files(self) -> None:
-        """Closes the segment and removes its files, as far as there are any; one that was in use takes its key index
-        along."""
+        """Closes the segment and removes its files, if they exist.
+
+        With the suffix ``.deleted`` its key index is removed as well.
+        """
         self.close()
         for ending in _SUFFIXES.values():
             self.env.remove(self.path_of(ending))
@@ -150,13 +156,15 @@ class SegmentFiles:
             self.env.remove(posixpath.join(self.directory, key_index))
 
     def release(self) -> None:
-        """Gives descriptors back, for a segment that is not written any more; later uses open files again."""
+        """Closes the descriptors of a segment that is no longer written. Later use opens them
+        again."""
         self.log.release()
         for index in self._opened():
             index.close() if isinstance(index, TransactionIndex) else index.release()
 
     def close(self) -> None:
-        """Closes the files and changes none of them; `on_become_inactive` and `flush` before, where it was written."""
+        """Closes the files without changing them. After writing, call `on_become_inactive` and
+        `flush` first."""
         for index in self._opened():
             index.close()
         self.log.close()

@@ -1,6 +1,7 @@
-"""Looking up many offsets or timestamps in one segment: its headers are scanned once for all of them.
+"""Looks up many offsets or timestamps in one segment by scanning its headers once.
 
-Twins of `LogSegment.translate_offset` and `find_offset_by_timestamp`, which stay the better choice for a few.
+The functions are twins of `LogSegment.translate_offset` and `find_offset_by_timestamp`, which are
+faster for a few look-ups.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
 from logdex.kernels.kafka.sparse_lookup import first_at_least, first_in_runs
 
 SCAN_BYTES_A_QUERY = 200_000
-"""One look-up by itself takes about as long as scanning the headers of this many bytes of log."""
+"""A single look-up takes about as long as scanning the headers of this many bytes of a .log."""
 
 _TIME_WINDOW_BATCHES = 1024
-"""Of look-ups by time: bounds what is decoded at once."""
+"""For look-ups by time: bounds how much is decoded at once."""
 _GAP_BATCHES = 4
-"""Batches between two that are wanted which are decoded with them: calls cost more than that."""
+"""Up to this many unwanted batches are decoded together with their neighbours, to save calls."""
 
 
 class SearchedSegment(Protocol):
-    """What is searched: a `LogSegment`."""
+    """The methods of `LogSegment` that these functions use."""
 
     base_offset: int
     log: FileRecords
@@ -37,22 +38,25 @@ class SearchedSegment(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Length of the log."""
+        """The size of the .log."""
 
     def translate_offset(self, offset: int) -> LogOffsetPosition | None:
-        """The batch with an offset, or the first one behind it."""
+        """The first batch with a last offset of at least `offset`."""
 
     def find_offset_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """The first record at or after a time."""
+        """The first record with at least this timestamp."""
 
 
 Found = tuple[Int64s, Int64s, BatchColumns]
-"""Rows of the queries, the place of each one's batch in a window, and that window."""
+"""Rows of the queries, the index of each one's batch in a window, and that window."""
 
 
 def translate_offsets(segment: SearchedSegment, offsets: Int64s) -> Int64s:
-    """(base offset, position, size)[n, 3] of the first batch whose last offset is at or above each of `offsets`; -1 in
-    all three where there is none. Raises as `LogSegment.translate_offset`."""
+    """(base offset, position, size)[n, 3] of the first batch with a last offset of at least each of
+    `offsets`.
+
+    -1 in all three means that there is none. Raises as `LogSegment.translate_offset` does.
+    """
     found = np.full((len(offsets), 3), -1, np.int64)
     rest = np.arange(len(offsets))
     if len(offsets) * SCAN_BYTES_A_QUERY >= segment.size_bytes:
@@ -61,7 +65,7 @@ def translate_offsets(segment: SearchedSegment, offsets: Int64s) -> Int64s:
             found[rows, 0] = columns.base_offset[places]
             found[rows, 1] = columns.position[places]
             found[rows, 2] = columns.size[places]
-            for place in np.unique(places[columns.count[places] < 0]):  # wrappers: their first offset is within
+            for place in np.unique(places[columns.count[places] < 0]):  # the first offset of a wrapper is inside it
                 base_offset = segment.log.batch_at(int(columns.position[place])).first_offset()
                 found[rows[places == place], 0] = base_offset
         rest = sweep.unanswered
@@ -73,14 +77,18 @@ def translate_offsets(segment: SearchedSegment, offsets: Int64s) -> Int64s:
 
 
 def find_offsets_by_timestamps(segment: SearchedSegment, timestamps_ms: Int64s) -> Int64s:
-    """(timestamp, offset, leader epoch)[n, 3] of the first record at or after each of `timestamps_ms`; offset and
-    timestamp are -1 where there is none. Raises as `LogSegment.find_offset_by_timestamp`."""
+    """(timestamp, offset, leader epoch)[n, 3] of the first record with at least each of
+    `timestamps_ms`.
+
+    Timestamp and offset are -1 if there is none. Raises as `LogSegment.find_offset_by_timestamp`
+    does.
+    """
     found = np.full((len(timestamps_ms), 3), -1, np.int64)
     rest = np.arange(len(timestamps_ms))
     if len(timestamps_ms) * SCAN_BYTES_A_QUERY >= segment.size_bytes:
         sweep = _Sweep(segment, timestamps_ms, "max_timestamp_ms", _TIME_WINDOW_BATCHES)
         for rows, places, columns in sweep:
-            # runs of batches that lie near to each other are decoded at once
+            # batches that are close to each other are decoded at once
             for part in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places) > _GAP_BATCHES) + 1):
                 _find_in_run(segment, timestamps_ms, rows[part], places[part], columns, found)
         rest = sweep.unanswered
@@ -98,12 +106,12 @@ def _find_alone(timestamp_ms: int, search: Callable[[int], TimestampAndOffset | 
 def _find_in_run(
     segment: SearchedSegment, wanted: Int64s, rows: Int64s, places: Int64s, columns: BatchColumns, found: Int64s
 ) -> None:
-    """Answers the queries `rows`, rising, whose batches are those at `places`."""
+    """Answers the queries `rows` (ascending), whose batches are those at `places`."""
     first, last = int(places[0]), int(places[-1])
     ends = columns.position + columns.size
     try:
         timestamps, offsets = _records(segment, int(columns.position[first]), int(ends[last]))
-    except CorruptError:  # somewhere in the run: whom it does not concern is answered alone
+    except CorruptError:  # A batch of the run is damaged; looking up each query alone fails only those that need it.
         for row in rows:
             _find_alone(int(wanted[row]), segment.find_offset_by_timestamp, found[row])
         return
@@ -114,13 +122,13 @@ def _find_in_run(
     found[hits, 0], found[hits, 1] = timestamps[at_hits], offsets[at_hits]
     found[hits, 2] = columns.leader_epoch[places[at >= 0]]
     for row, place in zip(rows[at < 0], places[at < 0], strict=True):
-        # a header may tell of a later timestamp than its records have
+        # a header may state a later timestamp than its records have
         behind = partial(segment.log.search_for_timestamp, position=int(ends[place]), start_offset=segment.base_offset)
         _find_alone(int(wanted[row]), behind, found[row])
 
 
 def _records(segment: SearchedSegment, start: int, stop: int) -> tuple[Int64s, Int64s]:
-    """Timestamps and offsets of all records of the batches in bytes [start, stop) of the log."""
+    """The timestamps and offsets of all records in bytes [start, stop) of the .log."""
     names = ["timestamp_ms", "offset"]
     read = read_record_batches(
         segment.log.path, start=start, stop=stop, columns=names, check_crc=False, skip_control=False, env=segment.env
@@ -135,8 +143,10 @@ def _rises(values: Int64s, above: np.int64) -> bool:
 
 
 class _Sweep:
-    """Goes through the headers once and yields, window by window, which queries find their batch there: the first one
-    whose `column` is at or above what is wanted."""
+    """Scans the headers once and yields, per window, the queries whose batch is in that window.
+
+    A query's batch is the first whose `column` is at least the wanted value.
+    """
 
     def __init__(self, segment: SearchedSegment, wanted: Int64s, column: str, window_batches: int) -> None:
         self._segment = segment
@@ -144,8 +154,8 @@ class _Sweep:
         self._column = column
         self._window_batches = window_batches
         self.unanswered = np.arange(0)
-        """Rows that must be looked up alone, when all windows are through: headers cannot be followed to the end, or
-        their offsets fall."""
+        """Rows that must be looked up one by one after the scan, because headers were invalid or
+        offsets decreased."""
 
     def __iter__(self) -> Iterator[Found]:
         order = np.argsort(self._wanted)
@@ -155,7 +165,7 @@ class _Sweep:
         for window in scanner.scan_file(self._segment.log.path, stop=self._segment.size_bytes):
             columns = window.columns
             if self._column == "last_offset" and not _rises(columns.last_offset, highest):
-                self.unanswered = order[done:]  # a damaged header: what is found depends on where the search begins
+                self.unanswered = order[done:]  # A header is damaged, so the result depends on where a search begins.
                 return
             rising = np.maximum.accumulate(np.maximum(getattr(columns, self._column), highest))
             highest = rising[-1]

@@ -1,8 +1,9 @@
-"""Recovering a segment: every batch checked, both sparse indexes derived anew, the log cut behind its last good batch.
+"""Recovers a segment: checks every batch, derives both indexes, truncates the .log after its last
+good batch.
 
-Source: Kafka's LogSegment.recover; ``docs/formats/kafka-offset-index.md``. One scan with checksums and one fold: the
-bytes are those that the broker writes. Whoever keeps state that follows from the batches too (producers, leader epochs,
-aborted transactions) is shown them as they pass.
+Source: Kafka's LogSegment.recover; ``docs/formats/kafka-offset-index.md``. One scan with CRCs and
+one fold write the broker's bytes. A callback receives the batches, to derive other state from them
+(producers, leader epochs, aborted transactions).
 """
 
 from __future__ import annotations
@@ -21,22 +22,23 @@ from logdex.kafka.settings.log_config import LogConfig
 from logdex.kernels.kafka.batch_columns import BatchColumns
 
 OnColumns = Callable[[BatchColumns], None]
-"""Is shown each window of good batches, in log order; valid during the call only."""
+"""Called with each window of good batches, in log order. The columns are valid during the call
+only."""
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedSegment:
-    """What follows from a segment's good batches: the bytes of its indexes, and where and why the batches end."""
+    """The indexes derived from a segment's good batches, and where and why these end."""
 
     offset_index: bytes
     time_index: bytes
     batches: int
     size_bytes: int
-    """Of the log's good batches: where a recovery cuts it."""
+    """The size of the good batches, to which a recovery truncates the .log."""
     truncated_bytes: int
-    """Behind them."""
+    """The number of bytes after the good batches."""
     next_offset: int
-    """The last batch's last offset + 1; the base offset of a segment without one."""
+    """The last batch's last offset + 1, or the base offset."""
     end: ScanEnd
 
 
@@ -50,10 +52,10 @@ def derive_segment(
     on_columns: OnColumns | None = None,
     env: Env = DEFAULT_ENV,
 ) -> DerivedSegment:
-    """What recovery would find and write, without writing: the segment is only read, as far as byte `stop`.
+    """Derives what a recovery would write. Only reads the segment, up to byte `stop`.
 
-    Raises `OffsetOverflowError` and `OffsetOrderError` for batches that no index can hold; the broker splits a segment
-    for the one, and empties it for the other.
+    Raises `OffsetOverflowError` and `OffsetOrderError` for batches that no index can hold. The
+    broker splits the segment in the first case and empties it in the second.
     """
     fold = IndexFold(base_offset, interval_bytes, path=log_path)
     offset_parts: list[bytes] = []
@@ -88,10 +90,10 @@ def recover(
     on_columns: OnColumns | None = None,
     env: Env = DEFAULT_ENV,
 ) -> DerivedSegment:
-    """Derives the indexes of the segment at `base_offset` and writes them, trimmed, into `output`.
+    """Derives the indexes of the segment at `base_offset` and writes them, trimmed, to `output`.
 
-    Without an `output` the segment is recovered where it is: its log is cut behind the last good batch too. Files are
-    not synced. Raises as `derive_segment`, before anything is written.
+    Without `output` the segment is recovered in place, and its .log is truncated after the last
+    good batch. Files are not synced. Raises as `derive_segment` does, before anything is written.
     """
     log_path = posixpath.join(directory, offset_file_name(base_offset, LOG_SUFFIX))
     derived = derive_segment(log_path, base_offset, config.index_interval_bytes, on_columns=on_columns, env=env)
@@ -107,7 +109,8 @@ def recover(
 
 
 def first_fall(log_path: str, base_offset: int, *, env: Env) -> int | None:
-    """The position of the first batch of a segment whose offsets are not above those of all before it."""
+    """The position of the first batch whose offsets are not above those of all batches before
+    it."""
     last = base_offset - 1
     for window in BatchScanner(check_crc=False, env=env).scan_file(log_path):
         columns = window.columns

@@ -1,12 +1,13 @@
-"""What a segment's two preallocated indexes share: slots of one size, rising, sparse file, binary search.
+"""The base of a segment's offset index and time index: sorted slots of one size in a preallocated
+file.
 
-Source: Kafka's AbstractIndex; ``docs/formats/kafka-offset-index.md``. A new file gets the largest multiple of the slot
-size that fits its maximum, sparse; roll, close and recovery trim it to its entries. Where that did not happen (a crash,
-a copy of a live log) zeros follow the entries; Kafka counts each as an entry, here their beginning is found by
-bisection.
+Source: Kafka's AbstractIndex; ``docs/formats/kafka-offset-index.md``. A new file is preallocated,
+sparse, to the largest multiple of the slot size within its maximum; roll, close and recovery trim
+it to its entries. Without trimming (a crash, a copy of a live partition) zeros follow the entries.
+Kafka counts each such slot as an entry; this class finds the first one by bisection.
 
-Read through a mapping, written with `pwrite` (docs/design/0005). Thread-safety: one writer; readers may share an object
-with it and see an entry once it is whole.
+Reads use a mapping, writes use `pwrite` (docs/design/0005). Thread-safety: one writer; readers may
+share the object and see an entry once it is complete.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, ReadFile, Wr
 from logdex.layout.base import Layout
 
 WARM_SIZE_BYTES = 8192
-"""The end of an index that is looked into first: reads near the end of the log touch only these pages."""
+"""The end of an index, which is searched first: reads near the log end offset touch only these
+pages."""
 
 
 class IndexFile(ABC):
-    """One index file. `base_offset` is its segment's; `entries` counts its entries; close it when done.
+    """One index file of the segment at `base_offset`, with `entries` entries. Close it after use.
 
-    `writable`: created and preallocated to `max_size_bytes` where missing; otherwise no byte is ever changed, and a
-    missing file is an index without entries. `count_zero_slots`: count every slot as Kafka does.
+    `writable`: a missing file is created and preallocated to `max_size_bytes`. Otherwise no byte is
+    changed, and a missing file is an index without entries. `count_zero_slots`: count every slot as
+    an entry, as Kafka does.
     """
 
     layout: Layout
@@ -56,12 +59,12 @@ class IndexFile(ABC):
         if max_size_bytes < self._entry_size:
             raise UsageError(f"{path}: an index of {max_size_bytes} bytes holds no entry", hint="say at least 24")
         self.missing = not env.exists(path)
-        """Whether there was no such file when this was opened."""
+        """Whether the file was missing when this was opened."""
         try:
             if writable and self.missing:
                 self._require_writable().truncate(self._rounded(max_size_bytes))
             self.entries = self._open_view(count_zero_slots)
-            """Entries, without a tail of zeros (but see `count_zero_slots`)."""
+            """The number of entries, without zeros at the end (but see `count_zero_slots`)."""
         except BaseException:
             self.release()
             raise
@@ -69,7 +72,7 @@ class IndexFile(ABC):
 
     # -- opening -------------------------------------------------------------------------------------------------------
     def _open_view(self, count_zero_slots: bool) -> int:
-        """Maps the file; how many entries it has."""
+        """Maps the file and returns its number of entries."""
         if self.missing and not self._writable:
             self._map(MappedBytes(self._env, self.path, None))
             return 0
@@ -93,8 +96,8 @@ class IndexFile(ABC):
     def _map(self, mapped: MappedBytes) -> None:
         self._mapped = mapped
         self.size_bytes = len(mapped.array)
-        """Length of the file."""
-        self._view = memoryview(mapped.array)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
+        """The size of the file."""
+        self._view = memoryview(mapped.array)  # type: ignore[arg-type]  # stubs: arrays are buffers
 
     def _rounded(self, size_bytes: int) -> int:
         return size_bytes // self._entry_size * self._entry_size
@@ -102,7 +105,8 @@ class IndexFile(ABC):
     # -- counting ------------------------------------------------------------------------------------------------------
     @property
     def slots(self) -> int:
-        """Entries that fit the file as it is now; so many Kafka counts when it opens it, zeros included."""
+        """The number of slots in the file, which Kafka counts as entries on opening, zeros
+        included."""
         return self.size_bytes // self._entry_size
 
     @property
@@ -111,8 +115,11 @@ class IndexFile(ABC):
         return self.entries >= self.slots
 
     def _count_entries(self, file: ReadFile, count_zero_slots: bool) -> int:
-        """Looks for the first slot of zeros with reads: a broker may cut the tail off at any time, and to touch mapped
-        pages behind a file's end kills the process."""
+        """Finds the first slot of zeros by reading the file.
+
+        A broker may truncate the file at any time, and accessing mapped pages after its end would
+        kill the process.
+        """
 
         def is_zero(slot: int) -> bool:
             return not any(file.read_at(slot * self._entry_size, self._entry_size))
@@ -120,7 +127,7 @@ class IndexFile(ABC):
         slots = self.slots
         if count_zero_slots or slots == 0 or not is_zero(slots - 1):
             return slots
-        low, high = 0, slots - 1  # slot `high` is zero; a slot of zeros before the first entry is passed over
+        low, high = 0, slots - 1  # Slot `high` is zero. Zero slots before the first entry are ignored.
         while low < high:
             middle = (low + high) // 2
             if is_zero(middle):
@@ -131,7 +138,8 @@ class IndexFile(ABC):
 
     @property
     def used_bytes(self) -> ByteArray:
-        """The bytes of the entries: a view, valid until the index changes or closes."""
+        """The bytes of the entries, as a view that is valid until the index is changed or
+        closed."""
         return self._mapped.array[: self.entries * self._entry_size]
 
     # -- searching -----------------------------------------------------------------------------------------------------
@@ -140,15 +148,16 @@ class IndexFile(ABC):
         return self._struct.unpack_from(self._view, slot * self._entry_size)
 
     def _lower_bound(self, number: Callable[[int], int], target: int) -> int:
-        """The last slot whose `number` is at most `target`, -1 if there is none."""
+        """The last slot whose `number` is at most `target`, or -1."""
         return self._search(number, target, upper=False)
 
     def _upper_bound(self, number: Callable[[int], int], target: int) -> int:
-        """The first slot whose `number` is at least `target`, -1 if there is none."""
+        """The first slot whose `number` is at least `target`, or -1."""
         return self._search(number, target, upper=True)
 
     def _search(self, number: Callable[[int], int], target: int, *, upper: bool) -> int:
-        # the same slots in the same order as Kafka, so that an index that does not rise misleads both alike
+        # Visits the same slots in the same order as Kafka, so that an unsorted index leads to the
+        # same result.
         entries = self.entries
         if entries == 0:
             self._require_open()
@@ -187,7 +196,7 @@ class IndexFile(ABC):
             raise UsageError(f"{self.path}: the index was closed", hint="open it again")
 
     def _require_writable(self) -> WriteFile:
-        self._require_open()  # its entries are not known any more: an append would overwrite the first one
+        self._require_open()  # after closing, `entries` is 0, and an append would overwrite the first entry
         if not self._writable:
             raise UsageError(f"{self.path}: opened for reading only", hint="open it with writable=True")
         if self._file is None:
@@ -214,35 +223,38 @@ class IndexFile(ABC):
             )
 
     def _write(self, data: bytes) -> None:
-        """Puts whole slots behind the entries; they count once they are written."""
+        """Writes whole slots after the entries, and then counts them."""
         self._require_writable().write_at(self.entries * self._entry_size, data)
         self.entries += len(data) // self._entry_size
 
     def _truncate_to_entries(self, entries: int) -> None:
         file = self._require_writable()
         dropped, self.entries = self.entries - entries, entries
-        if dropped > 0:  # zeroed, so that what is left of an index that is never trimmed can be told
+        if dropped > 0:  # zeroed, so that the entries can be counted even if the index is never trimmed
             file.write_at(entries * self._entry_size, bytes(dropped * self._entry_size))
         self._load_last()
 
     @abstractmethod
     def _load_last(self) -> None:
-        """Sets what is known of the last entry."""
+        """Updates the cached last entry."""
 
     @abstractmethod
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at `offset` and above."""
+        """Removes the entries at `offset` and above."""
 
     @abstractmethod
     def sanity_check(self) -> None:
-        """Raises `CorruptError` where Kafka would on opening."""
+        """Raises `CorruptError` where Kafka's sanity check on opening fails."""
 
     def truncate(self) -> None:
-        """Drops all entries; the file keeps its size."""
+        """Removes all entries; the file keeps its size."""
         self._truncate_to_entries(0)
 
     def resize(self, size_bytes: int) -> bool:
-        """Sets the file's size to whole slots; False if it has it. Entries that no longer fit are dropped."""
+        """Resizes the file to whole slots; entries that no longer fit are removed.
+
+        Returns False if the file already has this size.
+        """
         file = self._require_writable()
         rounded = self._rounded(size_bytes)
         if rounded == self.size_bytes:
@@ -260,7 +272,8 @@ class IndexFile(ABC):
         self._load_last()
 
     def rewrite(self, data: bytes) -> None:
-        """Makes whole slots the file's only content: what recovery derived. Nobody may read meanwhile."""
+        """Replaces the file's content by whole slots from a recovery. No other thread may read
+        meanwhile."""
         file = self._require_writable()
         self.entries = 0
         file.truncate(0)
@@ -269,33 +282,36 @@ class IndexFile(ABC):
         self._map_again()
 
     def release(self) -> None:
-        """Gives the descriptor back, for one that is not written any more; a later change opens the file again."""
+        """Closes the descriptor of an index that is no longer written. A later change opens it
+        again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def trim_to_valid_size(self) -> None:
-        """Cuts the file to its entries."""
+        """Truncates the file to its entries."""
         self.resize(self.entries * self._entry_size)
 
     def reset(self) -> None:
-        """Drops all entries and preallocates anew."""
+        """Removes all entries and preallocates the file again."""
         self.truncate()
         self.resize(self.max_size_bytes)
 
     def flush(self) -> None:
-        """fsync."""
+        """Writes the file's data to disk (fsync)."""
         self._require_writable().sync()
 
     def rename(self, path: str) -> None:
-        """Gives the file another name; this object goes on with it."""
+        """Renames the file; this object continues with the new name."""
         self.release()
         self._env.rename(self.path, path)
         self.path = path
 
     def close(self) -> None:
-        """Closes without changing the file: trim it before where its segment is done. What is asked of it later is a
-        `UsageError`."""
+        """Closes the file without changing it; trim it first if its segment is complete.
+
+        Later use raises `UsageError`.
+        """
         self._closed = True
         self._view = memoryview(b"")
         self.entries = 0

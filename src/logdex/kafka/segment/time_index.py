@@ -1,7 +1,8 @@
-"""`<base>.timeindex`: from a timestamp to an offset near it.
+"""`<base>.timeindex`: maps a timestamp to a nearby offset.
 
-Source: Kafka's TimeIndex; ``docs/formats/kafka-time-index.md``. Slots of 12 bytes: a timestamp, the largest up to its
-place in the log, and the relative last offset of the earliest batch that has it.
+Source: Kafka's TimeIndex; ``docs/formats/kafka-time-index.md``. Slots of 12 bytes: the largest
+timestamp up to that point of the .log, and the last offset (relative) of the earliest batch that
+has it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class TimestampEntry(NamedTuple):
 
 
 class TimeIndex(IndexFile):
-    """A time index; see `IndexFile` for opening, threads and what counts as an entry."""
+    """A time index; see `IndexFile` for opening, thread-safety and the number of entries."""
 
     layout = TIME_INDEX_ENTRY
 
     def _load_last(self) -> None:
         none = TimestampEntry(NO_TIMESTAMP, self.base_offset)
         self.last_entry = self.entry(self.entries - 1) if self.entries else none
-        """The last entry; (-1, base offset) where there is none."""
+        """The last entry, or (-1, base offset)."""
 
     def _timestamp(self, slot: int) -> int:
         return self._slot(slot)[0]
@@ -45,33 +46,39 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must be rolled: the last slot is kept for the entry of the roll."""
+        """Whether the segment must be rolled: the last slot is reserved for the entry of the
+        roll."""
         return self.entries >= self.slots - 1
 
     def entry(self, slot: int) -> TimestampEntry:
-        """The entry in a slot. `UsageError` for one that there is not."""
+        """The entry in a slot. Raises `UsageError` for a slot without an entry."""
         self._check_slot(slot)
         timestamp, relative = self._slot(slot)
         return TimestampEntry(timestamp, self.base_offset + relative)
 
     def lookup(self, timestamp_ms: int) -> TimestampEntry:
-        """The last entry at or before `timestamp_ms`; (-1, base offset) if there is none."""
+        """The last entry with a timestamp of at most `timestamp_ms`, or (-1, base offset)."""
         slot = self._lower_bound(self._timestamp, timestamp_ms)
         return TimestampEntry(NO_TIMESTAMP, self.base_offset) if slot < 0 else self.entry(slot)
 
     def lookup_many(self, timestamps_ms: npt.NDArray[np.int64]) -> Int64s:
-        """`lookup` of many: (timestamp, offset)[n, 2]. Of an index that does not rise, any entry may be found."""
+        """`lookup` for many timestamps: (timestamp, offset)[n, 2]. In an unsorted index it may find
+        any entry."""
         return lookup_times(self.used_bytes, self.base_offset, timestamps_ms)
 
     def require_room(self, count: int, *, on_roll: bool = False) -> None:
-        """Raises `IndexFullError` unless `count` more entries fit, beside the one of the roll unless `on_roll`."""
+        """Raises `IndexFullError` unless `count` more entries fit.
+
+        One slot stays reserved for the entry of the roll, unless `on_roll`.
+        """
         self._require_room(count, self.slots if on_roll else self.slots - 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, on_roll: bool = False) -> bool:
-        """Adds an entry if its timestamp is above the last one's; says whether it did.
+        """Adds an entry if its timestamp is above the last one's, and returns whether it did.
 
-        `OffsetOrderError` for an offset or a timestamp below the last entry's; `IndexFullError` where only the slot of
-        the roll is left, unless `on_roll`; `OffsetOverflowError`.
+        Raises `OffsetOrderError` for an offset or a timestamp below the last entry's,
+        `OffsetOverflowError`, and `IndexFullError` if only the slot for the roll is left and
+        `on_roll` is not set.
         """
         if not on_roll:
             self.require_room(1)
@@ -86,7 +93,8 @@ class TimeIndex(IndexFile):
         return True
 
     def append_many(self, entries: npt.NDArray[np.int64], *, on_roll: bool = False) -> None:
-        """Adds rising entries (timestamp, offset)[n, 2]: all of them or, with an error as of `maybe_append`, none."""
+        """Adds increasing entries (timestamp, offset)[n, 2], all or none. Raises as `maybe_append`
+        does."""
         if not len(entries):
             return
         self.require_room(len(entries), on_roll=on_roll)
@@ -112,13 +120,16 @@ class TimeIndex(IndexFile):
         )
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at `offset` and above."""
+        """Removes the entries at `offset` and above."""
         slot = self._lower_bound(self._relative, offset - self.base_offset)
         keep = slot if slot >= 0 and self.entry(slot).offset == offset else slot + 1
         self._truncate_to_entries(keep)
 
     def sanity_check(self) -> None:
-        """Raises `CorruptError` for a last entry below the first timestamp or the base offset, and for a torn slot."""
+        """Raises `CorruptError` for an incomplete last slot and an invalid last entry.
+
+        That is one below the first timestamp or the base offset.
+        """
         if self.entries:
             first, last = self._timestamp(0), self.last_entry
             if last.timestamp_ms < first or last.offset < self.base_offset:

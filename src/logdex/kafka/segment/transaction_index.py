@@ -1,7 +1,7 @@
-"""`.txnindex`: the aborted transactions that end in a segment, in the order of their markers; 34 bytes each.
+"""`.txnindex`: a segment's aborted transactions in the order of their markers, 34 bytes each.
 
-Source: ``docs/formats/kafka-transaction-index.md``; Kafka's TransactionIndex, AbortedTxn. There is no file while there
-is nothing to say.
+Source: ``docs/formats/kafka-transaction-index.md``; Kafka's TransactionIndex, AbortedTxn. A segment
+without aborted transactions has no such file.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _SIZE_BYTES = TRANSACTION_INDEX_ENTRY.size_bytes
 
 
 class AbortedTxn(NamedTuple):
-    """One entry: offsets of the transaction's first record and of its marker, and the last stable offset that the
-    marker left behind."""
+    """One entry: the offsets of the transaction's first record and of its abort marker.
+
+    `last_stable_offset` is the last stable offset after that marker.
+    """
 
     producer_id: int
     first_offset: int
@@ -33,14 +35,16 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndexSearchResult(NamedTuple):
-    """Aborted transactions that touch a range; `is_complete`: later segments' indexes need not be asked."""
+    """Aborted transactions in a range. `is_complete`: the indexes of later segments are not
+    needed."""
 
     aborted: list[AbortedTxn]
     is_complete: bool
 
 
 def derive_transaction_index(aborted: Iterable[AbortedTxn]) -> bytes:
-    """The file's bytes; empty (so: no file) when nothing was aborted. `UsageError` for what is no 64-bit number."""
+    """The file's bytes; empty (no file) without entries. Raises `UsageError` beyond 64-bit
+    numbers."""
     return b"".join(TRANSACTION_INDEX_ENTRY.pack(VERSION, *_checked(transaction)) for transaction in aborted)
 
 
@@ -52,10 +56,10 @@ def _checked(transaction: AbortedTxn) -> AbortedTxn:
 
 
 class TransactionIndex:
-    """The file at `path` of the segment that begins at `start_offset`. Bytes after the last whole entry are not read.
+    """The transaction index at `path` of the segment at `start_offset`.
 
-    A reader sees the file as it was when opened; `refresh` reads it again. With `writable`, one thread appends and
-    truncates; others may read meanwhile.
+    Bytes after the last whole entry are ignored. A reader sees the file as it was when opened,
+    until `refresh`. With `writable`, one thread may append and truncate while others read.
     """
 
     def __init__(self, path: str, start_offset: int, *, writable: bool = False, env: Env = DEFAULT_ENV) -> None:
@@ -68,13 +72,13 @@ class TransactionIndex:
         self.refresh()
 
     def refresh(self) -> None:
-        """Reads the file again; a missing one is an empty index."""
+        """Reads the file again. A missing file is an empty index."""
         found = self._env.exists(self.path)
         self._data = self._env.read_file(self.path, limits.INDEX_SIZE_BYTES_MAX) if found else b""
 
     @property
     def size_bytes(self) -> int:
-        """Length of the file."""
+        """The size of the file."""
         return len(self._data)
 
     def _entries(self) -> npt.NDArray[np.void]:
@@ -99,11 +103,11 @@ class TransactionIndex:
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def all_aborted_txns(self) -> list[AbortedTxn]:
-        """Every entry, in file order."""
+        """All entries, in file order."""
         return _transactions(self._entries())
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
-        """The aborted transactions that have records in `fetch_offset` .. `upper_bound_offset` - 1."""
+        """The aborted transactions with records from `fetch_offset` to `upper_bound_offset` - 1."""
         entries = self._entries()
         beyond = np.flatnonzero(entries["last_stable_offset"] >= upper_bound_offset)
         seen = entries[: beyond[0] + 1] if len(beyond) else entries
@@ -111,8 +115,11 @@ class TransactionIndex:
         return TxnIndexSearchResult(_transactions(seen[touches]), len(beyond) > 0)
 
     def sanity_check(self) -> None:
-        """Raises `CorruptError` for a length that is no multiple of 34, an unknown version, an entry that ends before
-        the segment begins, and markers that do not rise."""
+        """Raises `CorruptError` for an invalid file.
+
+        That is a size that is no multiple of 34, an unknown version, an entry that ends before the
+        segment begins, and last offsets that do not increase.
+        """
         left = self.size_bytes % _SIZE_BYTES
         if left:
             raise CorruptError(
@@ -135,8 +142,10 @@ class TransactionIndex:
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def append(self, *aborted: AbortedTxn) -> None:
-        """Adds entries or, with `UsageError`, none: last offsets must rise, and all be 64-bit numbers. The first one
-        creates the file."""
+        """Adds entries, all or none; the first one creates the file.
+
+        Raises `UsageError` for last offsets that do not increase and for values beyond 64 bits.
+        """
         if not aborted:
             return
         kept = self._data[: len(self._data) // _SIZE_BYTES * _SIZE_BYTES]
@@ -153,13 +162,14 @@ class TransactionIndex:
         self._data = kept + data
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the first entry whose marker is at `offset` or above, and all after it."""
+        """Removes the first entry whose marker is at `offset` or above, and all entries after
+        it."""
         beyond = np.flatnonzero(self._entries()["last_offset"] >= offset)
         if len(beyond):
             self._cut(int(beyond[0]) * _SIZE_BYTES)
 
     def reset(self) -> None:
-        """Empties the index; a file that is there stays, empty."""
+        """Empties the index. An existing file stays, with size 0."""
         if self._env.exists(self.path):
             self._cut(0)
 
@@ -175,18 +185,18 @@ class TransactionIndex:
         return self._file
 
     def flush(self) -> None:
-        """fsync, if anything was written."""
+        """Writes the file's data to disk (fsync), if anything was written."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Closes the file without syncing it; what was read stays readable."""
+        """Closes the file without syncing it. Its entries stay readable."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def delete(self) -> None:
-        """Removes the file, if there is one."""
+        """Removes the file, if it exists."""
         self.close()
         self._env.remove(self.path)
         self._data = b""

@@ -1,1 +1,1 @@
-"""What is told of a log, not read from it."""
+"""The settings of a log, which no file states."""

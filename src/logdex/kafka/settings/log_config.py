@@ -19,13 +19,15 @@ _UNBOUNDED = (
     *("segment_ms", "retention_bytes", "retention_ms"),
     *("delete_retention_ms", "min_compaction_lag_ms", "producer_id_expiration_ms"),
 )
-_KNOWN_VERSIONS = (0, 8), (5,)  # from, to below
+_KNOWN_VERSIONS = (0, 8), (5,)  # from, to (exclusive)
 _VERSION = re.compile(r"v?(\d{1,4}(?:\.\d{1,4}){0,3})(?:-[\w.-]+)?", re.ASCII)
 
 
 def parse_kafka_version(text: str) -> tuple[int, ...]:
-    """The numbers of a broker's version, ``3.9.2``, ``0.10.2.1``, ``4.0`` or ``3.9.2-rc1``; `UsageError` for text that
-    is none, and for a version that Logdex does not know the files of."""
+    """Parses a broker version such as ``3.9.2``, ``0.10.2.1``, ``4.0`` or ``3.9.2-rc1``.
+
+    Raises `UsageError` for other text and for versions whose files Logdex does not know.
+    """
     found = _VERSION.fullmatch(text) if isinstance(text, str) else None
     numbers = tuple(map(int, found[1].split("."))) if found else ()
     if not numbers or not _KNOWN_VERSIONS[0] <= numbers < _KNOWN_VERSIONS[1]:
@@ -35,7 +37,10 @@ def parse_kafka_version(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """A topic's settings; sizes in bytes, times in milliseconds, -1 for "no bound". Defaults are the broker's."""
+    """A topic's settings: sizes in bytes, times in milliseconds, -1 for "no bound".
+
+    The defaults are the broker's.
+    """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -44,24 +49,27 @@ class LogConfig:
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     cleanup_policy: tuple[str, ...] = ("delete",)
-    """``delete`` and ``compact``; one string, as the broker's configuration has it, is taken apart at its commas."""
+    """``delete`` and ``compact``. A string, as in the broker's configuration, is split at its
+    commas."""
     delete_retention_ms: int = DAY_MS
     min_compaction_lag_ms: int = 0
     max_message_bytes: int = 1_048_588
     message_timestamp_type: str = "CreateTime"
     producer_id_expiration_ms: int = DAY_MS
     flush: str = "async"
-    """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` puts them there."""
+    """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` writes them to
+    disk."""
     kafka_version: str = "4.4.0"
-    """The broker that wrote the log, 0.8 to 4.x: before 3.9.1 its indexes have an entry for each append at most."""
+    """The broker that wrote the log, 0.8 to 4.x. Before 3.9.1 an index has at most one entry per
+    append."""
 
     @property
     def is_compacted(self) -> bool:
-        """Whether only the last record of a key stays, so that each must have one."""
+        """Whether only the last record per key is kept, so that each record must have a key."""
         return "compact" in self.cleanup_policy
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` for settings that no log can have."""
+        """Raises `UsageError` for values that no log can have."""
         bounds = {
             "segment_bytes": (1, limits.SEGMENT_SIZE_BYTES_MAX),
             "segment_index_bytes": (24, limits.INDEX_SIZE_BYTES_MAX),
@@ -88,7 +96,10 @@ class LogConfig:
 
 
 def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig:
-    """A whole config, or one of single settings; `UsageError` for both and for unknown ones."""
+    """Returns `config`, or a config of single settings.
+
+    Raises `UsageError` if both are given, or a setting is unknown.
+    """
     if config is not None and settings:
         raise UsageError("both a config and single settings", hint="give one of them")
     try:
