@@ -19,7 +19,6 @@ from logdex.kafka.files.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
-    LONE_CLEAN_MARK,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     PartitionName,
@@ -117,11 +116,3 @@ def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) ->
     except LogdexError as error:  # also what is no file
         problems.append(error)
         return {}
-
-
-def has_clean_mark(directory: str, env: Env) -> bool | None:
-    """Whether a partition's directory was closed cleanly; None where nothing says (a lone one without a mark)."""
-    home, is_lone = home_of(env.real_path(directory), env=env)
-    if not is_lone:
-        return env.exists(posixpath.join(home, CLEAN_SHUTDOWN))
-    return True if env.exists(posixpath.join(home, LONE_CLEAN_MARK)) else None

@@ -5,8 +5,7 @@ its broker does: ``.lock`` is held, ``.kafka_cleanshutdown`` goes when the first
 the last one has been closed, if it was there and nothing failed; the checkpoints keep the lines of other partitions.
 
 A lone partition directory has ``.lock`` and the checkpoints in itself, under the same names, and ``.logdex-clean``
-instead of the marker: it names the active segment, its size and the log end offset, so that it says nothing any more
-once somebody else has written there. A broker reads none of them.
+instead of the marker (`logdex.kafka.directory.clean_mark`). A broker reads none of them.
 
 Source: Kafka's LogManager.loadLogs, shutdown, checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir.
 """
@@ -20,6 +19,7 @@ from logdex import limits
 from logdex.errors import CorruptError, StorageError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
+from logdex.kafka.directory.clean_mark import LoneMark, is_closed_cleanly, mark_covers
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.directory.partition_files import home_of
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
@@ -28,7 +28,6 @@ from logdex.kafka.files.file_names import (
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
-    LONE_CLEAN_MARK,
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
 )
@@ -94,30 +93,24 @@ class LogHome:
             notes["mark"] = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX) if found else None
             self._env.remove(path)
             self._env.sync_dir(self.directory)  # in any case: who removed it may have been killed before this
-        return notes["mark"] is not None and not notes.get("failed")
+        return notes["mark"] is not None and not notes.get("failed") and mark_covers(self.path)
 
     def _take_lone_mark(self) -> bool:
-        path = self._in_directory(LONE_CLEAN_MARK)
+        path = LoneMark.path_in(self.path)
         if not self._env.exists(path):
             return False
-        found = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
+        is_clean = is_closed_cleanly(self.path, env=self._env) is True
         self._env.remove(path)
         self._env.sync_dir(self.directory)
-        name, _, size = found.decode("ascii", "replace").strip().rpartition(" ")
-        active = posixpath.join(self.path, posixpath.basename(name))
-        return self._env.is_file(active) and str(self._env.size_bytes(active)) == size and self._is_last(active)
-
-    def _is_last(self, log_file: str) -> bool:
-        logs = [name for name in self._env.list_dir(self.path) if name.endswith(".log")]
-        return logs[-1:] == [posixpath.basename(log_file)]
+        return is_clean
 
     def mark_clean(self, active: str, size_bytes: int) -> None:
         """Says that everything is on disk: the active segment's .log is `active` of `size_bytes` bytes. In a log
         directory the marker comes back with the last partition's `close`."""
         self._good = True
         if self.is_lone:
-            text = f"{posixpath.basename(active)} {size_bytes}\n"
-            write_atomically(self._in_directory(LONE_CLEAN_MARK), text.encode("ascii"), env=self._env)
+            mark = LoneMark(posixpath.basename(active), size_bytes)
+            write_atomically(LoneMark.path_in(self.path), mark.to_bytes(), env=self._env)
 
     def sync_name(self) -> None:
         """For a partition without a segment yet, which another process may have made just before it was killed: the

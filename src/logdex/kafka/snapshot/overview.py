@@ -12,8 +12,9 @@ from typing import Any
 
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
-from logdex.kafka.directory.partition_files import has_clean_mark, is_log_directory, read_checkpoints
+from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_checkpoints
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import PartitionName
@@ -129,7 +130,8 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
     if found.kind is not KafkaPathKind.LOG_DIR:
         with PartitionSnapshot(found, config, env=env) as snapshot:
             look.partitions = [_partition(snapshot, look)]
-            look.clean = look.partitions[0].clean
+            home, is_lone = home_of(env.real_path(snapshot.directory), env=env)
+            look.clean = look.partitions[0].clean if is_lone else is_shut_down_cleanly(home, env=env)
         return look
     log_dir = KafkaLogDir(found.path, env=env)
     look.in_use = log_dir.is_locked()
@@ -148,7 +150,7 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
 def _is_clean(log_dir: KafkaLogDir, look: KafkaOverview, env: Env) -> bool | None:
     """Of a directory that no broker has used, what its partitions say; None where they do not agree."""
     if is_log_directory(log_dir.path, env=env):
-        return log_dir.clean_shutdown() is not None
+        return is_shut_down_cleanly(log_dir.path, env=env)
     said = {one.clean for one in look.partitions}
     return said.pop() if len(said) == 1 else None
 
@@ -167,7 +169,7 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
     one.last_stable_offset = snapshot.last_stable_offset
     one.high_watermark, one.recovery_point = snapshot.checkpoints.high_watermark, snapshot.checkpoints.recovery_point
     one.size_bytes = snapshot.size_bytes
-    one.clean = has_clean_mark(snapshot.directory, snapshot.env)
+    one.clean = is_closed_cleanly(snapshot.directory, env=snapshot.env)
     if snapshot.log_end is not None:
         one.end, one.end_reason = snapshot.log_end.kind.value, snapshot.log_end.reason
     one.producers = len(snapshot.producers)

@@ -16,13 +16,13 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.reports import Progress
+from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_offsets
 from logdex.kafka.directory.recognise import KafkaPathKind, require_kafka
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_partition_dir
-from logdex.kafka.internal_topics import cluster_metadata
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.segment.index_interval import index_intervals
 from logdex.kafka.settings.log_config import LogConfig
@@ -62,7 +62,7 @@ def verify(
         if found.kind is not KafkaPathKind.PARTITION:
             directory, only = posixpath.dirname(path) or ".", found.offset
             _require_log(directory, found.offset, path, env)
-        is_clean = is_closed_cleanly(directory, env)
+        is_clean = is_closed_cleanly(directory, env=env)
         name, start = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0
         if name is not None and name.mark is None:
             starts = read_offsets(home_of(env.real_path(directory), env=env)[0], files.LOG_START_CHECKPOINT, [], env)
@@ -85,21 +85,6 @@ def log_size_bytes(path: str, *, env: Env = DEFAULT_ENV) -> int:
         log = posixpath.join(posixpath.dirname(path), files.offset_file_name(found.offset, files.LOG_SUFFIX))
         return env.size_bytes(log) if env.is_file(log) else 0
     return sum(env.size_bytes(log) for directory in directories for log in segment_paths(directory, env=env))
-
-
-def is_closed_cleanly(partition: str, env: Env) -> bool | None:
-    """Whether the log directory around a partition's has the mark of a clean shutdown; None for a lone partition.
-
-    Never of the quorum's own log: a broker that shuts down neither trims its indexes nor adds the last time entry.
-    """
-    parent, name = posixpath.split(env.real_path(partition))
-    if name == f"{cluster_metadata.TOPIC}-0":
-        return False
-    if env.exists(f"{parent}/{files.CLEAN_SHUTDOWN}"):
-        return True
-    if env.exists(f"{partition}/{files.LONE_CLEAN_MARK}"):
-        return True
-    return False if env.exists(f"{parent}/{files.META_PROPERTIES}") else None
 
 
 def _require_log(directory: str, offset: int, path: str, env: Env) -> None:
@@ -133,7 +118,7 @@ def _verify_log_dir(
     log_dir = KafkaLogDir(path, env=env)
     is_home = is_log_directory(path, env=env)
     starts = read_offsets(path, files.LOG_START_CHECKPOINT, [], env)
-    if is_home and not env.exists(f"{path}/{files.CLEAN_SHUTDOWN}"):
+    if is_home and not is_shut_down_cleanly(path, env=env):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
     ends: dict[TopicPartition, LogEnd] = {}
     partitions = log_dir.partition_dirs(marked=True)
@@ -142,7 +127,7 @@ def _verify_log_dir(
         if partition.mark is not None:
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
-        is_closed = is_closed_cleanly(partition.path, env)
+        is_closed = is_closed_cleanly(partition.path, env=env)
         own = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
         check = PartitionCheck(
             *(partition.path, configs[partition.path], out, env, totals),

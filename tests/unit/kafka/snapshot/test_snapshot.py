@@ -13,7 +13,7 @@ import logdex
 from logdex.errors import LogdexError, MissingFileError, NotAStoreError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.kafka.batch.record import Record
-from logdex.kafka.directory.partition_files import has_clean_mark
+from logdex.kafka.directory.clean_mark import is_closed_cleanly
 from logdex.kafka.log.log import Log
 from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
@@ -66,7 +66,7 @@ def test_what_it_is(snapshot: PartitionSnapshot) -> None:
     assert len(snapshot.segments) > 2
     assert [entry.epoch for entry in snapshot.leader_epochs] == [0]
     assert snapshot.problems == []
-    assert has_clean_mark(snapshot.directory, DEFAULT_ENV) is True
+    assert is_closed_cleanly(snapshot.directory, env=DEFAULT_ENV) is True
     with pytest.raises(MissingFileError, match="no segment at 7"):
         snapshot.segment(7)
 
