@@ -20,9 +20,9 @@ from logdex import limits
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kernels.kafka import sparse_index as kernel
-from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
 from logdex.layout.base import Layout
-from logdex.layout.kafka import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from logdex.layout.kafka import MAGIC_V2, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 
 class IndexFold:
@@ -49,12 +49,14 @@ class IndexFold:
         none = base_offset - 1  # below any offset that an entry can have
         time = last_time or (NO_TIMESTAMP, none)
         largest = max_timestamp or time
+        self._last_offset = none
         self._state = np.array([0, *largest, none if last_index_offset is None else last_index_offset, *time], np.int64)
 
     def copy(self) -> IndexFold:
         """A copy that continues from the same state."""
         twin = IndexFold(self.base_offset, self.interval_bytes, path=self.path)
         twin._state[:] = self._state
+        twin._last_offset = self._last_offset
         return twin
 
     @property
@@ -72,10 +74,12 @@ class IndexFold:
         """Adds batches, in log order, and returns their index entries.
 
         The result is (last offset, position)[n, 2] for .index and (timestamp, offset)[m, 2] for
-        .timeindex. Raises `OffsetOverflowError` for a last offset that is not 0 to 2^31-1 above the
-        base offset, and `OffsetOrderError` for an entry that would not increase. Both name the
-        batch, and the fold cannot be used afterwards.
+        .timeindex. A batch that `repeats_nothing` names gets no entry, because the entry would
+        hide the batch before it. Raises `OffsetOverflowError` for a last offset that is not 0 to
+        2^31-1 above the base offset, and `OffsetOrderError` for an entry that would not increase.
+        Both name the batch, and the fold cannot be used afterwards.
         """
+        columns = self._without_repeats(columns)
         count = len(columns.position)
         offset_entries, time_entries = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
         result = np.zeros(3, np.int64)
@@ -94,6 +98,23 @@ class IndexFold:
         if end != kernel.GOOD:
             raise self._error(end, columns, int(result[2]))
         return offset_entries[: result[0]].copy(), time_entries[: result[1]].copy()
+
+    def _without_repeats(self, columns: BatchColumns) -> BatchColumns:
+        """The columns without batches that repeat nothing, whose bytes count as those of the batch before them."""
+        if columns.count.all():  # the usual case, made quick for appends of one batch
+            self._last_offset = max(self._last_offset, int(columns.last_offset.max(initial=-1)))
+            return columns
+        before = np.maximum.accumulate(np.concatenate(([self._last_offset], columns.last_offset)))
+        self._last_offset = int(before[-1])
+        repeats = repeats_nothing(columns, before[:-1])
+        if not repeats.any():
+            return columns
+        kept = np.flatnonzero(~repeats)
+        of = np.searchsorted(kept, np.flatnonzero(repeats)) - 1
+        sizes = columns.size[kept]
+        np.add.at(sizes, of[of >= 0], columns.size[repeats][of >= 0])
+        self._state[kernel.BYTES_SINCE_ENTRY] += int(columns.size[repeats][of < 0].sum())
+        return pick_columns(columns, ~repeats)._replace(size=sizes)
 
     def finish(self) -> Int64s:
         """The last time entry, for a roll, close or recovery: (timestamp, offset)[0 or 1, 2].
@@ -138,6 +159,13 @@ class IndexFold:
             expected=f"offset {int(self._state[kernel.TIME_OFFSET])} or above",
             found=int(self._state[kernel.MAX_OFFSET]),
         )
+
+
+def repeats_nothing(columns: BatchColumns, before: Int64s) -> npt.NDArray[np.bool_]:
+    """Which batches have no records and offsets that are not above `before`, the last offset before each: nothing is
+    lost where they are passed over."""
+    is_empty = (columns.magic == MAGIC_V2) & (columns.count == 0)
+    return np.asarray(is_empty & (columns.last_offset <= before))
 
 
 def fold_plain(

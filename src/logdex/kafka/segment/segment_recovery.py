@@ -17,7 +17,7 @@ import numpy as np
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
 from logdex.kafka.scan.scanner import WINDOW_BATCHES, BatchScanner, ScanEnd
-from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
+from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries, repeats_nothing
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kernels.kafka.batch_columns import BatchColumns
 
@@ -109,14 +109,18 @@ def recover(
 
 
 def first_fall(log_path: str, base_offset: int, *, env: Env) -> int | None:
-    """The position of the first batch whose offsets are not above those of all batches before
-    it."""
+    """The position of the first batch whose offsets are not above those of all batches before it.
+
+    A batch without records that repeats offsets is passed over, as the broker passes it over: it
+    holds nothing, and a compaction may have written it.
+    """
     last = base_offset - 1
     for window in BatchScanner(check_crc=False, env=env).scan_file(log_path):
         columns = window.columns
-        before = np.concatenate(([last], columns.last_offset[:-1]))
-        falls = np.flatnonzero((columns.base_offset <= before) | (columns.last_offset <= before))
+        before = np.maximum.accumulate(np.concatenate(([last], columns.last_offset)))
+        fell = (columns.base_offset <= before[:-1]) | (columns.last_offset <= before[:-1])
+        falls = np.flatnonzero(fell & ~repeats_nothing(columns, before[:-1]))
         if len(falls):
             return int(columns.position[falls[0]])
-        last = int(columns.last_offset[-1])
+        last = int(before[-1])
     return None

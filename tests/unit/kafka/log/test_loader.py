@@ -11,6 +11,7 @@ import pytest
 from logdex.errors import CorruptError
 from logdex.kafka.batch.batch_writer import encode_batch
 from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.files.file_names import (
     CLEAN_SHUTDOWN,
     LOG_START_CHECKPOINT,
@@ -19,6 +20,7 @@ from logdex.kafka.files.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     offset_file_name,
 )
+from logdex.kafka.log.cleaner.filter import emptied
 from logdex.kafka.log.load_report import LoadStep
 from tests.unit.kafka.log.crashed_logs import bases, contents, crash, expected, fill, index_bytes, reopen, steps
 
@@ -309,3 +311,30 @@ def test_checkpoints_that_are_harmed_count_as_none(path: Path) -> None:
     with reopen(path) as log:
         assert contents(log) == expected(20)
         assert steps(log)[0] == (LoadStep.REBUILT, RECOVERY_POINT_CHECKPOINT)
+
+
+@pytest.mark.parametrize("interval_bytes", [1, 4096])
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_an_empty_batch_that_is_there_twice_costs_nothing(tmp_path: Path, interval_bytes: int, place: int) -> None:
+    """Compaction once wrote a group's last batch twice, and the broker keeps what lies behind it."""
+    path = tmp_path / "events-0"
+    settings = {"segment_bytes": 1 << 20, "index_interval_bytes": interval_bytes}
+    fill(path, count=5, **settings)
+    (log_path,) = path.glob("*.log")
+    data, batches, position = log_path.read_bytes(), [], 0
+    while position < len(data):
+        batch, size = decode_batch(data, position, path=str(log_path))
+        batches.append((batch, data[position : position + size]))
+        position += size
+    again = emptied(batches[place][0])
+    written = [raw for _, raw in batches]
+    log_path.write_bytes(b"".join([*written[: place + 1], again, *written[place + 1 :]]))
+    for index in (*path.glob("*.index"), *path.glob("*.timeindex")):
+        index.unlink()
+    crash(path)
+    with reopen(path, **settings) as log:
+        assert contents(log) == expected(5)
+        assert (log.log_end_offset, log.load_report.cut_bytes) == (5, 0)
+        log.append(Record(value=b"value 5", timestamp_ms=2000))
+    with reopen(path, **settings) as log:
+        assert contents(log) == expected(6)

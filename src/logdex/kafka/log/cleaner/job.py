@@ -170,7 +170,7 @@ class _Cleaning:
         cleaned = CleanedSegments(core, group[0].base_offset)
         try:
             ends = [*(segment.base_offset for segment in group[1:]), last_offset + 1]
-            last = b""
+            last, last_base = b"", -1
             for segment, end in zip(group, ends, strict=True):
                 rules.transactions.add_aborted(self._aborted(segment.base_offset, end))
                 rules.keeps_legacy_deletes = segment.modified_ms > legacy_horizon_ms
@@ -181,8 +181,11 @@ class _Cleaning:
                     cleaned.add_aborted(rules.transactions.take_retained())
                     if int(window.columns.magic[-1]) == MAGIC_V2:
                         last = emptied(batch_at(window, window.count - 1))
-            if last and len(group) > 1 and cleaned.next_offset <= group[-1].base_offset:
-                cleaned.append(last)  # a load after a crash in the swap sees by it that the whole group was replaced
+                        last_base = int(window.columns.base_offset[-1])
+            # A load after a crash in the swap sees by the last batch that the whole group was replaced. Where the group
+            # ends in segments without a batch, the last batch may have stayed: it must not be written twice.
+            if last and len(group) > 1 and cleaned.next_offset <= min(last_base, group[-1].base_offset):
+                cleaned.append(last)
             if rules.counts.changed:
                 cleaned.finish(core.env.modified_ns(group[-1].log.path))
         except BaseException:
