@@ -1,7 +1,8 @@
-"""Kafka's log: segments, sparse indexes, recovery. Terms are Kafka's; `docs/formats` has the bytes.
+"""Kafka's storage engine: partitions, segments, indexes, recovery. `docs/formats` describes the
+files.
 
-The names below can be imported from here; each loads its module when it is first asked for, so that what needs no
-kernel does not load Numba.
+Names are Kafka's. Each name below loads its module on first use, so that code without kernels does
+not load Numba.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what type checkers see; the same names as below
+if TYPE_CHECKING:  # for type checkers; the same names as below 
     from logdex.kafka.batch.record import Compression as Compression
     from logdex.kafka.batch.record import Record as Record
     from logdex.kafka.batch.record import TimestampType as TimestampType

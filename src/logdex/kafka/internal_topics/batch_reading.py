@@ -1,6 +1,6 @@
-"""Every batch of a partition's segments, one by one: for the small internal topics.
+"""Reads every batch of a partition's segments, one by one, for the small internal topics.
 
-Source: Kafka's FileRecords. What cannot be read is told, and reading goes on behind it.
+Source: Kafka's FileRecords. Damage is reported, and reading continues with the next file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from logdex.kafka.scan.scanner import BatchScanner, EndKind
 
 
 def segment_paths(partition_path: str, *, env: Env = DEFAULT_ENV) -> list[str]:
-    """The .log files of a partition directory, in the order of their base offsets."""
+    """The .log files of a partition directory, ordered by base offset."""
     offsets = offsets_of(env.list_dir(partition_path), LOG_SUFFIX)
     return [f"{partition_path}/{offset_file_name(offset, LOG_SUFFIX)}" for offset in offsets]
 
@@ -24,12 +24,14 @@ def segment_paths(partition_path: str, *, env: Env = DEFAULT_ENV) -> list[str]:
 def read_batches(
     paths: Iterable[str], problems: list[CorruptError], *, env: Env = DEFAULT_ENV
 ) -> Iterator[RecordBatch]:
-    """The batches of files one after the other, checksums checked. Where a file's good batches end before it does, and
-    not in zeros, `problems` gets the error, and the next file follows."""
+    """Yields the batches of the files in order, with CRCs verified.
+
+    If a file's good batches end early, and not in zeros, the error is added to `problems`.
+    """
     for path in paths:
         scanner = BatchScanner(env=env)
         for window in scanner.scan_file(path):
-            data: Any = window.data  # an array is a buffer; its type does not say so
+            data: Any = window.data  # an array is a buffer, but its type does not state it
             for position in window.columns.position.tolist():
                 yield decode_batch(memoryview(data), position, path=path, check_crc=False)[0]
         if scanner.end.error is not None and scanner.end.kind is not EndKind.ZEROS:

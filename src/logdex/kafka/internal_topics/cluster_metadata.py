@@ -1,4 +1,5 @@
-"""`__cluster_metadata-0`: the log of a KRaft quorum. Its control records are read, its data is only counted.
+"""`__cluster_metadata-0`: the log of a KRaft quorum. Control records are decoded, data records
+counted.
 
 Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's ControlRecordType, LeaderChangeMessage,
 SnapshotHeaderRecord, KRaftVersionRecord, VotersRecord.
@@ -35,7 +36,8 @@ CONTROL_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """One control record: `name` is one of `CONTROL_NAMES` or ``type N``, `fields` what is known of its value."""
+    """One control record. `name` is one of `CONTROL_NAMES` or ``type N``; `fields` are its decoded
+    fields."""
 
     offset: int
     leader_epoch: int
@@ -46,18 +48,18 @@ class ControlRecord:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """What the quorum's log says of itself."""
+    """The contents of the quorum's log."""
 
     control_records: list[ControlRecord] = field(default_factory=list)
-    """Those of the log."""
+    """The control records of the log."""
     batches: int = 0
     data_records: int = 0
     snapshots: dict[str, list[ControlRecord]] = field(default_factory=dict)
-    """Control records (header, voters, footer) of each snapshot, by file name, oldest first."""
+    """The control records (header, voters, footer) of each snapshot, by file name, oldest first."""
     problems: list[CorruptError] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``logdex info --json --store`` says of it."""
+        """The object that ``logdex info --json --store`` prints."""
         return {
             "batches": self.batches,
             "data_records": self.data_records,
@@ -67,7 +69,7 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(partition_path: str, *, env: Env = DEFAULT_ENV) -> ClusterMetadata:
-    """Reads the directory of `__cluster_metadata-0`; what cannot be read is in `problems`."""
+    """Reads the directory of `__cluster_metadata-0`. What cannot be read is in `problems`."""
     found = ClusterMetadata()
     for batch in read_batches(segment_paths(partition_path, env=env), found.problems, env=env):
         found.batches += 1
@@ -147,7 +149,7 @@ def _quorum_voter(reader: MessageReader) -> dict[str, Any]:
     voter: dict[str, Any] = {"voter_id": reader.integer(4), "directory_id": uuid_to_text(reader.uuid())}
     voter["endpoints"] = [_endpoint(reader) for _ in range(reader.array_size())]
     voter["kraft_versions"] = [reader.integer(2), reader.integer(2)]
-    reader.skip_tagged_fields()  # of the range of versions
+    reader.skip_tagged_fields()  # of the version range
     reader.skip_tagged_fields()
     return voter
 

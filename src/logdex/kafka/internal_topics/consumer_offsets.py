@@ -1,7 +1,7 @@
-"""`__consumer_offsets`: who has committed what, and which groups there are.
+"""`__consumer_offsets`: the committed offsets of consumer groups, and the groups.
 
-Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's OffsetCommitKey and -Value, GroupMetadataKey and -Value,
-CoordinatorRecordType, OffsetMetadataManager.
+Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's OffsetCommitKey and -Value,
+GroupMetadataKey and -Value, CoordinatorRecordType, OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ RECORD_TYPES = {
     22: "StreamsGroupCurrentMemberAssignment",
     23: "StreamsGroupTopology",
 }
-"""Types of records of the newer groups, by the version of their keys: named and counted, not decoded."""
+"""The record types of newer groups, by key version. They are named and counted, not decoded."""
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed last for a partition. -1 where the record does not say."""
+    """The offset that a group last committed for a partition. Missing numbers are -1."""
 
     offset: int
     leader_epoch: int
@@ -57,11 +57,11 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int
     record_offset: int
-    """Where in `__consumer_offsets` that stands."""
+    """The offset of this record in `__consumer_offsets`."""
 
 
 class GroupMetadata(NamedTuple):
-    """A classic group as its coordinator last described it; `members` are member ids."""
+    """A classic group as its coordinator last described it. `members` are member ids."""
 
     protocol_type: str
     generation: int
@@ -77,16 +77,16 @@ _Change = tuple[GroupPartition, CommittedOffset | None, int]
 
 @dataclass(slots=True)
 class ConsumerOffsets:
-    """What the partitions of `__consumer_offsets` say together."""
+    """The combined contents of the partitions of `__consumer_offsets`."""
 
     offsets: dict[GroupPartition, CommittedOffset] = field(default_factory=dict)
-    """By (group, partition); the latest one, those deleted left out."""
+    """The latest offset by (group, partition), without deleted ones."""
     groups: dict[str, GroupMetadata] = field(default_factory=dict)
     """Classic groups with metadata."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """How many records of which other type there are; such a type is named, or ``type N``."""
+    """The number of records of each other type, by type name or ``type N``."""
     pending: int = 0
-    """Commits in transactions that are still open: not in `offsets`."""
+    """The number of commits in open transactions, which are not in `offsets`."""
     problems: list[CorruptError] = field(default_factory=list)
     """What could not be read."""
 
@@ -100,8 +100,11 @@ class ConsumerOffsets:
 
 
 def read_consumer_offsets(partition_paths: list[str], *, env: Env = DEFAULT_ENV) -> ConsumerOffsets:
-    """Reads the directories of `__consumer_offsets`' partitions, whatever is in them: latest wins, a record without a
-    value deletes, what a transaction commits counts from its commit marker on."""
+    """Reads the directories of partitions of `__consumer_offsets`.
+
+    The latest record per key wins, and a record without a value deletes. Transactional commits
+    count from their commit marker on.
+    """
     found = ConsumerOffsets()
     for path in partition_paths:
         open_transactions: dict[int, list[_Change]] = {}
@@ -138,7 +141,7 @@ def _put(found: ConsumerOffsets, change: _Change) -> None:
     key, value, record_offset = change
     known = found.offsets.get(key)
     if known is not None and known.record_offset > record_offset:
-        return  # committed since, outside the transaction
+        return  # committed later, outside the transaction
     if value is None:
         found.offsets.pop(key, None)
     else:
@@ -146,7 +149,10 @@ def _put(found: ConsumerOffsets, change: _Change) -> None:
 
 
 def _take_record(record: Record, found: ConsumerOffsets) -> _Change | None:
-    """The change of an offset that a record makes; groups and other types are put into `found` at once."""
+    """Returns the change of an offset that a record makes, or None.
+
+    Groups and records of other types are added to `found` at once.
+    """
     key = MessageReader(record.key or b"")
     kind = key.integer(2)
     if kind in _OFFSET_COMMIT:

@@ -1,7 +1,8 @@
-"""Reading the fields of Kafka's own messages, which are values of records in its internal topics.
+"""Decodes the fields of Kafka's protocol messages, which are record values in internal topics.
 
-Source: Kafka's protocol guide: integers big-endian; strings with an int16 length, from a message's first "flexible"
-version on with an unsigned varint of length + 1 and tagged fields at the end.
+Source: Kafka's protocol guide. Integers are big-endian, strings have an int16 length. From a
+message's first "flexible" version on, strings have an unsigned varint of length + 1 instead, and
+structures end with tagged fields.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _UVARINT_SIZE_BYTES_MAX = 5
 
 
 class MessageReader:
-    """Takes fields off the front of `data`; `ValueError` where the bytes end before the field does or cannot be it."""
+    """Reads fields from `data` in order. Raises `ValueError` for a truncated or invalid field."""
 
     def __init__(self, data: bytes, *, flexible: bool = False) -> None:
         self._data = data
@@ -26,11 +27,11 @@ class MessageReader:
         return self._data[self._at - size_bytes : self._at]
 
     def integer(self, size_bytes: int) -> int:
-        """A signed integer."""
+        """Reads a signed integer."""
         return int.from_bytes(self._take(size_bytes), "big", signed=True)
 
     def unsigned_varint(self) -> int:
-        """An unsigned varint of 32 bits."""
+        """Reads an unsigned varint of 32 bits."""
         value = 0
         for place in range(_UVARINT_SIZE_BYTES_MAX):
             byte = self._take(1)[0]
@@ -40,34 +41,34 @@ class MessageReader:
         raise ValueError(f"byte {self._at}: a varint that does not end")
 
     def string(self) -> str | None:
-        """A string, None for a null one; bytes that are not UTF-8 are shown escaped."""
+        """Reads a string, None for null. Bytes that are not UTF-8 are escaped."""
         size_bytes = self.unsigned_varint() - 1 if self.flexible else self.integer(2)
         return None if size_bytes == -1 else self._take(size_bytes).decode("utf-8", "backslashreplace")
 
     def text(self) -> str:
-        """A string that cannot be null."""
+        """Reads a string that cannot be null."""
         value = self.string()
         if value is None:
             raise ValueError(f"byte {self._at}: null where a string must be")
         return value
 
     def array_size(self) -> int:
-        """How many elements follow; each has a byte at least."""
+        """Reads the number of elements that follow; each has at least one byte."""
         count = self.unsigned_varint() - 1 if self.flexible else self.integer(4)
         if not -1 <= count <= len(self._data) - self._at:
             raise ValueError(f"byte {self._at}: {count} elements where {len(self._data) - self._at} bytes are left")
         return max(count, 0)
 
     def skip_bytes(self) -> None:
-        """Passes over a field of bytes."""
+        """Skips a field of bytes."""
         self._take(max(self.unsigned_varint() - 1 if self.flexible else self.integer(4), 0))
 
     def uuid(self) -> uuid.UUID:
-        """A UUID."""
+        """Reads a UUID."""
         return uuid.UUID(bytes=self._take(16))
 
     def skip_tagged_fields(self) -> None:
-        """Passes over the tagged fields at the end of a structure of a flexible version."""
+        """Skips the tagged fields at the end of a structure of a flexible version."""
         if self.flexible:
             for _ in range(self.unsigned_varint()):
                 self.unsigned_varint()

@@ -1,4 +1,4 @@
-"""The key index, Logdex's own: which records of a segment may have a key. Its file, making it, asking it."""
+"""The key index, Logdex's own file: it finds the records of a segment that may have a key."""
 
 from logdex.kafka.key_index.build import build_key_index, derive_key_index
 from logdex.kafka.key_index.reader import KeyIndex, decode_header

@@ -1,7 +1,7 @@
-"""Making key indexes: from hashes and offsets, and from a .log.
+"""Builds key indexes: from hashes and offsets, and from a .log.
 
-`derive_key_index` alone defines a file's bytes; `logdex.kafka.key_index.plain` is its twin. They follow from the log:
-building again gives the same. Source: ``docs/formats/kafka-key-index.md``.
+`derive_key_index` alone defines a file's bytes; `logdex.kafka.key_index.plain` is its twin. The
+bytes depend on the .log only. Source: ``docs/formats/kafka-key-index.md``.
 """
 
 from __future__ import annotations
@@ -32,25 +32,28 @@ from logdex.primitives.crc32c import crc32c
 
 FAN_OUT_BITS_MAX = 22
 _ENTRIES_A_BUCKET_BITS = 3
-_KEYS_A_FILTER_BLOCK = kernel.FILTER_BLOCK_SIZE_BYTES  # 8 bits a key
+_KEYS_A_FILTER_BLOCK = kernel.FILTER_BLOCK_SIZE_BYTES  # 8 bits per key
 _EDGE_SIZE_BYTES = 64
 _BUFFER_ENTRIES = 1 << 16
 _LOG_BYTES_AN_ENTRY = 32
-"""Room is taken for so many entries at first: more than most logs have, and what is not used costs nothing."""
+"""Memory is first allocated for one entry per this many bytes: more than most logs need, and unused
+memory is free."""
 
 
 def fan_out_bits(entry_count: int) -> int:
-    """The width of the fan-out table: 8 to 16 entries a bucket, as long as it has at most 2^22."""
+    """The width of the fan-out table: 8 to 16 entries per bucket, unless there would be more than
+    2^22 buckets."""
     return min(max(entry_count.bit_length() - 1 - _ENTRIES_A_BUCKET_BITS, 1), FAN_OUT_BITS_MAX)
 
 
 def filter_blocks(key_count: int) -> int:
-    """Blocks of 64 bytes for that many keys: at most 8 bits a key, one block at least; none for no key."""
+    """The number of filter blocks of 64 bytes: at most 8 bits per key, at least one block, none
+    without keys."""
     return max(key_count // _KEYS_A_FILTER_BLOCK, 1) if key_count else 0
 
 
 def log_edges_crc(log: ReadFile, size_bytes: int) -> int:
-    """What tells one log of `size_bytes` from another: the CRC-32C of its first and last 64 bytes."""
+    """Identifies a .log of `size_bytes`: the CRC-32C of its first and last 64 bytes."""
     first = log.read_at(0, min(size_bytes, _EDGE_SIZE_BYTES))
     last_size = min(size_bytes, _EDGE_SIZE_BYTES)
     return crc32c(first + log.read_at(size_bytes - last_size, last_size))
@@ -66,10 +69,10 @@ def derive_key_index(
     keyless_count: int = 0,
     hash_seed: int = 0,
 ) -> ByteArray:
-    """The bytes of a key index: one entry a record that has a key, given in the order of the log.
+    """The bytes of a key index, with one entry per record that has a key, given in log order.
 
-    `hashes` are XXH64 of the keys with `hash_seed`. Both arrays are used up: sorted in place. Takes 24 bytes of memory
-    an entry beside the result.
+    `hashes` are the XXH64 of the keys with `hash_seed`. Both arrays are sorted in place and must
+    not be used afterwards. Takes 24 bytes of memory per entry beside the result.
     """
     count, bits = len(hashes), fan_out_bits(len(hashes))
     more_hashes, more_offsets = np.empty_like(hashes), np.empty_like(relative_offsets)
@@ -116,11 +119,11 @@ def build_key_index(
     hash_seed: int = 0,
     env: Env = DEFAULT_ENV,
 ) -> ByteArray:
-    """The key index of a segment, as `derive_key_index` makes it; it covers the log as far as batches are whole.
+    """The key index of a segment. It covers the .log up to its last whole batch.
 
-    `base_offset` is what the file's name says unless given; at byte `stop` the log counts as ended. Control records
-    have no keys of the user's and are left out. Raises `CorruptError` for a batch that is wrong, `NotAStoreError` for
-    another file's name.
+    `base_offset` is by default that of the file name. Batches from byte `stop` on are ignored.
+    Control records have no user keys and are left out. Raises `CorruptError` for a damaged batch,
+    and `NotAStoreError` for a name that no segment has.
     """
     if base_offset is None:
         parsed = parse_offset_file(posixpath.basename(log_path))
@@ -142,7 +145,10 @@ def build_key_index(
 
 
 class _Entries:
-    """Hashes and relative offsets of a log's records with keys, in its order; `count` of them, of `records`."""
+    """The hashes and relative offsets of the records with keys, in log order.
+
+    `count` is the number of these, `records` that of all records.
+    """
 
     def __init__(self, path: str, base_offset: int, hash_seed: int, room: int) -> None:
         self.path = path
@@ -153,7 +159,7 @@ class _Entries:
         self.offsets = np.empty(max(room, _BUFFER_ENTRIES), np.uint32)
 
     def read(self, stop: int | None, env: Env) -> ScanEnd:
-        """Takes up all records; where the good batches end."""
+        """Reads all records, and returns the end of the good batches."""
         batches = read_record_batches(self.path, stop=stop, columns=("offset", "key"), env=env)
         while True:
             try:

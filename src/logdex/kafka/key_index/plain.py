@@ -1,4 +1,4 @@
-"""The plain twin of `derive_key_index` and of look-ups: sorting, a set, a loop. For tests."""
+"""The plain twin of `derive_key_index` and of look-ups, for tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def derive_plain(
     edges_crc: int,
     hash_seed: int = 0,
 ) -> bytes:
-    """The file's bytes from (key, relative offset) of all records, in the order of the log."""
+    """The file's bytes from the (key, relative offset) of all records, in log order."""
     hashed = [(xxh64(key, hash_seed), offset) for key, offset in records if key is not None]
     bits = fan_out_bits(len(hashed))
     entries = sorted(((value >> 32 - bits, offset) for value, offset in hashed), key=lambda entry: entry[0])

@@ -1,8 +1,10 @@
-"""`BASE.keyindex`: which records of a segment may have a key, newest first. Kafka has no such file and ignores it.
+"""`BASE.keyindex`: finds the records of a segment that may have a key, newest first.
 
-Answers are candidates: keys with the same hash bits share them, so the record has the last word
-(`logdex.kafka.read.key_query`). Nothing is answered from damage: a block's checksum is tested before the block is
-first used. Source: ``docs/formats/kafka-key-index.md``; why it is built so: ``docs/design/0006-key-index.md``.
+Kafka does not have this file and ignores it. The results are candidates, because different keys can
+have the same hash bits: the record decides (`logdex.kafka.read.key_query`). A block's CRC is
+verified before its first use, so damage never leads to a wrong answer. Source:
+``docs/formats/kafka-key-index.md``; the reasons for the design are in
+``docs/design/0006-key-index.md``.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _HEAD = KEY_INDEX_HEADER.size_bytes
 
 
 class KeyCandidates(NamedTuple):
-    """Of key i, `offsets[starts[i]:starts[i + 1]]`, newest first (int64)."""
+    """The offsets of key i are `offsets[starts[i]:starts[i + 1]]`, newest first (int64)."""
 
     starts: Int64s
     offsets: Int64s
@@ -46,7 +48,10 @@ class KeyCandidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyIndexHeader:
-    """A key index's header: counts of entries, of different keys (hashes, strictly) and of records without a key."""
+    """A key index's header.
+
+    `key_count` counts different keys (strictly: hashes), `keyless_count` records without a key.
+    """
 
     magic: int
     version: int
@@ -64,19 +69,20 @@ class KeyIndexHeader:
 
     @property
     def body_size(self) -> int:
-        """Bytes of filter, fan-out table and entries."""
+        """The size of filter, fan-out table and entries."""
         return self.filter_size + 4 * ((1 << self.fan_out_bits) + 1) + KEY_INDEX_ENTRY.size_bytes * self.entry_count
 
     @property
     def file_size(self) -> int:
-        """Bytes of the whole file."""
+        """The size of the whole file."""
         return _HEAD + self.body_size + 4 * -(-self.body_size // KEY_INDEX_BLOCK_SIZE_BYTES)
 
 
 def decode_header(data: bytes, size_bytes: int, path: str) -> KeyIndexHeader:
-    """The header of a file of `size_bytes`, checked against itself and that size; `data` begins with it.
+    """Decodes and checks the header at the start of `data`, for a file of `size_bytes`.
 
-    Raises `TruncatedError`, `CrcMismatchError`, `CorruptError`, and `UnsupportedLayoutError` for another version.
+    Raises `TruncatedError`, `CrcMismatchError`, `CorruptError`, and `UnsupportedLayoutError` for
+    another version.
     """
     if len(data) < _HEAD:
         raise TruncatedError("a key index ends in its header", path=path, position=len(data), expected=_HEAD)
@@ -125,10 +131,10 @@ def _wrong(path: str, field: str, expected: object, found: object, text: str) ->
 
 
 class KeyIndex:
-    """One open file, mapped. Look-ups may come from several threads; close it when none runs."""
+    """One open key index file, mapped. Thread-safe, but do not close it during a look-up."""
 
     def __init__(self, mapped: MappedBytes, env: Env) -> None:
-        """Takes over `mapped`; `open` is the usual way. Raises as `decode_header`."""
+        """Takes ownership of `mapped`; usually called by `open`. Raises as `decode_header` does."""
         self.path = mapped.path
         self._mapped = mapped
         self._env = env
@@ -165,7 +171,7 @@ class KeyIndex:
 
     @classmethod
     def open(cls, path: str, *, env: Env = DEFAULT_ENV) -> KeyIndex:
-        """Opens a file. Raises `StorageError`, and as `decode_header`."""
+        """Opens the file at `path`. Raises `StorageError`, and as `decode_header` does."""
         mapped = env.map_read(path)
         try:
             return cls(mapped, env)
@@ -175,11 +181,12 @@ class KeyIndex:
 
     @property
     def base_offset(self) -> int:
-        """The segment's."""
+        """The base offset of the segment."""
         return self.header.base_offset
 
     def covers(self, log_path: str) -> int:
-        """How many bytes of a log the index speaks for: all that it was built from, or 0 if that was another log."""
+        """How many bytes of the .log the index covers: those it was built from, or 0 for another
+        .log."""
         with self._env.open_read(log_path) as log:
             size = self.header.log_size
             if log.size_bytes < size or log_edges_crc(log, size) != self.header.log_edges_crc:
@@ -187,18 +194,25 @@ class KeyIndex:
             return size
 
     def may_contain(self, key: bytes) -> bool:
-        """False: no record has `key`. One small read; about one key in 40 that is not there passes."""
+        """False means that no record has `key`. One small read; about one absent key in 40 returns
+        True."""
         return self._passes_filter(self._hash(key))
 
     def candidates(self, key: bytes) -> Int64s:
-        """Offsets of the records that may have `key`, newest first. Raises `CrcMismatchError` for damage on the way."""
+        """The offsets of the records that may have `key`, newest first.
+
+        Raises `CrcMismatchError` for a damaged block.
+        """
         value = self._hash(key)
         if not self._passes_filter(value):
             return np.zeros(0, np.int64)
         return self._lookup(np.array([value], np.uint64)).offsets
 
     def lookup_many(self, keys: Sequence[bytes] | pa.Array) -> KeyCandidates:
-        """The same of many keys at once, without the filter: bytes, or an Arrow array of binary without nulls."""
+        """`candidates` for many keys at once, without the filter.
+
+        `keys` are bytes, or an Arrow array of binary without nulls. Raises as `candidates` does.
+        """
         array = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary())
         if array.null_count:
             raise UsageError("a key to look up is null", hint="records without a key are in no index")
@@ -227,7 +241,7 @@ class KeyIndex:
         return KeyCandidates(starts, offsets)
 
     def verify(self) -> None:
-        """Tests every block. Raises `CrcMismatchError` for the first that is damaged."""
+        """Verifies every block. Raises `CrcMismatchError` for the first damaged one."""
         self._refuse_damage(kernel.check_all(self._body))
 
     def _refuse_damage(self, bad: int) -> None:

@@ -1,4 +1,5 @@
-"""Rebuilding what follows from Kafka's logs: indexes, transaction indexes, snapshots, leader epochs, key indexes."""
+"""Rebuilds Kafka's derived files: indexes, transaction indexes, producer snapshots, leader epochs,
+key indexes."""
 
 from logdex.kafka.rebuild.job import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport

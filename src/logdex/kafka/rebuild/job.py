@@ -1,8 +1,9 @@
-"""Rebuilding a partition's, or a whole log directory's, derived files from the .log files alone.
+"""Rebuilds the derived files of a partition or log directory from the .log files alone.
 
-Two phases of tasks, run in this process or by another `Runner` (Spark): segments by themselves (`segment`),
-then what flows from segment to segment (`state`). The bytes are those that `LogSegment.recover` writes.
-Docs: ``docs/guide/kafka-rebuild.md``, ``docs/design/0008-kafka-rebuild.md``.
+There are two phases of tasks, run in this process or by another `Runner` (Spark). The first derives
+the files of each segment (`segment`), the second the files that depend on all earlier segments
+(`state`). The bytes are those of `LogSegment.recover`. Docs: ``docs/guide/kafka-rebuild.md``,
+``docs/design/0008-kafka-rebuild.md``.
 """
 
 from __future__ import annotations
@@ -41,15 +42,19 @@ def rebuild(
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> KafkaRebuildReport:
-    """Derives all files that follow from the logs at `path`: a log directory, a partition's directory, or one .log.
+    """Derives all files that depend on the .log files at `path`: a log directory, a partition or
+    one .log.
 
-    Per segment .index, .timeindex, .txnindex, with `key_index` .keyindex; per partition .snapshot files and
-    leader-epoch-checkpoint. They go to ``OUTPUT/topic-N/``, or ``OUTPUT/`` for one partition; no log is ever written.
-    Staged and published at the end; safe to run again after a kill. `in_place`: `output` is `path`'s directory, and
-    what is replaced stays under a dated name. `sync` False leaves out every fsync. An `index_interval_bytes` that is
-    not given is inferred from the indexes that are there, else the broker's default.
+    These are .index, .timeindex and .txnindex (with `key_index` also .keyindex) per segment, and
+    .snapshot files and leader-epoch-checkpoint per partition. They are written to
+    ``OUTPUT/topic-N/``, or ``OUTPUT/`` for one partition; no .log is ever written. All files are
+    staged and published at the end, so the rebuild can be run again after a kill. With `in_place`,
+    `output` is the directory of `path`, and replaced files stay under a dated name. Without `sync`
+    there is no fsync. `index_interval_bytes` is by default inferred from existing indexes, else the
+    broker's default.
 
-    Raises `NotAStoreError`, `UsageError` for an output that is refused, `LogInUseError` in place while a broker runs.
+    Raises `NotAStoreError`, `UsageError` for an unsuitable output, and, in place, `LogInUseError`
+    while a broker runs.
     """
     runner = LocalRunner(progress)
     settings = rebuild_settings(index_interval_bytes, key_index=key_index, sync=sync)
@@ -57,7 +62,8 @@ def rebuild(
 
 
 def rebuild_settings(index_interval_bytes: int | None, *, key_index: bool, sync: bool) -> RebuildSettings:
-    """Settings; an interval that is not said is inferred. `UsageError` for one that cannot be."""
+    """Returns the settings. Raises `UsageError` for an invalid interval. None: the interval is
+    inferred."""
     if index_interval_bytes is not None:
         LogConfig(index_interval_bytes=index_interval_bytes)
     return RebuildSettings(index_interval_bytes, key_index, sync)
@@ -75,13 +81,16 @@ def rebuild_on(
     worker_env: Env = DEFAULT_ENV,
     task_size_bytes: int | None = None,
 ) -> KafkaRebuildReport:
-    """`rebuild` with `runner` at hand. `env` is the caller's, `worker_env` that of the tasks; `task_size_bytes`
-    overrides how segments are put together into tasks, which changes nothing in what is written."""
+    """As `rebuild`, on a given `runner`.
+
+    `env` is the caller's, `worker_env` that of the tasks. `task_size_bytes` overrides the size of
+    tasks; the output does not depend on it.
+    """
     started = time.perf_counter()
     found = require_kafka(path, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
-    output = env.real_path(output)  # workers have working directories of their own
+    output = env.real_path(output)  # workers have other working directories
     report = KafkaRebuildReport(engine, notes=list(source.notes))
     report.inferred, report.assumed = _set_intervals(source, settings, env)
     env.require_free(output, output_size_bytes(source, settings))
@@ -108,7 +117,7 @@ def rebuild_on(
 
 
 def output_size_bytes(source: RebuildSource, settings: RebuildSettings) -> int:
-    """A guess of the disk space that a rebuild takes, on the high side; stage files included."""
+    """A high estimate of the disk space that a rebuild needs, stage files included."""
     entries = sum(
         segment.size_bytes // max(segment.index_interval_bytes, RECORD_BATCH.size_bytes) for segment in source.segments
     )
@@ -116,7 +125,8 @@ def output_size_bytes(source: RebuildSource, settings: RebuildSettings) -> int:
 
 
 def _set_intervals(source: RebuildSource, settings: RebuildSettings, env: Env) -> tuple[list[str], list[str]]:
-    """Gives each partition its interval; lines on what was inferred, and on what was assumed."""
+    """Sets each partition's index interval; returns (lines on inferred, lines on assumed
+    intervals)."""
     if settings.index_interval_bytes is not None:
         source.set_intervals(dict.fromkeys(source.partitions, settings.index_interval_bytes))
         return [], []
@@ -127,7 +137,7 @@ def _set_intervals(source: RebuildSource, settings: RebuildSettings, env: Env) -
 
 
 def plan_tasks(segments: list[SourceSegment], size_bytes: int) -> list[list[SourceSegment]]:
-    """Segments in tasks of about `size_bytes`; a larger one has a task of its own."""
+    """Groups segments into tasks of about `size_bytes`. A larger segment is a task of its own."""
     tasks: list[list[SourceSegment]] = []
     room = 0
     for segment in segments:
@@ -141,7 +151,7 @@ def plan_tasks(segments: list[SourceSegment], size_bytes: int) -> list[list[Sour
 
 @dataclass(slots=True)
 class _Job:
-    """The two phases of one rebuild, as jobs on `runner`, below the staging folder `directory`."""
+    """The two phases of one rebuild, run on `runner`, below the staging directory `directory`."""
 
     runner: Runner
     source: RebuildSource
@@ -151,7 +161,7 @@ class _Job:
     worker_env: Env
 
     def derive_segments(self, task_size_bytes: int | None) -> dict[str, list[SegmentDone]]:
-        """Phase 1; the results by partition, in the order of the log."""
+        """Runs phase 1 and returns its results by partition, in log order."""
         size = self.source.size_bytes // (2 * self.runner.cores)
         size = task_size_bytes or min(max(size, TASK_SIZE_BYTES_MIN), TASK_SIZE_BYTES_MAX)
         tasks = plan_tasks(self.source.segments, size)
@@ -163,7 +173,7 @@ class _Job:
         return done
 
     def derive_states(self, segments: dict[str, list[SegmentDone]]) -> list[StateDone]:
-        """Phase 2; in the order of partitions."""
+        """Runs phase 2 and returns its results in the order of partitions."""
         all_tasks = [StateTask(partition, kept_by_recovery(done)) for partition, done in segments.items()]
         step = -(-len(all_tasks) // (STATE_TASKS_A_CORE * self.runner.cores))
         tasks = [all_tasks[first : first + step] for first in range(0, len(all_tasks), step)]

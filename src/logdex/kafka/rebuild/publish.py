@@ -1,4 +1,5 @@
-"""From what the tasks of a rebuild wrote to what is published: which files, and which of the output's go."""
+"""Decides which files of a rebuild's tasks are published, and which files of the output they
+replace."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
 
 SEGMENTS_DIR = "segments"
 STATES_DIR = "states"
-"""Folders of the staging folder that the attempts of the two phases write below."""
+"""The directories below the staging directory that the attempts of the two phases write to."""
 
 
 @dataclass(slots=True)
 class Publication:
-    """Names to publish and to keep aside, relative to the output."""
+    """Names to publish and stale names to set aside, relative to the output."""
 
     names: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
@@ -41,10 +42,10 @@ def assemble(
     in_place: bool,
     env: Env,
 ) -> Publication:
-    """Moves the files of the attempts that count to their places in the staging folder `directory`.
+    """Moves the files of successful attempts to their places in the staging directory `directory`.
 
-    In place, what the directory holds of producers and leader epochs stays where the log behind a damaged segment would
-    have none.
+    In place, if a segment is damaged, the partition's producer snapshots, transaction indexes and
+    leader epochs stay as they were, because the segments after it would otherwise have none.
     """
     plan = Publication()
     state_of = {state.partition: state for state in states}
@@ -70,7 +71,7 @@ def assemble(
 
 
 def _gather(folder: str, segments: list[SegmentDone], state: StateDone | None, env: Env) -> set[str]:
-    """Moves a partition's files into `folder`; their names."""
+    """Moves a partition's files into `folder` and returns their names."""
     env.make_dirs(folder)
     found = [(done.directory, name) for done in segments for name in done.names]
     found += [(state.directory, name) for name in state.names] if state else []

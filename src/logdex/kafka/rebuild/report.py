@@ -1,4 +1,4 @@
-"""The report that ends a rebuild of Kafka's."""
+"""The report of a rebuild of Kafka's files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from logdex.kafka.scan.scanner import EndKind
 
 @dataclass(slots=True)
 class KafkaRebuildReport(reports.RebuildReport):
-    """What a rebuild of Kafka's did. `messages` are records, control records too; a compressed batch of an old format
-    (magic 0 and 1) counts as one. `notes` is worth knowing and no loss; `inferred` names settings that the files
-    told."""
+    """The result of a rebuild of Kafka's files.
+
+    `messages` counts records, control records included; a compressed batch of magic 0 or 1 counts
+    as one. `notes` are remarks that are not losses. `inferred` lists settings that were inferred
+    from the files.
+    """
 
     partitions: int = 0
     segments: int = 0
@@ -28,7 +31,8 @@ class KafkaRebuildReport(reports.RebuildReport):
     inferred: list[str] = field(default_factory=list)
 
     def note_segment(self, done: SegmentDone, *, is_last: bool) -> None:
-        """Takes over a segment's counts. Zeros behind the last batch of a log's last segment are no loss."""
+        """Adds a segment's counts. Zeros after the last batch of a partition's last segment are no
+        loss."""
         self.segments += 1
         self.messages += done.messages
         self.batches += done.batches
@@ -46,7 +50,7 @@ class KafkaRebuildReport(reports.RebuildReport):
             )
 
     def note_partition(self, segments: list[SegmentDone]) -> None:
-        """Takes over a partition's segments; says what lies behind the one that is cut."""
+        """Adds a partition's segments, and reports those after a damaged one."""
         self.partitions += 1
         for number, done in enumerate(segments):
             self.note_segment(done, is_last=number + 1 == len(segments))
@@ -59,7 +63,7 @@ class KafkaRebuildReport(reports.RebuildReport):
             )
 
     def note_state(self, done: StateDone) -> None:
-        """Takes over a partition's files of state."""
+        """Adds the counts of a partition's state files."""
         self.files += len(done.names)
         self.snapshots += done.snapshots
         self.aborted_transactions += done.aborted

@@ -1,7 +1,8 @@
-"""A rebuild's first phase: what follows from one segment's .log alone, written into a directory of the attempt's own.
+"""The first phase of a rebuild: derives the files of each segment from its .log alone.
 
-.index and .timeindex as `LogSegment.recover` writes them, .keyindex where it is wanted; and a stage file with what the
-second phase (`state`) folds over all segments of a partition.
+The files are .index and .timeindex as `LogSegment.recover` writes them, optionally .keyindex, and a
+stage file with the batches that the second phase (`state`) needs. Each attempt writes into a
+directory of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from logdex.layout.kafka import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX
 
 @dataclass(frozen=True, slots=True)
 class RebuildSettings:
-    """How to rebuild. `index_interval_bytes`: None for what the indexes that are there tell. `window_batches` changes
-    nothing in what is written."""
+    """The settings of a rebuild.
+
+    `index_interval_bytes` is None if it is inferred from existing indexes. The output does not
+    depend on `window_batches`.
+    """
 
     index_interval_bytes: int | None
     key_index: bool = False
@@ -35,10 +39,10 @@ class RebuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
-    """A segment's files in `directory`, by `names`, and what the report says of it.
+    """The files `names` of a segment in `directory`, and its counts for the report.
 
-    `size_bytes` are those of good batches, `end` says why they end; `error` says where and what is wrong
-    behind them; `losses` is what else is not in the files.
+    `size_bytes` is the size of the good batches, `end` states why they end, and `error` where and
+    what is wrong after them. `losses` lists what else is missing from the files.
     """
 
     source: SourceSegment
@@ -58,14 +62,15 @@ class SegmentDone:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the good batches end where the file ends."""
+        """Whether the good batches reach the end of the file."""
         return self.size_bytes == self.source.size_bytes
 
 
 def derive_segments(
     directory: str, settings: RebuildSettings, env: Env, segments: list[SourceSegment], attempt: str, count: Count
 ) -> list[SegmentDone]:
-    """A task: the files of some segments, below a folder of `directory` that is this attempt's."""
+    """A task: derives the files of some segments, below this attempt's own directory in
+    `directory`."""
     own = f"{directory}/{attempt}"
     env.make_dirs(own)
     done = []
@@ -125,7 +130,10 @@ def _entry_count(key_index: ByteArray) -> int:
 
 
 class _Scan:
-    """One scan of a segment, or two: a batch whose offsets no index can hold ends the good ones before it."""
+    """Scans a segment; twice if the offsets of a batch do not fit the indexes.
+
+    The second scan ends before that batch.
+    """
 
     def __init__(
         self, segment: SourceSegment, stage_path: str, settings: RebuildSettings, env: Env, count: Count
@@ -144,7 +152,7 @@ class _Scan:
         except (OffsetOrderError, OffsetOverflowError) as error:
             self.end, self.error = EndKind.CORRUPT, error.message
             stop: int | None = error.position
-            if isinstance(error, OffsetOrderError):  # they may have fallen before, between two entries of an index
+            if isinstance(error, OffsetOrderError):  # offsets may have decreased earlier, between two index entries
                 stop = first_fall(segment.path, segment.base_offset, env=env)
             self.derived = self._run(f"{stage_path}-again", stop)
 
@@ -155,7 +163,7 @@ class _Scan:
             def take(columns: BatchColumns) -> None:
                 nonlocal at
                 stage.put(columns)
-                messages = int(abs(columns.count).sum())  # -1 is that of an old format's compressed wrapper
+                messages = int(abs(columns.count).sum())  # -1 is a compressed wrapper of an old format
                 self.messages += messages
                 at = int(columns.position[-1]) + int(columns.size[-1])
                 if at > self._counted:

@@ -1,4 +1,4 @@
-"""What a rebuild of Kafka's reads and where it may write: the segments at a path; the outputs that are refused."""
+"""The segments that a rebuild of Kafka's files reads, and the checks of its output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from logdex.kafka.segment.index_interval import DEFAULT_INTERVAL_BYTES
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A .log to read. `partition`: the folder of its files below the output, "" for the output itself.
-    `index_interval_bytes`: that of the indexes to write."""
+    """A .log to read.
+
+    `partition` is the directory of its files below the output ("" for the output itself),
+    `index_interval_bytes` the interval of the indexes to write.
+    """
 
     partition: str
     path: str
@@ -31,10 +34,11 @@ class SourceSegment:
 
 @dataclass(slots=True)
 class RebuildSource:
-    """What is rebuilt: segments by folder below the output, each list by base offset. Paths are real paths.
+    """The segments to rebuild by directory below the output, ordered by base offset. Paths are real
+    paths.
 
-    `root` is the directory that they lie in, `home` where a broker that has it open holds its lock; `is_whole`: not
-    just one segment of a partition.
+    `root` is the directory that contains them, `home` the one where a running broker holds its
+    lock. `is_whole` is False for a single segment of a partition.
     """
 
     root: str
@@ -45,7 +49,7 @@ class RebuildSource:
 
     @property
     def is_log_dir(self) -> bool:
-        """Whether partitions have folders of their own below the output."""
+        """Whether partitions have directories of their own below the output."""
         return "" not in self.partitions
 
     @property
@@ -54,19 +58,19 @@ class RebuildSource:
         return [segment for found in self.partitions.values() for segment in found]
 
     def set_intervals(self, sizes: Mapping[str, int]) -> None:
-        """Has the indexes of each partition written with its `index.interval.bytes`."""
+        """Sets the `index.interval.bytes` of each partition."""
         for folder, size in sizes.items():
             found = self.partitions[folder]
             self.partitions[folder] = [replace(segment, index_interval_bytes=size) for segment in found]
 
     @property
     def size_bytes(self) -> int:
-        """Of all logs."""
+        """The total size of all .log files."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 def find_source(found: KafkaPath, env: Env) -> RebuildSource:
-    """The segments at a path. `NotAStoreError` for a file that is no .log, and where there is no .log."""
+    """Finds the segments at a path. Raises `NotAStoreError` if there is no .log."""
     if found.kind is KafkaPathKind.LOG_DIR:
         root = env.real_path(found.path)
         source = RebuildSource(root, root, is_whole=True)
@@ -101,7 +105,7 @@ def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
 
 
 def check_output(source: RebuildSource, output: str, *, in_place: bool, env: Env) -> None:
-    """Refuses an output in what is read, or beside logs that are not what is read, unless `in_place`."""
+    """Refuses an output inside the input, and one with logs of its own, unless `in_place`."""
     target = env.real_path(output)
     if in_place:
         require_own_directory(target, source.root)

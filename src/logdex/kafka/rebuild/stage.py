@@ -1,7 +1,9 @@
-"""Stage files: the batches of a segment that tell of producers and leader epochs, between the phases of a rebuild.
+"""Stage files: the batches that phase 1 of a rebuild passes to phase 2, for producer state and
+leader epochs.
 
-Most batches tell nothing that later ones do not tell again. The others are kept as rows of all columns. A stage file
-lives for one run and is read by the version that wrote it: native byte order, no promise of layout.
+Most batches do not matter, because later ones supersede them. The others are kept as rows of all
+columns. A stage file exists during one run only, so its layout (native byte order) may change
+between versions.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from logdex.layout.kafka import MAGIC_V2
 
 _ROW = np.dtype([(name, np.int64 if name in WIDE_COLUMNS else np.int32) for name in BatchColumns._fields])
 _ROWS_MAX = 8_192
-"""Rows read at a time, as many as a window of the scan has."""
+"""The number of rows read at a time: as many as a window of the scan has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,10 @@ class StagedRows:
 
 
 class StageWriter:
-    """Takes a segment's windows in log order; creates its file with the first batch that tells something. One thread;
-    a context manager that closes the file."""
+    """Writes the stage file of a segment, given its windows in log order. For one thread.
+
+    The file is created with its first row. The context manager closes it.
+    """
 
     def __init__(self, path: str, env: Env) -> None:
         self._path = path
@@ -43,7 +47,7 @@ class StageWriter:
         self._epoch = UNDEFINED_EPOCH
 
     def put(self, columns: BatchColumns) -> None:
-        """Takes one window."""
+        """Adds one window."""
         places: npt.NDArray[np.intp] = np.union1d(telling_places(columns), self._epoch_rises(columns))
         if not len(places):
             return
@@ -56,14 +60,14 @@ class StageWriter:
         self._rows += len(rows)
 
     def _epoch_rises(self, columns: BatchColumns) -> npt.NDArray[np.intp]:
-        """Where a batch's leader epoch is above all before it in this segment."""
+        """The places of batches whose leader epoch is above all earlier ones of the segment."""
         epochs = np.where(columns.magic >= MAGIC_V2, columns.leader_epoch, UNDEFINED_EPOCH).astype(np.int64)
         highest = np.maximum.accumulate(np.append(self._epoch, epochs))
         self._epoch = int(highest[-1])
         return np.flatnonzero(epochs > highest[:-1])
 
     def finish(self) -> StagedRows | None:
-        """The file; None where nothing told anything."""
+        """The finished file; None if no batch mattered."""
         return StagedRows(self._path, self._rows) if self._rows else None
 
     def __enter__(self) -> StageWriter:
@@ -75,7 +79,7 @@ class StageWriter:
 
 
 def read_stage(staged: StagedRows | None, env: Env) -> Iterator[BatchColumns]:
-    """The rows of a stage file as windows of columns."""
+    """Yields the rows of a stage file as windows of columns."""
     if staged is None:
         return
     with env.open_read(staged.path) as file:

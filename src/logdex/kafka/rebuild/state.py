@@ -1,7 +1,9 @@
-"""A rebuild's second phase: what follows from all of a partition before, folded over what the first phase staged.
+"""The second phase of a rebuild: derives the files that depend on all earlier segments of a
+partition.
 
-.txnindex of each segment, .snapshot at each segment's base but the first's and at the log end, leader-epoch-checkpoint.
-They reach as far as a broker's recovery keeps the log: to the end of the first segment that has to be cut.
+These are .txnindex per segment, .snapshot at the base offset of each segment but the first and at
+the log end offset, and leader-epoch-checkpoint. They cover the segments that a broker's recovery
+keeps: those up to the first truncated one.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from logdex.kafka.state.producer_state import ProducerStates, aborted_of
 
 @dataclass(frozen=True, slots=True)
 class StateTask:
-    """A partition and its segments, those that a recovery keeps."""
+    """A partition and the segments that a recovery keeps."""
 
     partition: str
     segments: tuple[SegmentDone, ...]
@@ -31,7 +33,7 @@ class StateTask:
 
 @dataclass(frozen=True, slots=True)
 class StateDone:
-    """A partition's files of state in `directory`, by `names`."""
+    """The state files `names` of a partition in `directory`."""
 
     partition: str
     directory: str
@@ -42,7 +44,7 @@ class StateDone:
 
 
 def kept_by_recovery(segments: list[SegmentDone]) -> tuple[SegmentDone, ...]:
-    """Those up to the first that a broker's recovery cuts; the broker drops the others."""
+    """The segments up to the first that a broker's recovery truncates; it removes the others."""
     for number, segment in enumerate(segments):
         if not segment.is_whole:
             return tuple(segments[: number + 1])
@@ -52,7 +54,7 @@ def kept_by_recovery(segments: list[SegmentDone]) -> tuple[SegmentDone, ...]:
 def derive_states(
     directory: str, sync: bool, env: Env, tasks: list[StateTask], attempt: str, count: Count
 ) -> list[StateDone]:
-    """A task: the files of state of some partitions, below a folder of `directory` that is this attempt's."""
+    """A task: derives the state files of some partitions, below this attempt's own directory."""
     own = f"{directory}/{attempt}"
     env.make_dirs(own)
     done = []
@@ -69,8 +71,10 @@ def derive_states(
 
 
 class _Fold:
-    """The fold over one partition: `files` by name. What producers did is given up at a batch that no broker writes;
-    leader epochs go on."""
+    """Derives the state files of one partition: `files` by name.
+
+    After a batch that no broker writes, only the leader epochs are continued.
+    """
 
     def __init__(self, task: StateTask, env: Env) -> None:
         self.files: dict[str, bytes] = {}
@@ -99,5 +103,5 @@ class _Fold:
             name = offset_file_name(segment.source.base_offset, TXN_INDEX_SUFFIX)
             self.files[name] = derive_transaction_index(aborted)
             self.aborted += len(aborted)
-        if end_offset > 0:  # a log that nothing was written to has no snapshot
+        if end_offset > 0:  # a partition that was never written to has no snapshot
             self.files[offset_file_name(end_offset, SNAPSHOT_SUFFIX)] = derive_producer_snapshot(self._states)

@@ -1,1 +1,1 @@
-"""What a partition knows beside its records: producers and leader epochs."""
+"""The state of a partition beside its records: producers and leader epochs."""

@@ -1,8 +1,9 @@
-"""Runs of batches with the same leader epoch: what a log says of its epochs, one flipped bit left out.
+"""Runs of batches with the same leader epoch, from which a partition's leader epochs are derived.
 
-No checksum covers a batch's leader epoch. A single batch whose epoch does not lie between those of its neighbours is
-harmed; a fold that believed it would tell brokers of an epoch that never was. Epochs rise along a log, which begins at
-its start offset: batches that still lie before that may be of later epochs, where the log was cut back to its start.
+No CRC covers a batch's leader epoch. A single batch whose epoch is not between those of its
+neighbours is damaged, and must not add an epoch that never existed. Epochs increase along the log
+from its log start offset on. Batches before the log start offset may have later epochs, if the log
+was truncated to its start.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from logdex.layout.kafka import MAGIC_V2
 
 @dataclass(slots=True)
 class EpochRun:
-    """`batches` batches in a row of one epoch; the first is at `position` of the .log at `path`. Offsets are base
-    offsets of the first and the last batch, `last_offset` is the last one's end."""
+    """`batches` consecutive batches of one epoch. The first is at `position` of the .log at `path`.
+
+    `start_offset` and `last_start_offset` are the base offsets of the first and last batch,
+    `last_offset` is the last batch's last offset.
+    """
 
     epoch: int
     start_offset: int
@@ -31,15 +35,17 @@ class EpochRun:
 
 
 class EpochRuns:
-    """The runs of a partition, given its windows in order. A run ends at the log's start. Memory: the runs. One
-    thread."""
+    """The runs of a partition, given its windows in order. For one thread.
+
+    A run ends at the log start offset. Memory is proportional to the number of runs.
+    """
 
     def __init__(self, log_start_offset: int = 0) -> None:
         self.runs: list[EpochRun] = []
         self._log_start_offset = log_start_offset
 
     def add(self, columns: BatchColumns, path: str) -> None:
-        """Takes a window of good batches; those of magic 0 and 1 have no epoch."""
+        """Adds a window of good batches. Batches of magic 0 and 1 have no epoch."""
         places = np.flatnonzero((columns.magic >= MAGIC_V2) & (columns.leader_epoch >= 0))
         if not len(places):
             return
@@ -61,7 +67,7 @@ class EpochRuns:
         return run.last_offset < self._log_start_offset
 
     def sort_out(self) -> tuple[list[EpochRun], list[EpochRun]]:
-        """(the runs to believe, single batches whose epoch is harmed)."""
+        """(valid runs, single batches whose epoch is damaged)."""
         good: list[EpochRun] = []
         harmed: list[EpochRun] = []
         for side in (True, False):
@@ -80,8 +86,10 @@ class EpochRuns:
                 before = run.epoch
 
     def to_leader_epochs(self) -> LeaderEpochs:
-        """The epochs that the believed runs tell of: an entry where an epoch is above all before, and where the log
-        starts."""
+        """The leader epochs of the valid runs.
+
+        An entry is made where an epoch is above all earlier ones, and at the log start offset.
+        """
         epochs = LeaderEpochs()
         was_below = True
         for run in self.sort_out()[0]:

@@ -1,6 +1,7 @@
-"""`leader-epoch-checkpoint`: from which offset on each leader epoch wrote.
+"""`leader-epoch-checkpoint`: the offset at which each leader epoch begins.
 
-Source: ``docs/formats/kafka-log-directory.md``; Kafka's LeaderEpochFileCache, LeaderEpochCheckpointFile.
+Source: ``docs/formats/kafka-log-directory.md``; Kafka's LeaderEpochFileCache,
+LeaderEpochCheckpointFile.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """An epoch and the offset of the first batch that may bear it."""
+    """An epoch and its start offset: the base offset of its first batch."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of a partition, rising in epoch and offset. In memory; `save` writes them. One thread at a time."""
+    """The leader epochs of a partition, increasing in epoch and start offset. Not thread-safe.
+
+    Changes are in memory until `save`.
+    """
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
@@ -43,23 +47,25 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The highest epoch."""
+        """The highest epoch, or None."""
         return self._entries[-1].epoch if self._entries else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
-        """The first entry."""
+        """The first entry, or None."""
         return self._entries[0] if self._entries else None
 
     @property
     def previous_epoch(self) -> int | None:
-        """The epoch before the latest one."""
+        """The epoch before the latest one, or None."""
         return self._entries[-2].epoch if len(self._entries) > 1 else None
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Says that `epoch` begins at `start_offset`; whether that changed anything. Entries that contradict it, by a
-        higher epoch or offset, go: what is said last is true."""
+        """Records that `epoch` begins at `start_offset`, and returns whether that changed anything.
+
+        Removes the entries with a higher or equal epoch or start offset, which contradict it.
+        """
         if epoch < 0 or start_offset < 0:
             raise UsageError(f"epoch {epoch} from offset {start_offset} on: neither can be negative")
         entries = self._entries
@@ -71,8 +77,10 @@ class LeaderEpochs:
         return True
 
     def add(self, columns: BatchColumns) -> bool:
-        """Takes in the batches of a window of the log: an entry at each of magic 2 whose epoch is above all before;
-        whether that changed anything."""
+        """Adds the batches of a window and returns whether that changed anything.
+
+        An entry is made for each batch of magic 2 whose epoch is above all earlier ones.
+        """
         epochs = np.where(columns.magic >= MAGIC_V2, columns.leader_epoch, UNDEFINED_EPOCH).astype(np.int64)
         latest = UNDEFINED_EPOCH if self.latest_epoch is None else self.latest_epoch
         highest_before = np.maximum.accumulate(np.append(latest, epochs))[:-1]
@@ -82,19 +90,23 @@ class LeaderEpochs:
         return changed
 
     def clear(self) -> None:
-        """Forgets all epochs."""
+        """Removes all entries."""
         self._entries.clear()
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drops the epochs that begin at `end_offset` or above; whether there were any."""
+        """Removes the epochs that begin at `end_offset` or above, and returns whether there were
+        any."""
         before = len(self._entries)
         while end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
         return len(self._entries) < before
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drops the epochs that end at `start_offset` or below; the one that goes on over it begins there then.
-        Whether there were any that begin at or below it."""
+        """Removes the epochs that end at `start_offset` or below.
+
+        The epoch at `start_offset` then begins there. Returns whether any epoch begins at or below
+        `start_offset`.
+        """
         begun = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if begun:
             self._entries[: len(begun)] = [EpochEntry(begun[-1].epoch, start_offset)]
@@ -102,8 +114,11 @@ class LeaderEpochs:
 
     # -- asking --------------------------------------------------------------------------------------------------------
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest known epoch not above `epoch`, the offset where it ends), as followers ask; (-1, -1) where
-        nothing can be said. For an epoch below all known ones: (itself, where the first known one begins)."""
+        """Answers a follower's question: (largest known epoch of at most `epoch`, its end offset).
+
+        (-1, -1) if that is unknown. For an epoch below all known ones: (`epoch`, start offset of
+        the first known epoch).
+        """
         undefined = (UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
         if epoch == UNDEFINED_EPOCH:
             return undefined
@@ -116,13 +131,16 @@ class LeaderEpochs:
         return (known[-1] if known else epoch), higher.start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch under which `offset` was or will be written; None below the first one."""
+        """The epoch of the batch at `offset`, even a future one; None before the first epoch."""
         return next((entry.epoch for entry in reversed(self._entries) if entry.start_offset <= offset), None)
 
     # -- the file ------------------------------------------------------------------------------------------------------
     @staticmethod
     def load(path: str, *, env: Env = DEFAULT_ENV) -> LeaderEpochs:
-        """The epochs in the file at `path`; none for a missing file. `CorruptError` names line and byte."""
+        """Reads the file at `path`; a missing file has no epochs.
+
+        Raises `CorruptError`, with line and byte position, for a malformed file.
+        """
         epochs = LeaderEpochs()
         for line in read_checkpoint_lines(path, env=env):
             fields = line.text.split()
@@ -132,7 +150,7 @@ class LeaderEpochs:
         return epochs
 
     def to_bytes(self) -> bytes:
-        """The file's bytes; the file of a partition that knows no epoch has none."""
+        """The file's bytes. The file is empty if there are no epochs."""
         lines = [f"{entry.epoch} {entry.start_offset}" for entry in self._entries]
         return format_checkpoint(lines) if lines else b""
 
@@ -142,7 +160,7 @@ class LeaderEpochs:
 
 
 def derive_leader_epochs(windows: Iterable[BatchColumns]) -> bytes:
-    """The file's bytes for a log whose batches are those of `windows`."""
+    """The file's bytes for a partition whose batches are those of `windows`."""
     epochs = LeaderEpochs()
     for columns in windows:
         epochs.add(columns)

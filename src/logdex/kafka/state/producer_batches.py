@@ -1,4 +1,4 @@
-"""The batches of a window that change what is known of producers, one by one.
+"""Selects the batches of a window that affect the producer state, as tuples.
 
 Source: Kafka's DefaultRecordBatch (sequences), ProducerAppendInfo.
 """
@@ -17,11 +17,14 @@ from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
 BATCHES_RETAINED = 5
-"""So many batches of a producer are remembered to tell a repeated one."""
+"""The number of batches per producer that are remembered to detect duplicates."""
 
 
 class ProducerBatch(NamedTuple):
-    """A batch as its producer's state sees it. `timestamp_ms`: of a control batch its record's, else the largest."""
+    """The fields of a batch that the producer state needs.
+
+    `timestamp_ms` is the record's timestamp in a control batch, else the batch's largest.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -37,38 +40,41 @@ class ProducerBatch(NamedTuple):
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """`sequence` + `by`, wrapped from 2^31 - 1 to 0."""
+    """`sequence` + `by`, wrapping from 2^31 - 1 to 0."""
     return (sequence + by) % SEQUENCE_SPAN
 
 
 def decrement_sequence(sequence: int, by: int) -> int:
-    """`sequence` - `by`, wrapped from 0 to 2^31 - 1; -1 (none) stays."""
+    """`sequence` - `by`, wrapping from 0 to 2^31 - 1; -1 (none) stays -1."""
     return sequence if sequence == NO_SEQUENCE else (sequence - by) % SEQUENCE_SPAN
 
 
 def producer_batches(columns: BatchColumns, *, every: bool = False) -> Iterator[ProducerBatch]:
-    """The batches with a producer id, in the order of the log.
+    """The batches with a producer id, in log order.
 
-    Unless `every`, those are left out whose effect later ones of the window undo: a batch of data with five behind it
-    of the same producer, the same kind and before its next control batch. So a log of a few busy idempotent producers
-    costs what its columns cost.
+    Unless `every`, data batches are left out if later batches of the window undo their effect: five
+    batches of the same producer and kind follow before the producer's next control batch. So a few
+    busy idempotent producers cost little more than the columns.
     """
     places = np.flatnonzero(columns.producer_id >= 0) if every else telling_places(columns)
     if not len(places):
         return iter(())
-    # one by one: thousands of tuples alive at once would keep Python's garbage collector busy
+    # lazily: thousands of live tuples would keep Python's garbage collector busy
     return map(ProducerBatch._make, zip(*_values(columns, places), strict=True))
 
 
 def telling_places(columns: BatchColumns) -> npt.NDArray[np.intp]:
-    """Where in a window the batches are that `producer_batches` gives."""
+    """The indexes in a window of the batches that `producer_batches` yields."""
     places = np.flatnonzero(columns.producer_id >= 0)
     return _telling(columns, places) if len(places) > BATCHES_RETAINED else places
 
 
 def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Of the batches at `places`: every control batch, the first and the last few of each producer's run of data
-    batches of one kind (transactional or not)."""
+    """Selects from `places`: every control batch, and of each run of data batches the first and
+    last few.
+
+    A run has one producer and one kind (transactional or not).
+    """
     places = places[np.argsort(columns.producer_id[places], kind="stable")]
     producer = columns.producer_id[places]
     kind = columns.attributes[places] & (BATCH_CONTROL | BATCH_TRANSACTIONAL)
@@ -81,7 +87,7 @@ def _telling(columns: BatchColumns, places: npt.NDArray[np.intp]) -> npt.NDArray
 
 
 def _values(columns: BatchColumns, places: npt.NDArray[np.intp]) -> list[list[Any]]:
-    """A list a field of `ProducerBatch`."""
+    """One list per field of `ProducerBatch`."""
     attributes = columns.attributes[places]
     is_control = attributes & BATCH_CONTROL != 0
     base_offset, last_offset = columns.base_offset[places], columns.last_offset[places]

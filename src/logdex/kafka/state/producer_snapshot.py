@@ -1,6 +1,7 @@
-"""`<offset>.snapshot`: what a partition knew of its producers when its log ended at that offset.
+"""`<offset>.snapshot`: the producer state of a partition at that offset.
 
-Source: ``docs/formats/kafka-producer-snapshot.md``; Kafka's ProducerStateManager.writeSnapshot and readSnapshot.
+Source: ``docs/formats/kafka-producer-snapshot.md``; Kafka's ProducerStateManager.writeSnapshot and
+readSnapshot.
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ def _values(state: ProducerState) -> tuple[int, ...]:
 
 
 def read_producer_snapshot(data: bytes, *, path: str = "<bytes>") -> list[ProducerState]:
-    """The producers of a snapshot's bytes, in file order. A `CorruptError` says what is wrong with it: a length
-    (`TruncatedError`), a version that is not known, a checksum (`CrcMismatchError`)."""
+    """The producers in a snapshot's bytes, in file order.
+
+    Raises `TruncatedError` for a wrong size, `CrcMismatchError` for a wrong checksum, and
+    `CorruptError` for an unknown version.
+    """
     if len(data) < _HEADER.size_bytes:
         raise _truncated(data, path, "header", _HEADER.size_bytes)
     version, crc, count = _HEADER.struct.unpack_from(data)
@@ -95,10 +99,10 @@ def _state(
 
 
 def load_producer_snapshot(path: str, *, env: Env = DEFAULT_ENV) -> list[ProducerState]:
-    """The producers of the file at `path`."""
+    """Reads the producers of the file at `path`. Raises as `read_producer_snapshot` does."""
     return read_producer_snapshot(env.read_file(path, limits.PRODUCER_SNAPSHOT_SIZE_BYTES_MAX), path=path)
 
 
 def write_producer_snapshot(path: str, states: ProducerStates, *, env: Env = DEFAULT_ENV) -> None:
-    """Writes the snapshot of `states` to `path`: whole or not at all."""
+    """Writes the snapshot of `states` to `path`, atomically."""
     write_atomically(path, derive_producer_snapshot(states), env=env)

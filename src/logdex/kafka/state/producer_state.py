@@ -1,10 +1,13 @@
-"""What a partition knows of its producers: the fold over batches that defines `.snapshot` and `.txnindex`.
+"""The producer state of a partition: a fold over batches, from which `.snapshot` and `.txnindex`
+are derived.
 
-`ProducerStates.add` folds what is already in the log (recovery, rebuild, verify); `prepare` and `commit` check and fold
-what a client appends. Source: ``docs/formats/kafka-producer-snapshot.md``; Kafka's ProducerStateManager,
-ProducerAppendInfo, ProducerStateEntry.
+`ProducerStates.add` adds batches that are in the log already (recovery, rebuild, verify). `prepare`
+and `commit` check and add batches that a client appends. Source:
+``docs/formats/kafka-producer-snapshot.md``; Kafka's ProducerStateManager, ProducerAppendInfo,
+ProducerStateEntry.
 
-One replica: what is completed is replicated, so the first unstable offset is that of the earliest open transaction.
+There is one replica, so a completed transaction counts as replicated, and the first unstable offset
+is the first offset of the earliest open transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from logdex.primitives.java_hash_map import DEFAULT_CAPACITY, grown_capacity, ha
 
 
 class BatchMetadata(NamedTuple):
-    """A batch as its producer's state remembers it. `offset_delta`: last offset - first offset."""
+    """A batch as the producer state keeps it. `offset_delta` is last offset - first offset."""
 
     last_sequence: int
     last_offset: int
@@ -54,12 +57,12 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The batch's first sequence; sequences wrap from 2^31 - 1 to 0."""
+        """The batch's first sequence number, wrapping from 0 to 2^31 - 1."""
         return decrement_sequence(self.last_sequence, self.offset_delta)
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that an end marker closed: offsets of its first record and of its marker."""
+    """A completed transaction: the offsets of its first record and of its end marker."""
 
     producer_id: int
     first_offset: int
@@ -68,17 +71,20 @@ class CompletedTxn(NamedTuple):
     is_aborted: bool
 
     def to_aborted(self) -> AbortedTxn:
-        """The entry that an aborted one has in the transaction index."""
+        """The transaction's entry in the transaction index, if it was aborted."""
         return AbortedTxn(*self[:4])
 
 
 def aborted_of(completed: Iterable[CompletedTxn]) -> list[AbortedTxn]:
-    """What the transaction index says of transactions that end markers closed: the aborted ones."""
+    """The transaction index entries of the aborted ones among `completed`."""
     return [txn.to_aborted() for txn in completed if txn.is_aborted]
 
 
 class ProducerState:
-    """What is known of one producer; -1 for what is not. `batches` are its last ones of this epoch, oldest first."""
+    """The state of one producer; -1 for unknown values.
+
+    `batches` are its last batches in the current epoch, oldest first.
+    """
 
     __slots__ = (
         "batches",
@@ -106,7 +112,7 @@ class ProducerState:
         self.batches = deque(batches, BATCHES_RETAINED)
 
     def copy(self) -> ProducerState:
-        """Another one that says the same."""
+        """A copy of this state."""
         return ProducerState(
             self.producer_id,
             self.producer_epoch,
@@ -118,21 +124,21 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """Of the last batch, -1 without one."""
+        """The last batch's last sequence number, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """Of the last batch, -1 without one."""
+        """The last batch's last offset, or -1."""
         return self.batches[-1].last_offset if self.batches else -1
 
     @property
     def offset_delta(self) -> int:
-        """Of the last batch, 0 without one."""
+        """The last batch's offset delta, or 0."""
         return self.batches[-1].offset_delta if self.batches else 0
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """The remembered batch that `batch` repeats."""
+        """The remembered batch that `batch` duplicates, or None."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         for known in self.batches:
@@ -141,7 +147,7 @@ class ProducerState:
         return None
 
     def check(self, batch: ProducerBatch) -> None:
-        """What a broker asks of a batch from a client: raises the error that it answers with."""
+        """Checks a client's batch as the broker does, and raises the same errors."""
         if batch.producer_epoch < self.producer_epoch:
             raise InvalidProducerEpochError(
                 f"epoch {batch.producer_epoch} is below the last seen {self.producer_epoch}",
@@ -159,7 +165,7 @@ class ProducerState:
 
     def _check_sequence(self, batch: ProducerBatch) -> None:
         if self.producer_epoch == NO_PRODUCER_EPOCH:
-            return  # nothing is known of this producer: it may begin anywhere
+            return  # nothing is known about this producer, so it may begin anywhere
         is_new = batch.producer_epoch != self.producer_epoch
         expected = 0 if is_new else increment_sequence(self.last_sequence, 1)
         if batch.base_sequence != expected:
@@ -171,7 +177,7 @@ class ProducerState:
             )
 
     def apply(self, batch: ProducerBatch) -> int:
-        """Takes `batch` in; the first offset of the transaction that it ends, else -1."""
+        """Adds `batch` and returns the first offset of the transaction that it ends, or -1."""
         if not batch.is_control:
             self._apply_data(batch)
             return -1
@@ -212,8 +218,10 @@ class ProducerState:
 
 
 class PreparedAppend(NamedTuple):
-    """A checked append, to be committed once its bytes are in the log. With `duplicate` nothing is to be written: the
-    batch is in the log already, there."""
+    """A checked append, to commit once its bytes are in the log.
+
+    With `duplicate` nothing must be written: that batch is in the log already.
+    """
 
     batches: deque[ProducerBatch]
     end_offset: int
@@ -221,49 +229,57 @@ class PreparedAppend(NamedTuple):
 
 
 class ProducerStates:
-    """All producers of a partition and its open transactions, up to `map_end_offset`. One thread at a time."""
+    """All producers of a partition and its open transactions, up to `map_end_offset`. Not
+    thread-safe."""
 
     def __init__(self, *, expiration_ms: int = DAY_MS) -> None:
         self.expiration_ms = expiration_ms
         self.map_end_offset = 0
-        self._capacity = DEFAULT_CAPACITY  # of the broker's HashMap, which gives a snapshot its order
+        self._capacity = DEFAULT_CAPACITY  # of the broker's HashMap, which determines a snapshot's order
         self._producers: dict[int, ProducerState] = {}
-        self._ongoing: dict[int, int] = {}  # first offset -> producer id, in the order of offsets
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id, in offset order
 
     # -- looking -------------------------------------------------------------------------------------------------------
     def __len__(self) -> int:
         return len(self._producers)
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """The state of one producer. Not to be changed."""
+        """The state of one producer, or None. Do not change it."""
         return self._producers.get(producer_id)
 
     def in_snapshot_order(self) -> list[ProducerState]:
-        """All producers in the order in which a broker writes them."""
+        """All producers, in the order in which a broker writes them."""
         return [self._producers[key] for key in hash_map_order(self._producers, self._capacity)]
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction begins: readers of committed records stop there."""
+        """The first offset of the earliest open transaction, or None. read_committed readers stop
+        there."""
         return next(iter(self._ongoing), None)
 
     @property
     def ongoing_transactions(self) -> dict[int, int]:
-        """Producer id by first offset, of the open transactions; in the order of offsets."""
+        """The producer id by first offset of the open transactions, in offset order."""
         return dict(self._ongoing)
 
     # -- folding what the log holds ------------------------------------------------------------------------------------
     def add(self, columns: BatchColumns) -> list[CompletedTxn]:
-        """Takes in the batches of a window of the log, as a replica does (old epochs and gaps are facts, not errors);
-        the transactions that they end, in the order of their markers. Raises a `ProducerStateError` for what no broker
-        writes."""
+        """Adds a window of batches that are in the log, and returns the transactions that they
+        complete.
+
+        As in a replica, old epochs and sequence gaps are accepted. The transactions are in the
+        order of their markers. Raises `ProducerStateError` for a batch that no broker writes.
+        """
         completed = [txn for batch in producer_batches(columns) if (txn := self._take(batch)) is not None]
         if len(columns.last_offset):
             self.map_end_offset = int(columns.last_offset[-1]) + 1
         return completed
 
     def add_of(self, columns: BatchColumns, path: str) -> list[CompletedTxn]:
-        """`add` of batches of a .log, `path`: what no broker writes is a `CorruptError`, located there."""
+        """As `add`, for batches of the .log at `path`.
+
+        Raises `CorruptError`, with the position in the .log, for a batch that no broker writes.
+        """
         try:
             return self.add(columns)
         except ProducerStateError as error:
@@ -295,7 +311,7 @@ class ProducerStates:
     def _open_txn(self, first_offset: int, producer_id: int) -> None:
         latest = next(reversed(self._ongoing), -1)
         self._ongoing[first_offset] = producer_id
-        if first_offset < latest:  # only in a log whose offsets fall
+        if first_offset < latest:  # only in a log whose offsets decrease
             self._ongoing = dict(sorted(self._ongoing.items()))
 
     def _complete(self, marker: ProducerBatch, first_offset: int) -> CompletedTxn:
@@ -307,8 +323,11 @@ class ProducerStates:
 
     # -- appending -----------------------------------------------------------------------------------------------------
     def prepare(self, columns: BatchColumns, *, is_client: bool = True) -> PreparedAppend:
-        """Checks what a client is about to append, without an effect; raises the broker's error (`logdex.errors`)
-        where it would refuse. Not `is_client`: a replica, whose epochs and sequences are facts."""
+        """Checks the batches of an append without changing the state.
+
+        Raises the broker's error (see `logdex.errors`) if it would refuse them. Without `is_client`
+        epochs and sequence numbers are not checked, as in a replica.
+        """
         end_offset = int(columns.last_offset[-1]) + 1 if len(columns.last_offset) else self.map_end_offset
         batches = deque(producer_batches(columns, every=True))
         touched: dict[int, ProducerState] = {}
@@ -328,8 +347,12 @@ class ProducerStates:
         return PreparedAppend(batches, end_offset)
 
     def commit(self, prepared: PreparedAppend, end_offset: int | None = None) -> list[CompletedTxn]:
-        """Takes in what `prepare` found good (nothing else may have come between), of it what lies below `end_offset`
-        and was not taken in yet; the transactions that it ends."""
+        """Adds the batches of a `PreparedAppend` below `end_offset`, and returns the transactions
+        that they complete.
+
+        The state must not have changed since `prepare`. With `end_offset`, later calls can add the
+        rest.
+        """
         self.map_end_offset = prepared.end_offset if end_offset is None else end_offset
         completed = []
         while prepared.batches and prepared.batches[0].last_offset < self.map_end_offset:
@@ -340,22 +363,24 @@ class ProducerStates:
 
     # -- forgetting and loading ----------------------------------------------------------------------------------------
     def is_expired(self, state: ProducerState, now_ms: int) -> bool:
-        """Whether a producer has been silent for `expiration_ms`, without an open transaction."""
+        """Whether a producer without an open transaction has been silent for `expiration_ms`."""
         return state.current_txn_first_offset < 0 and now_ms - state.last_timestamp_ms >= self.expiration_ms
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forgets the producers that are expired at `now_ms`."""
+        """Removes the producers that are expired at `now_ms`."""
         self._producers = {key: state for key, state in self._producers.items() if not self.is_expired(state, now_ms)}
 
     def clear(self, map_end_offset: int) -> None:
-        """Forgets everything; the next batch is at `map_end_offset`."""
+        """Removes all producers; the next batch is at `map_end_offset`."""
         self._producers = {}
         self._ongoing = {}
         self.map_end_offset = map_end_offset
 
     def load(self, states: Iterable[ProducerState], map_end_offset: int, *, now_ms: int | None = None) -> None:
-        """Replaces everything by a snapshot's producers, taken at `map_end_offset`; with `now_ms`, as the broker does,
-        without those that have expired."""
+        """Replaces the state by a snapshot's producers at `map_end_offset`.
+
+        With `now_ms`, expired producers are left out, as in the broker.
+        """
         self.clear(map_end_offset)
         for state in states:
             if now_ms is None or not self.is_expired(state, now_ms):
