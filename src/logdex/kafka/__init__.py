@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for type checkers; the same names as below 
+if TYPE_CHECKING:  # for type checkers; the same names as below
     from logdex.kafka.batch.record import Compression as Compression
     from logdex.kafka.batch.record import Record as Record
     from logdex.kafka.batch.record import TimestampType as TimestampType

@@ -1,1 +1,1 @@
-"""`Log`: one partition, written and read. This is Kafka's writing engine."""
+"""Kafka's writing engine: `Log` is one partition, open for appending and reading."""

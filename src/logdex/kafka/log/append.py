@@ -1,7 +1,7 @@
-"""Appending: batches get their offsets, producers are checked, segments roll, bytes are written.
+"""Appends batches: assigns offsets, checks producers, rolls segments, writes.
 
-Source: Kafka's UnifiedLog.append, LogValidator. Encoding and compressing happen before the log's lock is taken: a
-batch's checksum covers neither its base offset nor its leader epoch, so these are set last.
+Source: Kafka's UnifiedLog.append, LogValidator. Batches are encoded and compressed before the log's
+lock is taken. Base offset and leader epoch are set last, because a batch's CRC covers neither.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from logdex.layout.kafka import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHE
 from logdex.primitives.crc32c import crc32c
 
 _OFFSET_END = (1 << 63) - 1
-"""The log end offset is at most this: the last record's offset is below."""
+"""The largest log end offset: the last record's offset is below it."""
 _AT_EPOCH = RECORD_BATCH.offset_of("leader_epoch")
 _AT_CRC = RECORD_BATCH.offset_of("crc")
 _AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
@@ -37,9 +37,13 @@ _AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
 
 @dataclass(frozen=True, slots=True)
 class AppendInfo:
-    """What an append did. Offsets are those of the first and the last record; for a compressed batch of magic 0 or 1
-    both are the last one's. With `is_duplicate` nothing was written: the producer had sent the batch before, and these
-    are the offsets that it has. `log_append_time_ms` is -1 unless the log stamps records itself."""
+    """The result of an append.
+
+    The offsets are those of the first and last record; for a compressed batch of magic 0 or 1 both
+    are the last record's. With `is_duplicate` nothing was written, because the producer had sent
+    the batch before, and the offsets are those of the earlier append. `log_append_time_ms` is -1
+    unless the log uses LogAppendTime.
+    """
 
     first_offset: int
     last_offset: int
@@ -52,8 +56,11 @@ class AppendInfo:
 
 @dataclass(frozen=True, slots=True)
 class EncodedAppend:
-    """Batches to append, and their columns; `data` may be written into. `is_client`: checked as a producer's, and given
-    offsets; else they are a replica's, whose offsets they keep."""
+    """Batches to append, and their columns; `data` may be modified.
+
+    With `is_client` they are checked as a producer's and get offsets; otherwise they are a
+    replica's and keep theirs.
+    """
 
     data: bytearray | memoryview
     columns: BatchColumns
@@ -63,7 +70,11 @@ class EncodedAppend:
 
 
 def parse_compression(value: str | Compression) -> Compression:
-    """``none gzip snappy lz4 zstd`` or the enum's value itself."""
+    """Parses ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``; a `Compression` is returned
+    unchanged.
+
+    Raises `UsageError` for anything else.
+    """
     if isinstance(value, Compression):
         return value
     try:
@@ -83,7 +94,10 @@ def encode_records(
     transactional: bool,
     leader_epoch: int | None,
 ) -> EncodedAppend:
-    """Records as one batch at offset 0. `UsageError` and `InvalidRecordError` for what no batch of this log can be."""
+    """Encodes records as one batch at offset 0.
+
+    Raises `UsageError` and `InvalidRecordError` for records that this log cannot have.
+    """
     kept = [records] if isinstance(records, Record) else list(records)
     if not kept:
         raise InvalidRecordError("no records to append", path=core.path)
@@ -112,7 +126,7 @@ def encode_records(
 def encode_marker(
     core: LogCore, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> EncodedAppend:
-    """The control batch that ends a producer's transaction."""
+    """Encodes the control batch that ends a producer's transaction."""
     data = encode_end_marker(
         commit,
         producer_id=producer_id,
@@ -125,8 +139,12 @@ def encode_marker(
 
 
 def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epoch: int | None) -> EncodedAppend:
-    """Raw batches from elsewhere, checked as a broker checks what a client (or, without `assign_offsets`, a leader)
-    sends: whole, checksums right, sizes allowed, offsets rising. Raises `InvalidRecordError`, `RecordTooLargeError`."""
+    """Checks raw batches as a broker does those of a client or, without `assign_offsets`, of a
+    leader.
+
+    Batches must be whole, with correct CRCs, allowed sizes and increasing offsets. Raises
+    `InvalidRecordError`.
+    """
     encoded = _encoded(raw, core, is_client=assign_offsets, leader_epoch=leader_epoch, check_crc=True)
     columns = encoded.columns
     if (columns.last_offset[1:] <= columns.last_offset[:-1]).any() and not assign_offsets:
@@ -163,7 +181,7 @@ def _encoded(
 
 
 def require_keys(core: LogCore, is_keyless: bool) -> None:
-    """Refuses, in a compacted log, records of which one has no key."""
+    """Refuses a record without a key in a compacted log."""
     if is_keyless and core.config.is_compacted:
         raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
 
@@ -179,7 +197,7 @@ def _require_keys_in(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
 
 
 def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
-    """The same batches with the time of the append as their records' timestamps."""
+    """Sets the records' timestamps to the append time, in `encoded` itself."""
     data, columns = encoded.data, encoded.columns
     view = memoryview(data)
     for place, (position, size) in enumerate(zip(columns.position.tolist(), columns.size.tolist(), strict=True)):
@@ -194,7 +212,7 @@ def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
 
 
 def columns_of_batch(raw: bytes) -> BatchColumns:
-    """The columns of one batch of records, magic 2: what the scan gives, without its preparations."""
+    """The columns of one batch of magic 2, as a scan returns them, but faster."""
     (base_offset, length, epoch, magic, crc, attributes, last_delta, first_ms, last_ms, *producer) = (
         RECORD_BATCH.struct.unpack_from(raw)
     )
@@ -206,7 +224,8 @@ def columns_of_batch(raw: bytes) -> BatchColumns:
 
 
 def next_sequence(core: LogCore, producer_id: int, producer_epoch: int) -> int:
-    """The sequence of a producer's next record; 0 for a producer or an epoch that is new here. With the lock held."""
+    """A producer's next sequence number; 0 for a new producer or epoch. Call it with the lock
+    held."""
     state = core.producers.states.get(producer_id)
     if state is None or state.producer_epoch != producer_epoch:
         return 0
@@ -215,24 +234,24 @@ def next_sequence(core: LogCore, producer_id: int, producer_epoch: int) -> int:
 
 # -- under the lock ----------------------------------------------------------------------------------------------------
 def append_encoded(core: LogCore, encoded: EncodedAppend) -> AppendInfo:
-    """Writes batches at the log's end, all or (where it raises) none of them; returns as `LogConfig.flush` says.
+    """Appends batches at the log end, all or none; with ``flush="sync"`` they are then on disk.
 
-    Raises `ProducerStateError`, `RecordTooLargeError`, `InvalidRecordError` before anything is written, `StorageError`
-    and then `LogFailedError` when writing fails.
+    Raises `ProducerStateError`, `RecordTooLargeError` and `InvalidRecordError` before anything is
+    written. If writing fails, raises `StorageError`, and `LogFailedError` from then on.
     """
     info, ticket = write_encoded(core, encoded)
     return acknowledge(core, info, ticket)
 
 
 def acknowledge(core: LogCore, info: AppendInfo, ticket: int) -> AppendInfo:
-    """Waits until the append is on disk where ``flush="sync"`` asks for it; without the lock."""
+    """Waits until the append is on disk if ``flush="sync"``. Call it without the lock."""
     if core.config.flush == "sync":
         core.wait_durable(ticket)
     return info
 
 
 def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, int]:
-    """The same without waiting; and the ticket that `acknowledge` takes."""
+    """As `append_encoded`, but does not wait; also returns the ticket for `acknowledge`."""
     with core.lock:
         core.require_usable()
         columns = _placed(core, encoded)
@@ -256,7 +275,7 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
 
 
 def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
-    """The columns at the offsets that the batches get, which their bytes are given as well."""
+    """Sets the batches' offsets and leader epoch; returns their new columns."""
     columns = encoded.columns
     if not encoded.is_client:
         first = int(columns.base_offset[0])
@@ -280,7 +299,7 @@ def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
 
 
 def patch_batches(data: ByteArray, position: Int64s, base_offset: Int64s, leader_epoch: int) -> None:
-    """Sets base offsets and the leader epoch in batches of magic 2; no checksum covers them."""
+    """Sets base offsets and the leader epoch in batches of magic 2. No CRC covers these fields."""
     if len(position) == 1:
         at = int(position[0])
         data[at : at + 8] = np.frombuffer(struct.pack(">q", int(base_offset[0])), np.uint8)
@@ -293,7 +312,7 @@ def patch_batches(data: ByteArray, position: Int64s, base_offset: Int64s, leader
 
 
 def _check_spans(core: LogCore, columns: BatchColumns) -> None:
-    """Refuses batches that no segment can hold, not even a new one: the last offset wraps or is too far off."""
+    """Refuses batches that not even an empty segment can hold, because of their last offset."""
     base, last = columns.base_offset, columns.last_offset
     bad = np.flatnonzero((last < base) | (last >= _OFFSET_END) | (last - base > limits.RELATIVE_OFFSET_MAX))
     if len(bad):
@@ -316,7 +335,8 @@ def _check_sizes(core: LogCore, columns: BatchColumns) -> None:
 
 
 def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns, prepared: PreparedAppend) -> None:
-    """Writes placed batches, as many at once as their segment takes, rolling between."""
+    """Writes batches that have their offsets, as many at once as a segment takes, rolling in
+    between."""
     latest = core.epochs.latest_epoch
     if (latest is None or int(columns.leader_epoch.max()) > latest) and core.epochs.add(columns):
         core.save_epochs()
@@ -344,8 +364,11 @@ def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns, p
 
 
 def _take_in_producers(core: LogCore, segment: LogSegment, prepared: PreparedAppend) -> None:
-    """Takes in what was written to a segment, before a roll: it snapshots the producers as they are before the next
-    segment, and an aborted transaction is in the index of the segment that has its marker."""
+    """Adds the batches written to `segment` to the producer state, before the segment is rolled.
+
+    A roll takes a producer snapshot, which must not include later batches, and an aborted
+    transaction belongs in the index of the segment with its marker.
+    """
     completed = core.producers.states.commit(prepared, core.next_offset)
     for txn in completed:
         core.note_completed(txn.first_offset, txn.last_offset)

@@ -1,4 +1,5 @@
-"""Appending an Arrow table: its rows become batches piece by piece, each piece is appended as it is ready."""
+"""Appends an Arrow table: its rows are encoded piece by piece, and each piece is appended at
+once."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def append_columns(
     log_append_time_ms = now_ms if core.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
     producer_id = options.get("producer_id", NO_PRODUCER_ID)
     is_next = producer_id != NO_PRODUCER_ID and "base_sequence" not in options
-    with core.lock if is_next else nullcontext():  # the next sequences are this table's
+    with core.lock if is_next else nullcontext():  # the lock reserves the next sequence numbers for this table
         if is_next:
             producer_epoch = options.get("producer_epoch", NO_PRODUCER_EPOCH)
             options["base_sequence"] = next_sequence(core, producer_id, producer_epoch)
@@ -62,7 +63,7 @@ def append_columns(
 def _write_pieces(
     core: LogCore, table: pa.Table, log_append_time_ms: int, options: dict[str, Any]
 ) -> tuple[list[AppendInfo], int]:
-    """What each piece's append did, and the last one's ticket."""
+    """Appends each piece; returns their results and the last ticket."""
     infos: list[AppendInfo] = []
     ticket = 0
     leader_epoch = options.get("leader_epoch")

@@ -1,8 +1,10 @@
-"""What a crash leaves beside the segments: ``.deleted``, ``.cleaned``, ``.swap`` and ``.tmp`` files, before a load.
+"""Clears what a crash leaves beside the segments: ``.deleted``, ``.cleaned``, ``.swap`` and
+``.tmp`` files.
 
-Source: Kafka's LogLoader.removeTempFilesAndCollectSwapFiles, load (passes one to three). A ``.cleaned`` file is half
-written and goes. A ``.swap`` file is whole: it takes the place of the segments whose offsets it covers, unless a
-``.cleaned`` one at or below it shows that the split that made both was not done.
+Source: Kafka's LogLoader.removeTempFilesAndCollectSwapFiles, load (passes one to three). A
+``.cleaned`` file is incomplete and is removed. A ``.swap`` file is complete: it replaces the
+segments whose offsets it covers, unless a ``.cleaned`` file at or below it shows that the split
+that made both was interrupted.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from logdex.kafka.log.load_report import LoadReport, LoadStep
 from logdex.kafka.segment.file_records import FileRecords
 
 _SNAPSHOT_DELETED = ".checkpoint" + DELETED_SUFFIX
-"""A quorum's snapshot on its way out: its own log sees to it."""
+"""A snapshot of the quorum that is being deleted, which the quorum's own log handles."""
 _TEMPORARY = ".tmp"
 
 
 def clear_leftovers(path: str, report: LoadReport, *, env: Env) -> None:
-    """Removes and renames in the directory `path`; the names are synced when anything was done."""
+    """Removes and renames files in the directory `path`, and syncs it."""
     names = [name for name in env.list_dir(path) if env.is_file(posixpath.join(path, name))]
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -63,7 +65,7 @@ def _complete_swaps(
             remove(name, "replaced by the .swap files of a cleaning or split")
     env.sync_dir(path)
     others = [name for name in swaps if name not in logs]
-    for names in ([*logs], others):  # see `swap`: without a .log.swap, nothing is removed any more
+    for names in ([*logs], others):  # See `swap`: once no .log.swap is left, nothing else may be removed.
         for name in names:
             old = posixpath.join(path, name)
             env.rename(old, old.removesuffix(SWAP_SUFFIX))

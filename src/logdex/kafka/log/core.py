@@ -1,9 +1,9 @@
-"""The state of an open log that its parts share, and the steps that change its directory.
+"""The shared state of an open log, and the operations that change its directory.
 
-What a power cut can leave is a prefix of what was appended: a segment is on disk, indexes and all, before the next one
-is there; names are synced in an order in which no gap can come to be. A write or fsync that fails, or is interrupted,
-leaves a failed log: it acknowledges nothing more and must be opened anew, which recovers it.
-Source: Kafka's UnifiedLog, LocalLog.
+A power cut leaves a prefix of what was appended: a segment and its indexes are on disk before the
+next segment is created, and names are synced in an order that leaves no gap. After a failed or
+interrupted write or fsync the log acknowledges nothing more, and must be reopened, which recovers
+it. Source: Kafka's UnifiedLog, LocalLog.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logdex.kafka.state.leader_epochs import LeaderEpochs
 
 
 class LogCore:
-    """Fields are read and changed under `lock`, but for those that say otherwise. Several threads."""
+    """Thread-safe. Fields are read and changed with `lock` held, unless stated otherwise."""
 
     def __init__(
         self, loaded: LoadedLog, home: LogHome, config: LogConfig, now_ms: Callable[[], int], env: Env
@@ -41,14 +41,14 @@ class LogCore:
         self.epochs: LeaderEpochs = loaded.epochs
         self.report = loaded.report
         self.log_start_offset = loaded.log_start_offset
-        self.recovery_point = loaded.next_offset  # a load puts on disk what it recovers
-        self._stored_recovery_point = home.recovery_point  # another one, after a recovery
+        self.recovery_point = loaded.next_offset  # loading syncs what it recovers
+        self._stored_recovery_point = home.recovery_point  # differs after a recovery
         self.next_offset = loaded.next_offset
         self.lock = threading.RLock()
         self.closed = False
         self.failed: BaseException | None = None
         self.truncations = 0
-        """How often the log end offset went back."""
+        """How often the log end offset has decreased."""
         self._synced = threading.Condition(self.lock)
         self._syncing = False
         self._fsync_lock = threading.Lock()
@@ -57,21 +57,26 @@ class LogCore:
         self._ticket = self._durable_ticket = 0
         self._pinned_high_watermark: int | None = None
         self._durable_offset = loaded.next_offset
-        self._unreplicated: dict[int, int] = {}  # first offset -> marker's, of ended transactions above the watermark
+        # first offset -> marker offset, of ended transactions above the high watermark
+        self._unreplicated: dict[int, int] = {}
         self.gate = ReaderGate()
         self.cleaner_lock = threading.Lock()
-        """Held by a compaction from its beginning to its end; taken before `lock`."""
+        """Held during a whole compaction; taken before `lock`."""
         self.closing = False
-        """Whether a compaction is to end as soon as it can."""
+        """Whether a running compaction shall end as soon as possible."""
 
     # -- state ---------------------------------------------------------------------------------------------------------
     def require_open(self) -> None:
-        """`LogClosedError` after `close`."""
+        """Raises `LogClosedError` after `close`."""
         if self.closed:
             raise LogClosedError("the log was closed", path=self.path)
 
     def require_usable(self) -> None:
-        """`LogClosedError` after `close`, `LogFailedError` after a failed write, `LogInUseError` in a forked child."""
+        """Raises an error if the log cannot be written.
+
+        `LogClosedError` after `close`, `LogFailedError` after a failed write, `LogInUseError` in a
+        forked child.
+        """
         self.require_open()
         if not self.home.is_own:
             raise LogInUseError(
@@ -88,7 +93,8 @@ class LogCore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Holds the lock while the disk is changed: whatever ends the block early makes this a failed log."""
+        """Holds the lock while the directory is changed; any exception in the block makes the log a
+        failed one."""
         with self.lock:
             self.require_usable()
             try:
@@ -101,22 +107,28 @@ class LogCore:
     # -- watermarks ----------------------------------------------------------------------------------------------------
     @property
     def high_watermark(self) -> int:
-        """Readers see what is below: the log end offset; with ``flush="sync"`` the end of what is acknowledged; or what
-        was set."""
+        """The offset up to which readers see records.
+
+        It is the log end offset; with ``flush="sync"`` the end of the acknowledged records.
+        `set_high_watermark` lowers it.
+        """
         end = self._durable_offset if self.config.flush == "sync" else self.next_offset
         if self._pinned_high_watermark is not None:
             end = min(self._pinned_high_watermark, end)
         return max(end, self.log_start_offset)
 
     def set_high_watermark(self, offset: int | None) -> None:
-        """Keeps the watermark at `offset`; None: lets it follow the log end again."""
+        """Holds the high watermark at `offset`; None lets it follow the log end again."""
         with self.lock:
             self._pinned_high_watermark = offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see what is below: the earliest transaction whose end is not below the high
-        watermark begins here."""
+        """The offset up to which read_committed readers see records.
+
+        It is the first offset of the earliest transaction without an end marker below the high
+        watermark.
+        """
         with self.lock:
             high = self.high_watermark
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high}
@@ -125,29 +137,33 @@ class LogCore:
             return max(min(firsts), self.log_start_offset)
 
     def note_completed(self, first_offset: int, marker_offset: int) -> None:
-        """A transaction ended: it stays unstable until its marker is below the high watermark."""
+        """Notes that a transaction ended. It stays unstable until its marker is below the high
+        watermark."""
         self._unreplicated[first_offset] = marker_offset
 
     @property
     def leader_epoch(self) -> int:
-        """What batches are given: the latest epoch of the log, 0 for a new one."""
+        """The epoch for appended batches: the latest epoch of the log, 0 for a new one."""
         latest = self.epochs.latest_epoch
         return 0 if latest is None else latest
 
     # -- durability ----------------------------------------------------------------------------------------------------
     @property
     def last_ticket(self) -> int:
-        """The last append's."""
+        """The ticket of the last append."""
         return self._ticket
 
     def next_ticket(self) -> int:
-        """After an append, under the lock: what `wait_durable` takes."""
+        """Returns a new ticket for `wait_durable`. Call it after an append, with the lock held."""
         self._ticket += 1
         return self._ticket
 
     def wait_durable(self, ticket: int) -> None:
-        """Returns when the appends up to `ticket` are on disk. Threads that wait together share one fsync. Not to be
-        called with the lock held."""
+        """Returns when the appends up to `ticket` are on disk. Threads that wait together share an
+        fsync.
+
+        Do not call it with the lock held.
+        """
         with self._synced:
             while self._syncing and self._durable_ticket < ticket and self.failed is None:
                 self._synced.wait()
@@ -175,7 +191,7 @@ class LogCore:
 
     @contextmanager
     def _given_up(self) -> Iterator[None]:
-        """For the block, others may take the lock, which this thread holds once."""
+        """Releases the lock, which this thread holds once, during the block."""
         self.lock.release()
         try:
             yield
@@ -183,8 +199,11 @@ class LogCore:
             self.lock.acquire()
 
     def _sync(self, flush: Callable[[], None]) -> None:
-        """`flush` puts the active segment on disk. One at a time, and none after one that failed: of what it could not
-        write the system tells only one of those who ask, and to the others it says that all is well."""
+        """Syncs the active segment by `flush`, one thread at a time and never after a failed fsync.
+
+        The system reports a failed write to one caller of fsync only; to all others the fsync seems
+        to succeed.
+        """
         with self._fsync_lock:
             if self._fsync_error is not None:
                 raise LogFailedError(
@@ -203,7 +222,7 @@ class LogCore:
         self._durable_offset = max(self._durable_offset, offset)
 
     def flush(self) -> None:
-        """Puts on disk what was appended before the call, and moves the recovery point there."""
+        """Writes all earlier appends to disk and moves the recovery point to their end."""
         with self.lock:
             self.require_usable()
             ticket = self._ticket
@@ -213,9 +232,10 @@ class LogCore:
 
     @contextmanager
     def restructuring(self) -> Iterator[None]:
-        """As `writing`, for steps that cut, rename or remove files: nobody reads or syncs them meanwhile.
+        """As `writing`, for operations that truncate, rename or remove files: no thread reads or
+        syncs them.
 
-        What the block needs to know it must ask within: other threads may append before it begins.
+        Check preconditions inside the block, because other threads may append before it begins.
         """
         with self.lock:
             self.wait_for_syncs()
@@ -223,32 +243,34 @@ class LogCore:
                 yield
 
     def wait_for_syncs(self) -> None:
-        """With the lock held, which is given up meanwhile: returns when no thread is in an fsync."""
+        """Waits until no thread is in an fsync. Call it with the lock held, which is released
+        meanwhile."""
         while self._syncing:
             self._synced.wait()
 
     def all_is_durable(self) -> None:
-        """With the lock held, once everything is on disk: those who wait for it go on."""
+        """Wakes the threads that wait for an fsync. Call it with the lock held, once all data is on
+        disk."""
         self._durable_ticket = self._ticket
         self._durable_offset = self.next_offset
         self._synced.notify_all()
 
     def end_went_back_to(self, offset: int) -> None:
-        """The log was cut, on disk: `offset` is its end."""
+        """Updates the state after a truncation, on disk, to `offset`."""
         self.next_offset = self._durable_offset = offset
         self.truncations += 1
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last < offset}
         self.all_is_durable()
 
     def set_recovery_point(self, offset: int) -> None:
-        """Notes, on disk, that everything below `offset` is."""
+        """Records, durably, that everything below `offset` is on disk."""
         self.recovery_point = offset
         if offset != self._stored_recovery_point:
             self.home.write_recovery_point(offset)
             self._stored_recovery_point = offset
 
     def set_log_start(self, offset: int) -> None:
-        """Moves the log's start, on disk before anything below it goes."""
+        """Moves the log start offset, durably, before anything below it is removed."""
         self.log_start_offset = offset
         self.home.write_log_start(offset)
 
@@ -258,7 +280,7 @@ class LogCore:
 
     # -- segments ------------------------------------------------------------------------------------------------------
     def open_segment(self, base_offset: int) -> LogSegment:
-        """A new, empty segment; leftovers under its names go first. Its names are on disk when this returns."""
+        """Creates an empty segment, replacing leftovers of the same name. Its names are synced."""
         for suffix in SEGMENT_SUFFIXES:
             self.env.remove(posixpath.join(self.path, offset_file_name(base_offset, suffix)))
         segment = LogSegment(self.path, base_offset, self.config, writable=True, env=self.env, clock_ms=self.now_ms)
@@ -271,17 +293,19 @@ class LogCore:
         return segment
 
     def open_cleaned_segment(self, base_offset: int) -> LogSegment:
-        """A new segment under ``.cleaned`` names, to be filled, which takes the place of others then."""
+        """Creates an empty segment under ``.cleaned`` names, which later replaces others."""
         return open_cleaned_segment(self.path, base_offset, self.config, clock_ms=self.now_ms, env=self.env)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Ends the active segment and begins one at the log end offset, or at `expected_next_offset` if that is later.
+        """Ends the active segment and starts one at `expected_next_offset`, at least the log end
+        offset.
 
-        The old one, and the producers' snapshot at the new one's base offset, are on disk when the new one is there.
+        The old segment, and the producer snapshot at the new base offset, are on disk before the
+        new segment is created.
         """
         active, base_offset = self.segments.active, max(expected_next_offset, self.next_offset)
         if base_offset == active.base_offset:
-            return active  # nothing in it yet
+            return active  # the active segment is still empty
         active.on_become_inactive()
         self._sync(active.flush)
         self.producers.states.map_end_offset = base_offset
@@ -291,15 +315,18 @@ class LogCore:
         self.all_is_durable()
         self.set_recovery_point(self.next_offset)
         if self._syncing:
-            self._unreleased.append(active)  # an fsync of it is under way, which must not lose its file
+            self._unreleased.append(active)  # an fsync of it is running and needs its descriptor
         else:
             active.release()
         return segment
 
     def remove_segments(self, doomed: Iterable[LogSegment]) -> None:
-        """Takes segments out of the log, in the given order, and removes their files and snapshots: first by renaming
-        them, one after the other, so that a crash never leaves a gap that was not there, nor a log without an index
-        that it had."""
+        """Removes segments from the log, in the given order, and deletes their files and producer
+        snapshots.
+
+        They are renamed first, one after the other, so that a crash never adds a gap, nor leaves a
+        .log without its index.
+        """
         doomed = list(doomed)
         with self.gate.excluding(), self.closing_at_last(doomed):
             for segment in doomed:
@@ -310,7 +337,11 @@ class LogCore:
                 segment.delete_files()
 
     def close_cleanly(self) -> None:
-        """With the lock held: all on disk, indexes trimmed, checkpoints written, the clean mark set."""
+        """Closes the log cleanly: writes all data, trims indexes, writes checkpoints, sets the
+        clean mark.
+
+        Call it with the lock held.
+        """
         with self.writing():
             self.producers.take_snapshot()
             active = self.segments.active
@@ -325,7 +356,7 @@ class LogCore:
 
     @contextmanager
     def closing_at_last(self, segments: Iterable[LogSegment]) -> Iterator[None]:
-        """Closes segments that the block takes out, or may not have put in, where it ends early."""
+        """Closes segments that the block removes or adds, if the block fails."""
         try:
             yield
         except BaseException:
@@ -336,13 +367,13 @@ class LogCore:
     # -- readers -------------------------------------------------------------------------------------------------------
     @contextmanager
     def reading(self) -> Iterator[tuple[LogSegment, ...]]:
-        """The segments as they are; they stay so for the block."""
+        """Yields the current segments, whose files stay unchanged during the block."""
         with self.gate.reading():
             self.require_open()
             yield self.segments.as_tuple
 
     def close_files(self) -> None:
-        """Closes every segment as it is, once nobody reads."""
+        """Closes every segment without syncing, once no thread reads."""
         with self.gate.excluding():
             self.closed = True
             for segment in self.segments:

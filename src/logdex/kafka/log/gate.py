@@ -1,4 +1,4 @@
-"""Readers beside a change of what they read: files are cut, renamed or removed while nobody looks into them."""
+"""Lets readers run beside a writer that sometimes truncates, renames or removes files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 
 class ReaderGate:
-    """Any number of readers, or one that excludes them. Who excludes is preferred; a reader must not ask to exclude."""
+    """Any number of readers, or one thread that excludes them and has priority.
+
+    A reader must not ask to exclude.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -17,7 +20,7 @@ class ReaderGate:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """For the block, nothing is changed that readers look at. Keep it short."""
+        """Prevents changes to what readers use during the block. Keep the block short."""
         with self._changed:
             while self._excluding:
                 self._changed.wait()
@@ -31,7 +34,7 @@ class ReaderGate:
 
     @contextmanager
     def excluding(self) -> Iterator[None]:
-        """For the block, nobody reads. One thread at a time; within itself again."""
+        """Keeps readers out during the block. For one thread at a time, which may nest blocks."""
         with self._changed:
             self._excluding += 1
             while self._readers:

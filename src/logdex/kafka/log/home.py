@@ -1,13 +1,16 @@
-"""Where a partition's clean mark, recovery point and log start are kept: in its log directory; a lone one: in itself.
+"""The clean mark, recovery point and log start offset of a partition: where they are stored.
 
-Within a log directory (one that holds a ``meta.properties``, a checkpoint or the clean-shutdown marker) Logdex does as
-its broker does: ``.lock`` is held, ``.kafka_cleanshutdown`` goes when the first partition is opened and comes back when
-the last one has been closed, if it was there and nothing failed; the checkpoints keep the lines of other partitions.
+In a log directory (with ``meta.properties``, a checkpoint or the clean shutdown file) Logdex does
+as its broker does. It holds ``.lock``. It removes ``.kafka_cleanshutdown`` when the first partition
+is opened, and restores it when the last one is closed, if it existed and nothing failed. The
+checkpoints keep the lines of other partitions.
 
-A lone partition directory has ``.lock`` and the checkpoints in itself, under the same names, and ``.logdex-clean``
-instead of the marker (`logdex.kafka.directory.clean_mark`). A broker reads none of them.
+A lone partition directory contains ``.lock`` and the checkpoints itself, under the same names, and
+``.logdex-clean`` instead of the clean shutdown file (`logdex.kafka.directory.clean_mark`). Brokers
+ignore these files.
 
-Source: Kafka's LogManager.loadLogs, shutdown, checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir.
+Source: Kafka's LogManager.loadLogs, shutdown, checkpointRecoveryOffsetsInDir,
+checkpointLogStartOffsetsInDir.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from logdex.kafka.files.file_names import (
 
 
 def make_dirs_durably(path: str, *, env: Env) -> None:
-    """Creates what is missing of the directory `path`: the name of each is on disk before it gets another one in it."""
+    """Creates the missing directories of `path`; each name is on disk before the next one is
+    created."""
     missing = []
     while not env.exists(path):
         missing.append(path)
@@ -44,24 +48,24 @@ def make_dirs_durably(path: str, *, env: Env) -> None:
             env.sync_dir(posixpath.dirname(path.rstrip("/")) or posixpath.join(path, ".."))
         except StorageError as error:
             if error.errno not in (errno.EACCES, errno.EPERM):
-                raise  # whose parent we may not look into, we have not made
+                raise  # this process did not create a directory whose parent it may not open
         env.make_dirs(each)
         path = each
 
 
 class LogHome:
-    """Opened for one partition: takes the lock. `close` gives it up. Calls come from one thread at a time."""
+    """Opened for one partition; holds the lock until `close`. Not thread-safe."""
 
     def __init__(self, path: str, *, env: Env) -> None:
         self.path = env.real_path(path)
         name = parse_partition_dir(posixpath.basename(self.path))
-        if name is None or name.mark in ("delete", "stray"):  # a stray one has its successor's name in the checkpoints
+        if name is None or name.mark in ("delete", "stray"):  # the checkpoints name a stray directory's successor
             raise UsageError(
                 f"{path}: not the name of a partition", hint="name the directory TOPIC-PARTITION, such as events-0"
             )
         self.name = TopicPartition(name.topic, name.partition)
         self.damaged: list[CorruptError] = []
-        """What was wrong with checkpoints; their offsets then count as 0, as for the broker."""
+        """Errors in checkpoints. Their offsets then count as 0, as for the broker."""
         self._env = env
         self.directory, self.is_lone = home_of(self.path, env=env)
         self._lock = DirectoryLock(self.directory, env=env, exclusive=self.is_lone)
@@ -78,21 +82,21 @@ class LogHome:
 
     @property
     def is_own(self) -> bool:
-        """Whether this process holds the lock; False in a child that was forked since."""
+        """Whether this process holds the lock; False in a child that was forked later."""
         return self._lock.is_own
 
     # -- the clean mark ------------------------------------------------------------------------------------------------
     def _take_mark(self) -> bool:
-        """Whether the partition was closed cleanly; the mark is gone from the disk when this returns."""
+        """Returns whether the partition was closed cleanly, and removes the mark durably."""
         if self.is_lone:
             return self._take_lone_mark()
         notes = self._lock.notes
-        if "mark" not in notes:  # the first partition of this directory
+        if "mark" not in notes:  # this is the first partition of the directory
             path = self._in_directory(CLEAN_SHUTDOWN)
             found = self._env.exists(path)
             notes["mark"] = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX) if found else None
             self._env.remove(path)
-            self._env.sync_dir(self.directory)  # in any case: who removed it may have been killed before this
+            self._env.sync_dir(self.directory)  # always: a process that removed it may have been killed before its sync
         return notes["mark"] is not None and not notes.get("failed") and mark_covers(self.path)
 
     def _take_lone_mark(self) -> bool:
@@ -105,16 +109,21 @@ class LogHome:
         return is_clean
 
     def mark_clean(self, active: str, size_bytes: int) -> None:
-        """Says that everything is on disk: the active segment's .log is `active` of `size_bytes` bytes. In a log
-        directory the marker comes back with the last partition's `close`."""
+        """Marks the partition clean: everything is on disk, and the active .log has `size_bytes`
+        bytes.
+
+        In a log directory the clean shutdown file is restored when the last partition is closed.
+        """
         self._good = True
         if self.is_lone:
             mark = LoneMark(posixpath.basename(active), size_bytes)
             write_atomically(LoneMark.path_in(self.path), mark.to_bytes(), env=self._env)
 
     def sync_name(self) -> None:
-        """For a partition without a segment yet, which another process may have made just before it was killed: the
-        name of its directory is on disk when this returns."""
+        """Syncs the name of a partition directory without segments.
+
+        Another process may have created it just before it was killed.
+        """
         if not any(name.endswith(LOG_SUFFIX) for name in self._env.list_dir(self.path)):
             self._env.sync_dir(posixpath.dirname(self.path))
 
@@ -130,24 +139,26 @@ class LogHome:
             return {}
 
     def write_recovery_point(self, offset: int) -> None:
-        """Below `offset` every byte and index is on disk. Durable when this returns."""
+        """Records, durably, that every byte and index below `offset` is on disk."""
         self._write(RECOVERY_POINT_CHECKPOINT, offset)
 
     def write_log_start(self, offset: int | None) -> None:
-        """Where the log begins; None: where its first segment does, which the broker keeps no line for."""
+        """Records the log start offset; None if it is the first segment's, for which the broker
+        keeps no line."""
         self._write(LOG_START_CHECKPOINT, offset)
 
     def read_cleaner_point(self) -> int | None:
-        """Up to which offset the log was compacted; None where nothing says so."""
+        """The offset below which the log is compacted; None if that is unknown."""
         with self._lock.guard:
             return self._entries(CLEANER_CHECKPOINT).get(self.name)
 
     def write_cleaner_point(self, offset: int) -> None:
-        """Notes that the log is compacted below `offset`."""
+        """Records that the log is compacted below `offset`."""
         self._write(CLEANER_CHECKPOINT, offset)
 
     def truncate_cleaner_point(self, offset: int) -> None:
-        """Before the log is cut: what comes at `offset` and above is not clean. Durable when this returns."""
+        """Records, durably, before a truncation, that records at `offset` and above are not
+        compacted."""
         point = self.read_cleaner_point()
         if point is not None and point > offset:
             self._write(CLEANER_CHECKPOINT, offset)
@@ -168,8 +179,11 @@ class LogHome:
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Gives the lock up. In a log directory the last partition puts the clean-shutdown marker back as it was, if it
-        was there and every partition was closed cleanly."""
+        """Releases the lock.
+
+        In a log directory the last partition restores the clean shutdown file, if it existed and
+        every partition was closed cleanly.
+        """
         try:
             with self._lock.guard:
                 if not self._good:

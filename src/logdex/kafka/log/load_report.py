@@ -1,4 +1,4 @@
-"""What opening a log found and did: nothing is cut, removed or rebuilt without a line here."""
+"""The report of opening a log: every truncated, removed or rebuilt file is listed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ class LoadStep(Enum):
     """What was done to a file."""
 
     CUT = "cut"
-    """Bytes from `position` on went: `reason` says what was wrong there."""
+    """The bytes from `position` on were removed; `reason` states what was wrong there."""
     REMOVED = "removed"
-    """The file is gone, or renamed to ``.deleted`` where its bytes may still be wanted."""
+    """The file was deleted, or renamed to ``.deleted`` if its bytes may still be wanted."""
     RENAMED = "renamed"
     """An interrupted swap was completed."""
     REBUILT = "rebuilt"
     """An index or a checkpoint was derived from the log again."""
     SPLIT = "split"
-    """A segment whose offsets do not fit its indexes became several."""
+    """A segment whose offsets do not fit its indexes was split."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAction:
-    """One step: `size_bytes` is what was lost of `path`, from byte `position` on; 0 where nothing was."""
+    """One step. `size_bytes` bytes of `path` were lost, from byte `position` on; 0 if none."""
 
     step: LoadStep
     path: str
@@ -34,8 +34,11 @@ class LoadAction:
 
 @dataclass(slots=True)
 class LoadReport:
-    """`was_clean`: the last writer closed the log, so nothing was recovered. `recovered`: base offsets of the segments
-    that were read and whose indexes were derived again."""
+    """The result of opening a log.
+
+    `was_clean`: the log was closed cleanly, so nothing was recovered. `recovered`: the base offsets
+    of the segments that were scanned to derive their indexes again.
+    """
 
     was_clean: bool = False
     recovered: list[int] = field(default_factory=list)
@@ -47,6 +50,6 @@ class LoadReport:
 
     @property
     def cut_bytes(self) -> int:
-        """Bytes of .log files that are no longer part of the log."""
+        """The bytes of .log files that no longer belong to the log."""
         kept = (LoadStep.CUT, LoadStep.REMOVED)
         return sum(each.size_bytes for each in self.actions if each.step in kept and ".log" in each.path)

@@ -1,9 +1,10 @@
-"""Loading a partition directory for writing, as a broker does when it starts.
+"""Loads a partition directory for writing, as a broker does at its start.
 
-Source: Kafka's LogLoader, UnifiedLog; RECOVERY.md beside the peers says what of it can be seen in the files. Three
-things are better here: torn bytes behind the last batch are cut under a clean mark too, where the broker appends behind
-them; a corrupt leader-epoch-checkpoint is derived from the log again, where the broker gives the directory up; and what
-an unclean load has recovered is synced before anything is acknowledged behind it. All that is done is reported.
+Source: Kafka's LogLoader, UnifiedLog. Three things are better than in the broker. An incomplete
+last batch is truncated even after a clean shutdown, where the broker appends after it. A corrupt
+leader-epoch-checkpoint is derived from the log again, where the broker takes the log directory
+offline. What an unclean load recovers is synced before anything after it is acknowledged. The
+report lists all changes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from logdex.layout.kafka import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What a load gives: offsets, the open segments (the last one active), producers and epochs up to `next_offset`."""
+    """The result of a load: open segments (the last one is active), offsets, producers, epochs."""
 
     segments: LogSegments
     producers: LogProducers
@@ -56,7 +57,7 @@ class LoadedLog:
 
 
 class LogLoader:
-    """One load of the partition whose mark and checkpoints `home` has read."""
+    """One load of the partition whose clean mark and checkpoints `home` has read."""
 
     def __init__(self, home: LogHome, config: LogConfig, *, now_ms: Callable[[], int], env: Env) -> None:
         self._path = home.path
@@ -76,7 +77,11 @@ class LogLoader:
         self._epochs_lost = False
 
     def load(self) -> LoadedLog:
-        """Does it. `CorruptError` where a broker could not load it: bytes under a clean mark that begin no batch."""
+        """Loads the log.
+
+        Raises `CorruptError` where a broker could not load it: invalid batches after a clean
+        shutdown.
+        """
         try:
             return self._load()
         except BaseException:
@@ -105,14 +110,18 @@ class LogLoader:
         return LoadedLog(self._segments, producers, self._epochs, log_start_offset, next_offset, self._report)
 
     def _make_room(self, active: LogSegment) -> None:
-        """Preallocates the active segment's indexes; one that recovery filled keeps all, and is rolled next."""
+        """Preallocates the active segment's indexes.
+
+        An index that a recovery filled keeps all entries, so the segment is rolled by the next
+        append.
+        """
         active.open_indexes()
         size = self._config.segment_index_bytes
         active.offset_index.resize(max(size, active.offset_index.entries * OFFSET_INDEX_ENTRY.size_bytes))
         active.time_index.resize(max(size, (active.time_index.entries + 1) * TIME_INDEX_ENTRY.size_bytes))
 
     def _sync(self) -> None:
-        """What was recovered, and every name, is on disk before anything is written behind it."""
+        """Syncs recovered segments and all names before anything is appended."""
         doubtful = () if self._was_clean else self._segments.values(self._recovery_point, 1 << 63)
         for segment in self._segments:
             if segment in doubtful or segment.base_offset in self._report.recovered:
@@ -121,7 +130,8 @@ class LogLoader:
 
     # -- segments ------------------------------------------------------------------------------------------------------
     def _open_and_recover(self) -> int:
-        """The log end offset. Begins anew after each segment that was found to overflow its indexes and was split."""
+        """Returns the log end offset. Starts again after each segment that overflowed its indexes
+        and was split."""
         while True:
             try:
                 self._open_segments()
@@ -153,13 +163,13 @@ class LogLoader:
             self._check_indexes(self._open_segment(base_offset), found)
 
     def _open_segment(self, base_offset: int) -> LogSegment:
-        """Opens a segment of the log, which is made where it is missing."""
+        """Opens a segment of the log, and creates it if missing."""
         segment = LogSegment(self._path, base_offset, self._config, writable=True, env=self._env, clock_ms=self._now_ms)
         self._segments.add(segment)
         return segment
 
     def _check_indexes(self, segment: LogSegment, found: set[tuple[int, str]]) -> None:
-        """What the broker asks of a segment's indexes: that .index is there and .txnindex whole."""
+        """Checks what the broker checks: that .index exists and .txnindex is valid."""
         reason = None
         if (segment.base_offset, INDEX_SUFFIX) not in found:
             reason = "was missing"
@@ -177,7 +187,11 @@ class LogLoader:
 
     # -- recovery ------------------------------------------------------------------------------------------------------
     def _recover(self) -> int:
-        """Recovers what an unclean end may have harmed and sees to it that there is a segment; the log end offset."""
+        """Recovers the segments that an unclean shutdown may have damaged; returns the log end
+        offset.
+
+        Afterwards there is at least one segment.
+        """
         if not self._was_clean:
             unflushed = list(self._segments.values(self._recovery_point, 1 << 63))
             while unflushed:
@@ -196,7 +210,7 @@ class LogLoader:
         return next_offset
 
     def _recover_or_empty(self, segment: LogSegment) -> bool:
-        """Recovers a segment; whether bytes of it had to go."""
+        """Recovers a segment and returns whether bytes of it were removed."""
         try:
             return self._recover_segment(segment)
         except OffsetOrderError as error:
@@ -206,7 +220,10 @@ class LogLoader:
             return size > 0
 
     def _recover_segment(self, segment: LogSegment) -> bool:
-        """Checks every batch, derives the indexes, cuts the log behind the last good one; whether bytes had to go."""
+        """Checks every batch, derives the indexes and truncates the .log after the last good batch.
+
+        Returns whether bytes were removed.
+        """
         producers = self._make_producers()
         producers.rebuild(
             self._segments, log_start_offset=self._log_start_offset, end_offset=segment.base_offset, report=self._report
@@ -236,10 +253,11 @@ class LogLoader:
         return fell or derived.truncated_bytes > 0
 
     def _cut_where_offsets_fall(self, segment: LogSegment) -> bool:
-        """Cuts the segment before the first batch whose offsets are not above all before it; whether there was one.
+        """Truncates the segment before the first batch whose offsets are not above all earlier
+        ones.
 
-        No checksum covers a batch's offset: where a power cut has torn a write just behind that field, the batch is
-        whole but for its place. The broker would take it in.
+        Returns whether there was one. No CRC covers a batch's offset: if a power cut tears a write
+        just after that field, the batch is otherwise intact. The broker would accept it.
         """
         position = first_fall(segment.log.path, segment.base_offset, env=self._env)
         if position is None:
@@ -250,11 +268,11 @@ class LogLoader:
         return True
 
     def _cut_torn_tail(self) -> int:
-        """The log end offset; bytes behind the last batch of the active segment, too few to be one, go."""
+        """Removes an incomplete last batch of the active segment and returns the log end offset."""
         segment = self._segments.active
         try:
             found = segment.locate(segment.offset_index.last_offset)
-        except CorruptError as error:  # what it leads to decides where the log ends
+        except CorruptError as error:  # the batch that the index leads to determines the log end offset
             self._report.note(LoadStep.REBUILT, segment.path_of(INDEX_SUFFIX), error.message)
             self._recover_segment(segment)
             found = None
@@ -263,14 +281,14 @@ class LogLoader:
         torn = segment.log.truncate_to(position)
         if torn:
             for index in (segment.offset_index, segment.time_index):
-                index.truncate_to(next_offset)  # of a batch that is not there any more
+                index.truncate_to(next_offset)  # entries of a batch that was removed
             self._report.note(
                 LoadStep.CUT, segment.log.path, "torn: not a whole batch", position=position, size_bytes=torn
             )
         return next_offset
 
     def _set_aside(self, doomed: list[LogSegment], reason: str) -> None:
-        """Takes segments out; their files stay as ``.deleted`` until the next load."""
+        """Removes segments from the log; their files stay as ``.deleted`` until the next load."""
         producers = self._make_producers()
         for segment in reversed(doomed):
             self._report.note(LoadStep.REMOVED, segment.log.path, reason, size_bytes=segment.size_bytes)
@@ -281,7 +299,11 @@ class LogLoader:
 
     # -- state ---------------------------------------------------------------------------------------------------------
     def _make_producers(self) -> LogProducers:
-        """A new one: what a recovery keeps of producers must not reach another segment's but through a snapshot."""
+        """Returns a new instance.
+
+        The producer state of one segment's recovery must not affect another segment, except through
+        a snapshot.
+        """
         return LogProducers(
             self._path, expiration_ms=self._config.producer_id_expiration_ms, now_ms=self._now_ms, env=self._env
         )
@@ -310,6 +332,7 @@ class LogLoader:
 
 
 def save_epochs(epochs: LeaderEpochs, path: str, *, env: Env) -> None:
-    """Writes the leader-epoch-checkpoint of the directory `path`, as a broker does: with a count also of none."""
+    """Writes the leader-epoch-checkpoint of the directory `path` as a broker does: also without
+    entries."""
     data = epochs.to_bytes() or format_checkpoint([])
     write_atomically(posixpath.join(path, LEADER_EPOCH_CHECKPOINT), data, env=env)

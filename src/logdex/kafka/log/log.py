@@ -1,7 +1,7 @@
-"""`Log`: one partition's directory, open for appending and reading.
+"""`Log`: one partition directory, open for appending and reading.
 
-Source: Kafka's UnifiedLog. What a power cut, a full disk or two writers can do to it is said in `open_log`: `core`,
-`home` and `loader`.
+Source: Kafka's UnifiedLog. `core`, `home` and `loader` describe what happens after a power cut, on
+a full disk and with two writers.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ from logdex.kafka.settings.log_config import LogConfig, make_config
 
 
 class Log(ReadableLog):
-    """A ``topic-N`` directory, written by this process alone; `Log.open` opens it, `close` (or ``with``) closes it.
+    """A ``topic-N`` directory that only this process writes. `Log.open` opens it, `close` or
+    ``with`` closes it.
 
-    Thread-safety: any method may be called from any thread. Appends go one after the other; with ``flush="sync"``
-    threads that append at the same time share their fsyncs. Readers neither wait for appends nor for fsyncs, only for
-    the moment in which files are cut or removed. One writer: a running broker and another `Log` are refused
-    (`LogInUseError`), and so is a forked child of this process. Others may read the directory at any time
+    Thread-safe. Appends are serialised; with ``flush="sync"`` concurrent appends share their
+    fsyncs. Readers wait neither for appends nor for fsyncs, only while files are truncated or
+    removed. There is one writer: `LogInUseError` is raised if a broker runs or another `Log` is
+    open, and in a forked child of this process. Other processes may read the directory at any time
     (`logdex.open`, `logdex.kafka.LogFollower`).
 
-    After a write or an fsync that failed nothing more is acknowledged (`LogFailedError`): close it and open it again.
+    After a failed write or fsync nothing more is acknowledged (`LogFailedError`): close the log and
+    open it again.
     """
 
     @classmethod
@@ -66,11 +68,13 @@ class Log(ReadableLog):
         clock_ms: Callable[[], int] = wall_clock_ms,
         **settings: Any,
     ) -> Log:
-        """Opens a partition directory, created where missing unless `create` is false (`MissingFileError`).
+        """Opens a partition directory; creates a missing one, unless `create` is False
+        (`MissingFileError`).
 
-        `settings` are fields of `LogConfig` (``segment_bytes=…``, ``flush="sync"``), or a whole `config`. A directory
-        that was not closed cleanly is recovered: `load_report` says what was done. Raises `LogInUseError`,
-        `UsageError` for a file, `CorruptError` for what a broker could not load either, `StorageError`.
+        `settings` are fields of `LogConfig` (``segment_bytes=…``, ``flush="sync"``), or pass a
+        whole `config`. A directory that was not closed cleanly is recovered, see `load_report`.
+        Raises `LogInUseError`, `UsageError` for a file, `CorruptError` for a log that a broker
+        could not load either, and `StorageError`.
         """
         config = make_config(config, settings)
         _refuse_file(path, env)
@@ -98,11 +102,13 @@ class Log(ReadableLog):
         transactional: bool = False,
         leader_epoch: int | None = None,
     ) -> AppendInfo:
-        """Appends records as one batch: all of them or, where it raises, none.
+        """Appends records as one batch, all or none.
 
-        Of a record, key, value, headers and timestamp count (-1: now). With ``flush="sync"`` they are on disk when this
-        returns. With a `producer_id`, `producer_epoch` and `sequence` (None: the next one) the batch is idempotent, as
-        for a broker: one that was sent before gives its old offsets, gaps and old epochs raise a `ProducerStateError`.
+        Only key, value, headers and timestamp of a `Record` are used (timestamp -1: now). With
+        ``flush="sync"`` the batch is on disk when this returns. With `producer_id`,
+        `producer_epoch` and `sequence` (None: the next one) the batch is idempotent, as in a
+        broker: a duplicate returns its earlier offsets; sequence gaps and old epochs raise a
+        `ProducerStateError`.
         """
         core = self._core
 
@@ -119,18 +125,20 @@ class Log(ReadableLog):
             )
 
         if producer_id != NO_PRODUCER_ID and sequence is None:
-            with core.lock:  # the next sequence is this batch's
+            with core.lock:  # the lock reserves the next sequence number for this batch
                 encoded = encode(next_sequence(core, producer_id, producer_epoch))
                 written = write_encoded(core, encoded)
             return acknowledge(core, *written)
         return append_encoded(core, encode(NO_SEQUENCE if sequence is None else sequence))
 
     def append_batches(self, raw: bytes, *, assign_offsets: bool = True, leader_epoch: int | None = None) -> AppendInfo:
-        """Appends batches as they are, from a producer or another log; only what no checksum covers is set.
+        """Appends encoded batches from a producer or another log; only fields without a CRC are
+        changed.
 
-        With `assign_offsets` they are a client's: of magic 2, given offsets and the leader epoch, checked against the
-        producer's state. Without, they are a leader's: of any magic, control batches among them, with the offsets that
-        they have, which must be at or above the log end offset. Raises `InvalidRecordError`, `RecordTooLargeError`.
+        With `assign_offsets` they count as a client's: they must be of magic 2, get offsets and the
+        leader epoch, and are checked against the producer state. Otherwise they count as a
+        leader's: of any magic, control batches included, with their own offsets, at or above the
+        log end offset. Raises `InvalidRecordError` and `RecordTooLargeError`.
         """
         encoded = check_batches(self._core, raw, assign_offsets=assign_offsets, leader_epoch=leader_epoch)
         return append_encoded(self._core, encoded)
@@ -138,15 +146,15 @@ class Log(ReadableLog):
     def append_columns(
         self, table: pa.Table | pa.RecordBatch, *, compression: str | Compression = Compression.NONE, **options: Any
     ) -> AppendInfo | None:
-        """Appends all rows of an Arrow table, many batches at once; None for a table without rows.
+        """Appends all rows of an Arrow table as many batches; returns None for a table without
+        rows.
 
-        Columns ``key``, ``value`` (binary), ``timestamp_ms`` (int64; -1 and null: now) and, if
-        there, ``headers``, as for `logdex.kafka.columns.encode_columns`, which also says what
-        `options` there are (``batch_records``, ``batch_bytes``, producer fields). With a
-        ``producer_id`` and no ``base_sequence`` the next sequences are taken, as by `append`. Rows
-        go in order, piece by piece; other threads may append between pieces, unless the next
-        sequences are taken. Where it raises, the pieces before stay: `log_end_offset` says how far
-        it came.
+        The columns are ``key``, ``value`` (binary), ``timestamp_ms`` (int64; -1 and null: now) and
+        optionally ``headers``. See `logdex.kafka.columns.encode_columns` for them and for `options`
+        (``batch_records``, ``batch_bytes``, producer fields). With a ``producer_id`` but no
+        ``base_sequence``, sequence numbers continue as in `append`. Rows are appended in order,
+        piece by piece; other threads may append between pieces, unless sequence numbers continue.
+        After an error the earlier pieces stay: `log_end_offset` shows how many rows were appended.
         """
         return append_columns(self._core, table, compression, options)
 
@@ -159,7 +167,8 @@ class Log(ReadableLog):
         coordinator_epoch: int = 0,
         timestamp_ms: int = NO_TIMESTAMP,
     ) -> AppendInfo:
-        """Ends a producer's transaction, as its coordinator does. A producer without an open one gets a marker too."""
+        """Ends a producer's transaction, as its coordinator does. Without an open one the marker is
+        written too."""
         encoded = encode_marker(
             self._core,
             commit=commit,
@@ -171,58 +180,70 @@ class Log(ReadableLog):
         return append_encoded(self._core, encoded)
 
     def transaction(self, producer_id: int, producer_epoch: int = 0) -> Transaction:
-        """A transaction of one producer on this partition, for ``with``: committed at its end, aborted by an error."""
+        """A transaction of one producer on this partition, for ``with``: commits at the end, aborts
+        on an error."""
         return Transaction(self, producer_id, producer_epoch)
 
     # -- what goes -----------------------------------------------------------------------------------------------------
     def delete_records(self, before: int) -> int:
-        """Makes `before` (-1: the high watermark) the log's start, on disk when this returns; gives the start. Segments
-        that lie below it are removed. `OffsetOutOfRangeError` above the high watermark."""
+        """Moves the log start offset to `before` (-1: the high watermark), durably, and returns it.
+
+        Segments below it are removed. Raises `OffsetOutOfRangeError` above the high watermark.
+        """
         return delete_records(self._core, before)
 
     def apply_retention(self, now_ms: int | None = None) -> list[int]:
-        """Removes the segments that retention_bytes and retention_ms give up; their base offsets."""
+        """Removes the segments beyond retention_bytes or retention_ms; returns their base
+        offsets."""
         return apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cuts the log so that it ends at `offset`, on disk when this returns; False where it ends there already."""
+        """Truncates the log so that it ends at `offset`, durably. Returns False if it ends there or
+        before."""
         return truncate_to(self._core, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drops all records; the next one has `offset`."""
+        """Removes all records; the next record gets `offset`."""
         truncate_fully_and_start_at(self._core, offset, log_start_offset)
 
     def roll(self) -> None:
-        """Ends the active segment; the next record begins another one."""
+        """Ends the active segment; the next record starts a new one."""
         with self._core.writing():
             self._core.roll()
 
     def flush(self) -> None:
-        """Puts everything on disk, and moves the recovery point to the end."""
+        """Writes everything to disk, and moves the recovery point to the log end offset."""
         self._core.flush()
 
     # -- compaction -----------------------------------------------------------------------------------------------
     def compact(self, now_ms: int | None = None, *, dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES) -> CompactionReport:
-        """Removes from the inactive segments every record that a later one of the same key replaces, as the broker's
-        cleaner does, and then what retention gives up; offsets stay. For a log whose cleanup_policy has "compact".
+        """Compacts the inactive segments as the broker's cleaner does, and applies retention;
+        offsets stay.
 
-        Records without a key and those of aborted transactions go too; a tombstone or a transaction marker that is only
-        there for readers gets a horizon of delete_retention_ms from `now_ms` on, and goes with the first compaction
-        after that. Takes up where the last one ended, and does not go beyond the last stable offset nor into segments
-        younger than min_compaction_lag_ms. `dedupe_buffer_bytes` bounds the memory for keys: a smaller one takes more
-        rounds. Appends and reads go on meanwhile; a `close` ends it early. On disk, at any time, each segment is the
-        old one or the new one. Raises `CorruptError` for a batch that cannot be read, `StorageError`, and then the
-        segments that were not reached are as they were.
+        Every record that a later one with the same key supersedes is removed, and so are records
+        without a key and those of aborted transactions. cleanup_policy must contain "compact". A
+        tombstone or transaction marker that only readers still need gets a delete horizon, `now_ms`
+        + delete_retention_ms, and is removed by the first compaction after it.
+
+        Compaction continues where the last one ended, up to the last stable offset and the first
+        segment younger than min_compaction_lag_ms. `dedupe_buffer_bytes` bounds the memory for
+        keys: a smaller buffer needs more rounds. Appends and reads go on meanwhile; `close`
+        interrupts it. At any time each segment on disk is either old or new as a whole. Raises
+        `CorruptError` for a batch that cannot be read, and `StorageError`; later segments then stay
+        as they were.
         """
         return compact(self._core, self.replace_segments, now_ms, dedupe_buffer_bytes=dedupe_buffer_bytes)
 
     def open_cleaned_segment(self, base_offset: int) -> LogSegment:
-        """A new segment under ``.cleaned`` names, for `replace_segments`; whoever asks for it fills it."""
+        """Creates a segment under ``.cleaned`` names, to fill and pass to `replace_segments`."""
         return self._core.open_cleaned_segment(base_offset)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Puts `new` (from `open_cleaned_segment`; filled, with their aborted transactions) in the place of `old`,
-        which are not active. After a crash it is all of the old ones or all of the new ones."""
+        """Replaces `old` segments (not the active one) by `new` ones, filled, from
+        `open_cleaned_segment`.
+
+        After a crash the log has either all old ones or all new ones.
+        """
         core = self._core
         if any(segment is core.segments.active for segment in old):
             raise UsageError(f"{core.path}: the active segment cannot be replaced", hint="roll it first")
@@ -237,11 +258,14 @@ class Log(ReadableLog):
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Trims, syncs and marks the directory clean, and gives it up; again: nothing. A failed log is given up as it
-        is, and recovered when it is opened again."""
+        """Trims indexes, syncs, marks the directory clean and releases it. Closing again does
+        nothing.
+
+        A failed log is only released, and recovered when it is opened again.
+        """
         core = self._core
         if not core.home.is_own:
-            return  # a forked child: the log is its parent's, and so are the locks it may have been forked with
+            return  # a forked child: the log, and any lock that was held during the fork, belong to its parent
         core.closing = True
         with core.cleaner_lock, core.lock:
             if core.closed:

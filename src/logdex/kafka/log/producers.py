@@ -1,4 +1,4 @@
-"""The producers of an open log, and the snapshots in its directory that they are loaded from.
+"""The producer state of an open log, and its producer snapshots.
 
 Source: Kafka's ProducerStateManager (its files), UnifiedLog.rebuildProducerState.
 """
@@ -19,10 +19,10 @@ from logdex.kafka.state.producer_state import ProducerStates
 
 
 class LogProducers:
-    """`states` and the snapshot files of the directory `path`. Calls come from one thread at a time.
+    """`states`, and the snapshot files in the directory `path`. Not thread-safe.
 
-    Snapshots are synced before their names count, and their removal is synced by `sync_dir` where it matters: one of a
-    history that was truncated must not come back after a crash.
+    A snapshot is synced before it is renamed into place. The caller syncs a removal by `sync_dir`
+    where it matters: a snapshot from before a truncation must not reappear after a crash.
     """
 
     def __init__(self, path: str, *, expiration_ms: int, now_ms: Callable[[], int], env: Env) -> None:
@@ -35,22 +35,24 @@ class LogProducers:
         self.reload()
 
     def reload(self) -> None:
-        """Looks which snapshots there are."""
+        """Lists the snapshots in the directory again."""
         self._offsets = set(offsets_of(self._env.list_dir(self.path), SNAPSHOT_SUFFIX))
 
     @property
     def snapshot_offsets(self) -> list[int]:
-        """Offsets that there is a snapshot of, rising."""
+        """The offsets of all snapshots, in ascending order."""
         return sorted(self._offsets)
 
     def file_path(self, offset: int) -> str:
-        """The name of the snapshot at `offset`."""
+        """The path of the snapshot at `offset`."""
         return posixpath.join(self.path, offset_file_name(offset, SNAPSHOT_SUFFIX))
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def take_snapshot(self) -> bool:
-        """Writes the snapshot of the states at their end offset, on disk when this returns; False if there is one of
-        that offset or a later one already."""
+        """Writes the snapshot at the states' end offset, durably.
+
+        Returns False if there already is one at that offset or a later one.
+        """
         offset = self.states.map_end_offset
         if offset <= self._last_snapshot_offset:
             return False
@@ -60,27 +62,32 @@ class LogProducers:
         return True
 
     def remove(self, offset: int) -> None:
-        """Removes the snapshot at `offset`, if there is one."""
+        """Removes the snapshot at `offset`, if it exists."""
         if offset in self._offsets:
             self._offsets.discard(offset)
             self._env.remove(self.file_path(offset))
 
     def remove_where(self, unwanted: Callable[[int], bool]) -> bool:
-        """Removes the snapshots whose offset is `unwanted`; whether there were any. The caller syncs the directory."""
+        """Removes the snapshots whose offset is `unwanted`, and returns whether there were any.
+
+        The caller syncs the directory.
+        """
         offsets = [offset for offset in self.snapshot_offsets if unwanted(offset)]
         for offset in offsets:
             self.remove(offset)
         return bool(offsets)
 
     def set_aside(self, offset: int) -> None:
-        """Renames the snapshot at `offset`, if there is one, to ``.deleted``."""
+        """Renames the snapshot at `offset`, if it exists, to ``.deleted``."""
         if offset in self._offsets:
             self._offsets.discard(offset)
             self._env.rename(self.file_path(offset), self.file_path(offset) + DELETED_SUFFIX)
 
     def remove_stray(self, base_offsets: Collection[int], report: LoadReport) -> None:
-        """Removes the snapshots that are at no segment's base offset, but for the newest of them, which stays if no
-        segment begins behind it: it is that of a clean close."""
+        """Removes the snapshots that are at no segment's base offset.
+
+        The newest of them stays if no segment begins after it, because a clean shutdown wrote it.
+        """
         self.reload()
         stray = [offset for offset in self.snapshot_offsets if offset not in base_offsets]
         if stray and stray[-1] >= max(base_offsets, default=0):
@@ -90,7 +97,7 @@ class LogProducers:
             self.remove(offset)
 
     def start_at(self, offset: int) -> None:
-        """Forgets all producers and removes all snapshots; the next batch is at `offset`."""
+        """Removes all producers and all snapshots; the next batch is at `offset`."""
         self.remove_where(lambda _: True)
         self.states.clear(offset)
         self._last_snapshot_offset = 0
@@ -105,11 +112,12 @@ class LogProducers:
         trust_no_snapshot: bool = False,
         report: LoadReport | None = None,
     ) -> None:
-        """Sets `states` to what the log says up to `end_offset`, from the newest snapshot that is of use on, and
-        snapshots it there.
+        """Rebuilds `states` up to `end_offset` from the newest usable snapshot, and takes a
+        snapshot there.
 
-        With `trust_no_snapshot` a log without any snapshot has no producers: so the broker takes a clean one of times
-        before there were any. Snapshots above `end_offset` or not above `log_start_offset` go.
+        With `trust_no_snapshot` a log without any snapshot has no producers, as the broker assumes
+        for a cleanly closed log from before producer snapshots existed. Snapshots above
+        `end_offset` or at most at `log_start_offset` are removed.
         """
         last_two = segments.base_offsets[-2:]
         if trust_no_snapshot and not self._offsets:

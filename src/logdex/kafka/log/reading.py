@@ -1,4 +1,4 @@
-"""The reading half of `Log`: what it is, its records by offset and by time."""
+"""The reading half of `Log`: its properties, and its records by offset and by time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from logdex.kafka.state.producer_state import ProducerState
 
 
 class ReadableLog:
-    """What `Log` is and reads; see there for threads."""
+    """The properties and read methods of `Log`; see there for thread-safety."""
 
     def __init__(self, core: LogCore) -> None:
         self._core = core
@@ -28,38 +28,41 @@ class ReadableLog:
     # -- what it is ----------------------------------------------------------------------------------------------------
     @property
     def path(self) -> str:
-        """The directory, links followed."""
+        """The directory, with symbolic links resolved."""
         return self._core.path
 
     @property
     def config(self) -> LogConfig:
-        """Its settings."""
+        """The settings."""
         return self._core.config
 
     @property
     def load_report(self) -> LoadReport:
-        """What opening it found, cut, removed and derived again."""
+        """What opening the log found, truncated, removed and rebuilt."""
         return self._core.report
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The first offset that can be read."""
         return self._core.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The next record's offset."""
+        """The offset of the next record."""
         return self._core.next_offset
 
     @property
     def recovery_point(self) -> int:
-        """Below it all is known to be on disk; recovery begins in its segment."""
+        """Everything below this offset is on disk. A recovery begins in its segment."""
         return self._core.recovery_point
 
     @property
     def high_watermark(self) -> int:
-        """Readers see what is below: the log end offset, with ``flush="sync"`` the end of what is on disk; less, if it
-        was set. May be set to hold readers back; None lets it follow again."""
+        """The offset up to which readers see records.
+
+        It is the log end offset, or the end of what is on disk with ``flush="sync"``. Set it to
+        hold readers back; None lets it follow again.
+        """
         with self._core.lock:
             return self._core.high_watermark
 
@@ -69,27 +72,31 @@ class ReadableLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see what is below: where the first transaction begins that has not ended."""
+        """The offset up to which read_committed readers see records.
+
+        It is the first offset of the earliest transaction that has not ended.
+        """
         return self._core.last_stable_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its .log files."""
+        """The total size of the .log files."""
         return self._core.segments.size_bytes
 
     @property
     def segments(self) -> Sequence[LogSegment]:
-        """The segments now, rising; the last is the active one. To look at: they change under the log's hands."""
+        """The current segments, ordered by base offset; the last is active. Read only: appends
+        change them."""
         return self._core.segments.as_tuple
 
     @property
     def leader_epochs(self) -> list[EpochEntry]:
-        """The epochs that wrote it, and from which offset on."""
+        """The leader epochs and their start offsets."""
         with self._core.lock:
             return self._core.epochs.entries
 
     def producer(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer; a copy."""
+        """A copy of the state of a producer, or None."""
         with self._core.lock:
             state = self._core.producers.states.get(producer_id)
             return None if state is None else state.copy()
@@ -104,11 +111,13 @@ class ReadableLog:
         max_records: int | None = None,
         control: bool = False,
     ) -> list[Record]:
-        """Records from `offset` on, below the high watermark or (``read_committed``) the last stable offset.
+        """Reads records from `offset` on, up to the high watermark or (``read_committed``) last
+        stable offset.
 
-        Batches of about `max_bytes`, one at least; then as many records as they hold, `max_records` at most. Empty at
-        the end. Aborted transactions are left out with ``read_committed``; control records are shown with `control`.
-        Raises `OffsetOutOfRangeError`, `CorruptError` for a batch that cannot be read.
+        Reads whole batches of about `max_bytes` in all, at least one, and returns their records, at
+        most `max_records`. Returns an empty list at the end. With ``read_committed`` aborted
+        transactions are left out. Control records are returned with `control` only. Raises
+        `OffsetOutOfRangeError`, and `CorruptError` for a batch that cannot be read.
         """
         with self._view(isolation) as view:
             return log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
@@ -116,8 +125,10 @@ class ReadableLog:
     def read_batches(
         self, offset: int, max_bytes: int = READ_BYTES, *, isolation: str = READ_UNCOMMITTED
     ) -> list[RecordBatch]:
-        """Whole batches from the one that holds `offset` on, as stored; see `read`. Aborted ones are among them, as a
-        broker sends them: `aborted_transactions` tells which."""
+        """Reads whole batches, as stored, from the one with `offset` on; see `read`.
+
+        As from a broker, they include aborted ones, which `aborted_transactions` lists.
+        """
         with self._view(isolation) as view:
             return log_read.read_batches(view, offset, max_bytes)
 
@@ -129,7 +140,8 @@ class ReadableLog:
     def records(
         self, offset: int | None = None, *, isolation: str = READ_UNCOMMITTED, control: bool = False
     ) -> Iterator[Record]:
-        """All records from `offset` (the log's start) to what is its end when the iterator gets there."""
+        """Yields all records from `offset` (default: the log start offset) to the end as of that
+        moment."""
         position = self.log_start_offset if offset is None else offset
         while True:
             with self._view(isolation) as view:
@@ -145,8 +157,11 @@ class ReadableLog:
     def offset_for_timestamp(
         self, timestamp_ms: int, *, isolation: str = READ_UNCOMMITTED
     ) -> TimestampAndOffset | None:
-        """The first record at or after `timestamp_ms`; None if there is none. -2: the log's start, -1: its end (both
-        without a timestamp), -3: the first record with the largest timestamp."""
+        """The first record with at least this timestamp, or None.
+
+        -2 means the log start offset, -1 the log end offset (both without a timestamp), -3 the
+        first record with the largest timestamp.
+        """
         with self._view(isolation) as view:
             return log_read.offset_for_timestamp(view, timestamp_ms)
 
@@ -160,6 +175,7 @@ class ReadableLog:
                 end = core.high_watermark if isolation == READ_UNCOMMITTED else core.last_stable_offset
                 start, log_end, truncations = core.log_start_offset, core.next_offset, core.truncations
             with core.reading() as segments:
-                if truncations == core.truncations:  # else what was cut may be there again, and not be anyone's to see
+                # otherwise `end` may lie above the new log end, or in records appended since
+                if truncations == core.truncations:
                     yield LogView(segments, start, end, log_end, core.path)
                     return

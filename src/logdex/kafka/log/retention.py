@@ -1,8 +1,8 @@
-"""What takes records out of a log: retention, `delete_records`, truncation.
+"""Removes records from a log: retention, `delete_records`, truncation.
 
-Offsets are durable before files go, and files go one after the other: a crash in between leaves a log that is longer
-than it was to be, never one with a gap. Source: Kafka's UnifiedLog.deleteOldSegments, truncateTo,
-truncateFullyAndStartAt, maybeIncrementLogStartOffset.
+Offsets are durable before files are removed, and files are removed one after the other. So a crash
+in between leaves a log that is longer than intended, but never one with a gap. Source: Kafka's
+UnifiedLog.deleteOldSegments, truncateTo, truncateFullyAndStartAt, maybeIncrementLogStartOffset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from logdex.kafka.segment.log_segment import LogSegment
 
 
 def delete_records(core: LogCore, before: int) -> int:
-    """Moves the log's start to `before` (-1: the high watermark) and drops the segments below it; gives the start."""
+    """Moves the log start offset to `before` (-1: the high watermark), and removes the segments
+    below it.
+
+    Returns the log start offset.
+    """
     with core.lock:
         core.wait_for_syncs()
         core.require_usable()
@@ -33,7 +37,8 @@ def delete_records(core: LogCore, before: int) -> int:
 
 
 def apply_retention(core: LogCore, now_ms: int) -> list[int]:
-    """Deletes the segments that retention gives up at `now_ms`; their base offsets. Forgets silent producers."""
+    """Removes segments beyond retention at `now_ms`, and expired producers; returns the base
+    offsets."""
     with core.restructuring():
         core.producers.states.remove_expired(now_ms)
         gone = _delete_below_start(core)
@@ -80,9 +85,9 @@ def _delete_by_age(core: LogCore, now_ms: int) -> list[int]:
 
 
 def _delete_old(core: LogCore, is_old: Callable[[LogSegment, LogSegment | None], bool]) -> list[int]:
-    """Deletes the first segments, as long as they are old and all below the high watermark; their base offsets.
+    """Removes the first segments while `is_old` holds and they are below the high watermark.
 
-    An active segment that is not empty goes too; a new one is rolled for that.
+    Returns their base offsets. An active segment with records is removed too, after a roll.
     """
     segments = core.segments.as_tuple
     doomed: list[LogSegment] = []
@@ -104,7 +109,8 @@ def _delete_old(core: LogCore, is_old: Callable[[LogSegment, LogSegment | None],
 
 
 def truncate_to(core: LogCore, offset: int) -> bool:
-    """Cuts the log so that `offset` is its end; False where it ends there or before. On disk when this returns."""
+    """Truncates the log to the end offset `offset`, durably. Returns False if it ends there or
+    before."""
     if offset < 0:
         raise UsageError(f"cannot truncate to {offset}", hint="say 0 or more")
     with core.restructuring():
@@ -132,7 +138,8 @@ def truncate_to(core: LogCore, offset: int) -> bool:
 
 
 def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: int | None = None) -> None:
-    """Drops everything; the next record has `offset`. `log_start_offset` is `offset` unless given."""
+    """Removes everything; the next record gets `offset`. `log_start_offset` is `offset` by
+    default."""
     start = offset if log_start_offset is None else log_start_offset
     if not 0 <= start <= offset < 1 << 63:
         raise UsageError(f"cannot start at {offset} with a log start of {start}")
@@ -147,10 +154,11 @@ def _start_at(core: LogCore, offset: int) -> None:
     core.home.truncate_cleaner_point(offset)
     core.producers.start_at(offset)
     core.env.sync_dir(core.path)
-    # Before the segments go: without any, the log begins where this says. Not back: what was deleted stays deleted.
+    # Set before the segments are removed, because it is the start of a log without segments. Never
+    # moved back, so that deleted records stay deleted.
     core.set_log_start(max(offset, core.log_start_offset))
     core.remove_segments(reversed(core.segments.as_tuple))
-    core.epochs.clear()  # after the segments: it would not be derived again for those that a crash had left
+    core.epochs.clear()  # after the segments: for any that a crash leaves, no load would derive the epochs again
     core.save_epochs()
     core.set_log_start(offset)
     core.segments.add(core.open_segment(offset))

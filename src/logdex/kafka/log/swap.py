@@ -1,9 +1,10 @@
-"""Segments in the place of others: after a cleaning, or where one overflows its indexes.
+"""Replaces segments by others, after a compaction or when a segment overflows its indexes.
 
-New segments are written whole under ``.cleaned``, renamed to ``.swap``, the old ones renamed to ``.deleted``, the new
-ones given their names, each its .log first; the directory is synced after each step, so that `leftovers` can tell
-how far it came: as long as there is a ``.log.swap``, files of its offsets without a suffix are old ones.
-Source: Kafka's LocalLog.replaceSegments, splitOverflowedSegment.
+New segments are written as ``.cleaned`` and renamed to ``.swap``. Then the old ones are renamed to
+``.deleted``, and the new ones to their names, each .log first. The directory is synced after each
+step, so that `leftovers` can tell how far the swap went: as long as a ``.log.swap`` exists, files
+of its offsets without a suffix are old. Source: Kafka's LocalLog.replaceSegments,
+splitOverflowedSegment.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from logdex.layout.kafka import MAGIC_V2
 
 
 def set_aside(segment: LogSegment, *, env: Env) -> None:
-    """Renames a segment's files to ``.deleted``; the names are on disk when this returns."""
+    """Renames a segment's files to ``.deleted``, durably."""
     segment.change_file_suffixes("", DELETED_SUFFIX, log_first=True)
     env.sync_dir(segment.directory)
 
@@ -40,8 +41,8 @@ def set_aside(segment: LogSegment, *, env: Env) -> None:
 def open_cleaned_segment(
     directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env
 ) -> LogSegment:
-    """A new, empty segment under ``.cleaned`` names, to be filled for `replace_segments`."""
-    for suffix in SEGMENT_SUFFIXES:  # of an attempt before
+    """Creates an empty segment under ``.cleaned`` names, to fill for `replace_segments`."""
+    for suffix in SEGMENT_SUFFIXES:  # leftovers of an earlier attempt
         env.remove(posixpath.join(directory, offset_file_name(base_offset, suffix) + CLEANED_SUFFIX))
     return LogSegment(directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms)
 
@@ -49,12 +50,13 @@ def open_cleaned_segment(
 def replace_segments(
     segments: LogSegments, new: Sequence[LogSegment], old: Sequence[LogSegment], *, directory: str, env: Env
 ) -> None:
-    """Puts the ``.cleaned`` segments `new` in the place of `old`, on disk and in `segments`; nobody may be reading.
+    """Replaces `old` segments by the ``.cleaned`` segments `new`, on disk and in `segments`.
 
-    `new` are done: trimmed and flushed. On disk at any time: all of the old ones or all of the new ones.
+    No thread may read meanwhile. `new` must be trimmed and flushed. At any time the disk has all
+    old ones or all new ones.
     """
     rising = sorted(new, key=lambda segment: segment.base_offset)
-    env.sync_dir(directory)  # a .swap index must not be left without its .log, under whichever name
+    env.sync_dir(directory)  # a .swap index must never be without its .log, under any name
     for segment in reversed(rising):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
     env.sync_dir(directory)
@@ -78,9 +80,9 @@ def split_overflowed_segment(
     clock_ms: Callable[[], int],
     env: Env,
 ) -> list[LogSegment]:
-    """Several segments in the place of one whose offsets are too far from its base; batch by batch the same bytes.
+    """Splits a segment whose offsets are too far from its base offset; batches keep their bytes.
 
-    Bytes behind the last good batch stay behind; the recovery that follows would have cut them.
+    Bytes after the last good batch are dropped, as the following recovery would.
     """
     parts: list[LogSegment] = []
     try:
@@ -112,7 +114,10 @@ _FAR = limits.RELATIVE_OFFSET_MAX
 
 
 def _runs(window: BatchWindow, base_offset: int | None) -> Iterator[tuple[int, int]]:
-    """[start, stop) of the batches of a window that go into one segment: that at `base_offset`, then others."""
+    """Yields [start, stop) of the batches of a window that belong in one segment each.
+
+    The first of these segments is the one at `base_offset`.
+    """
     last = window.columns.last_offset
     start = 0
     while start < window.count:
@@ -126,7 +131,7 @@ def _runs(window: BatchWindow, base_offset: int | None) -> Iterator[tuple[int, i
 
 
 def _base_offset(window: BatchWindow, place: int) -> int:
-    """The offset of a batch's first record; a compressed wrapper of magic 0 or 1 is decompressed for it."""
+    """The offset of a batch's first record. A wrapper of magic 0 or 1 is decompressed for it."""
     if int(window.columns.magic[place]) == MAGIC_V2:
         return int(window.columns.base_offset[place])
     at, size = int(window.columns.position[place]), int(window.columns.size[place])

@@ -1,5 +1,7 @@
-"""A transaction of one producer on one partition. Source: Kafka's KafkaProducer, TransactionCoordinator (the parts that
-touch a single log)."""
+"""A transaction of one producer on one partition.
+
+Source: Kafka's KafkaProducer, TransactionCoordinator (the parts for a single log).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from logdex.kafka.log.append import AppendInfo
 
 
 class TransactionalLog(Protocol):
-    """What a transaction writes to: a `Log`."""
+    """The methods of `Log` that a transaction uses."""
 
     @property
     def append(self) -> Callable[..., AppendInfo]:
@@ -24,10 +26,11 @@ class TransactionalLog(Protocol):
 
 
 class Transaction:
-    """What `Log.transaction` gives: append with it, then `commit` or `abort`; ``with`` does that at its end.
+    """The result of `Log.transaction`: append with it, then `commit` or `abort`, or leave that to
+    ``with``.
 
-    Records are in the log at once, and seen by readers of uncommitted ones; readers of committed ones see them after
-    `commit`. One thread. Nothing is written for a transaction without records.
+    Records are written at once, and read_uncommitted readers see them; read_committed readers see
+    them after `commit`. For one thread. A transaction without records writes nothing.
     """
 
     def __init__(self, log: TransactionalLog, producer_id: int, producer_epoch: int) -> None:
@@ -49,11 +52,11 @@ class Transaction:
         return info
 
     def commit(self) -> AppendInfo | None:
-        """Ends it: its records count. The marker's append, or None where there was nothing to commit."""
+        """Commits the transaction. Returns the append of the marker, or None without records."""
         return self._end(commit=True)
 
     def abort(self) -> AppendInfo | None:
-        """Ends it: its records do not count."""
+        """Aborts the transaction. Returns the append of the marker, or None without records."""
         return self._end(commit=False)
 
     def _end(self, *, commit: bool) -> AppendInfo | None:

@@ -1,1 +1,1 @@
-"""Compaction: of every key the last record stays."""
+"""Compaction: keeps the last record of every key."""

@@ -1,7 +1,8 @@
-"""What stays of a window of batches when a log is compacted, and the bytes that it then has.
+"""Decides which records of a window survive a compaction, and encodes the remaining batches.
 
-Source: Kafka's Cleaner.cleanInto, shouldRetainRecord, MemoryRecords.filterTo. Which records stay is decided over Arrow
-columns; only a batch that loses some of its records, or gets a delete horizon, is decoded and encoded anew.
+Source: Kafka's Cleaner.cleanInto, shouldRetainRecord, MemoryRecords.filterTo. The decision uses
+Arrow columns. Only a batch that loses some of its records or gets a delete horizon is decoded and
+encoded again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _DROP, _COPY, _EMPTY, _REWRITE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """What a producer's last batch is known by: its last offset or, where only a marker is left (-1), its epoch."""
+    """Identifies a producer's last batch: by its last offset or, if only a marker is left (-1), its
+    epoch."""
 
     last_offset: int
     producer_epoch: int
@@ -36,19 +38,22 @@ class LastRecord:
 
 @dataclass(slots=True)
 class CleanedCounts:
-    """What a cleaning has read, kept and dropped so far."""
+    """The counts of a cleaning so far."""
 
     records_read: int = 0
     records_kept: int = 0
     keyless_dropped: int = 0
     changed: bool = False
-    """Whether anything was dropped or encoded anew."""
+    """Whether any record was dropped or any batch encoded again."""
 
 
 @dataclass(slots=True)
 class BatchFilter:
-    """One walk over the segments of a round. `upper_offset` is behind the last batch that is cleaned in all rounds;
-    `keeps_legacy_deletes`: tombstones of magic 0 and 1 stay. One thread."""
+    """Filters the segments of one round. For one thread.
+
+    `upper_offset` is the end of what all rounds clean. With `keeps_legacy_deletes` tombstones of
+    magic 0 and 1 stay.
+    """
 
     offset_map: OffsetMap
     now_ms: int
@@ -60,7 +65,8 @@ class BatchFilter:
     counts: CleanedCounts = field(default_factory=CleanedCounts)
 
     def filter(self, window: BatchWindow) -> bytes:
-        """The bytes of what stays. `CorruptError` for records that cannot be read, located in the window's data."""
+        """The bytes of the remaining batches. Raises `CorruptError`, with a position in the
+        window's data."""
         columns = window.columns
         verdict = _Verdict(self, window)
         action = verdict.actions()
@@ -92,13 +98,14 @@ class BatchFilter:
 
 
 def batch_at(window: BatchWindow, place: int) -> RecordBatch:
-    """A window's batch, decoded; its checksum is not checked again."""
+    """A batch of a window, decoded without verifying its CRC again."""
     raw = window.data[int(window.columns.position[place]) : _end(window.columns, place)].tobytes()
     return decode_batch(raw, path=window.path, check_crc=False)[0]
 
 
 def with_records(batch: RecordBatch, records: list[Record], delete_horizon_ms: int | None) -> bytes:
-    """`batch` with only these of its records, and with that horizon: codec, offsets, producer and epoch stay."""
+    """`batch` with only these records and this delete horizon; codec, offsets, producer and epoch
+    stay."""
     is_current = batch.magic == MAGIC_V2
     return encode_batch(
         records,
@@ -120,12 +127,12 @@ def with_records(batch: RecordBatch, records: list[Record], delete_horizon_ms: i
 
 
 def emptied(batch: RecordBatch) -> bytes:
-    """A batch of magic 2 without its records: what is left says which offsets and sequences there were."""
+    """A batch of magic 2 without its records, which preserves its offsets and sequence numbers."""
     return with_records(batch, [], None)
 
 
 class _Verdict:
-    """What stays of a window: by batch `rows` (records), `kept`, `needs_horizon`; `kept_offsets`."""
+    """What remains of a window: per batch `rows` (records), `kept` records and `needs_horizon`."""
 
     def __init__(self, rules: BatchFilter, window: BatchWindow) -> None:
         columns = window.columns
@@ -159,7 +166,7 @@ class _Verdict:
         self.needs_horizon = self.is_current & ~self.has_horizon & is_due & (self.kept > 0)
 
     def _judge(self, rules: BatchFilter, batch: pa.RecordBatch, which: npt.NDArray[np.intp]) -> tuple[Bools, Bools]:
-        """(which of the rows stay, which have a value)."""
+        """(mask of the rows that remain, mask of the rows with a value)."""
         offsets, keys = batch.column(0).to_numpy(), batch.column(1)
         has_key = keys.is_valid().to_numpy(zero_copy_only=False)
         has_value = batch.column(2).is_valid().to_numpy(zero_copy_only=False)
@@ -171,23 +178,25 @@ class _Verdict:
         return keep, has_value
 
     def actions(self) -> npt.NDArray[np.int8]:
-        """What becomes of each batch."""
+        """The action for each batch."""
         whole = np.where((self.kept == self.rows) & ~self.needs_horizon, _COPY, _REWRITE)
-        # An empty batch stays as it is, and one of the old formats, which know none.
+        # An empty batch stays as it is. Batches of magic 0 and 1 cannot be emptied.
         empty = np.where(self.is_current & (self.columns.count != 0), _EMPTY, _COPY)
         nothing = np.where(self.stays_empty, empty, _DROP)
         actions: npt.NDArray[np.int8] = np.where(self.kept > 0, whole, nothing).astype(np.int8)
         return actions
 
     def kept_offsets(self, place: int) -> set[int]:
-        """The offsets of the records that stay of one data batch."""
+        """The offsets of the remaining records of one data batch."""
         rows = slice(self._starts[place], self._starts[place] + self._data_rows[place])
         return set(self._offsets[rows][self._keep[rows]].tolist())
 
 
 def rows_of(window: BatchWindow, names: tuple[str, ...]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.intp]]]:
-    """The records of a window's data batches with those columns, the first of them ``offset``; with the place of its
-    batch for each."""
+    """Yields records of a window's data batches, with the index of each one's batch in the window.
+
+    `names` are the columns, of which ``offset`` must be the first.
+    """
     first, end = int(window.columns.position[0]), _end(window.columns, window.count - 1)
     last_offsets = window.columns.last_offset
     for batch in read_record_batches(
@@ -198,7 +207,7 @@ def rows_of(window: BatchWindow, names: tuple[str, ...]) -> Iterator[tuple[pa.Re
 
 
 def _require_all(window: BatchWindow, rows: Int64s, is_data: Bools) -> None:
-    """Every record was found in its own batch, so offsets rise."""
+    """Raises `OffsetOrderError` unless every record was found in its own batch."""
     wrong = np.flatnonzero(is_data & (rows != window.columns.count))
     if len(wrong):
         place = int(wrong[0])
@@ -213,8 +222,11 @@ def _require_all(window: BatchWindow, rows: Int64s, is_data: Bools) -> None:
 
 
 def _last_batches(rules: BatchFilter, columns: BatchColumns, is_control: Bools) -> Bools:
-    """Batches that stay even when they are empty: each producer's last, so that its sequences and its epoch stay known,
-    and the last one of all that is cleaned."""
+    """The batches that stay even when empty: each producer's last, and the last one that is
+    cleaned.
+
+    So the producers' sequence numbers and epochs are preserved.
+    """
     stays: Bools = columns.last_offset + 1 == rules.upper_offset
     for place in np.flatnonzero(columns.producer_id != NO_PRODUCER_ID).tolist():
         last = rules.producers.get(int(columns.producer_id[place]))

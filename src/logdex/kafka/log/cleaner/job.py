@@ -1,10 +1,12 @@
-"""Compaction: of every key the last record stays; tombstones and transaction markers until their time has come.
+"""Compaction: keeps the last record of every key, and tombstones and transaction markers for a
+while.
 
-Source: Kafka's LogCleaner, LogCleanerManager, Cleaner; ``docs/design/0007-compaction.md`` says what differs. A round
-maps the keys of the part that is not clean yet, then writes groups of segments anew, each in the place of its originals
-at once; where the map is full before the end, there are more rounds. Appends and reads go on meanwhile. Inactive
-segments are read in pieces, so that truncation and retention wait for one piece at most; a cleaning whose segments they
-take away ends there, and what it has not put in place is dropped.
+Source: Kafka's LogCleaner, LogCleanerManager, Cleaner; ``docs/design/0007-compaction.md`` lists the
+differences. A round maps the keys of the part that is not clean yet, then rewrites groups of
+segments, and replaces each group as a whole. If the map is full before the end, another round
+follows. Appends and reads go on meanwhile. Inactive segments are read in pieces, so that truncation
+and retention wait for one piece at most. If these remove a segment that is being cleaned, the
+compaction ends, and its unfinished group is dropped.
 """
 
 from __future__ import annotations
@@ -37,9 +39,13 @@ _PIECE_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class CompactionReport:
-    """What a compaction did. Offsets [`first_dirty_offset`, `end_offset`) are clean now that were not; sizes are of all
-    segments but the active one's. `keyless_dropped`: records without a key, which a compacted log does not keep.
-    `interrupted`: why it ended before its end, else None; what was put in place until then stays."""
+    """The result of a compaction.
+
+    The offsets [`first_dirty_offset`, `end_offset`) were cleaned. Sizes are those of all inactive
+    segments. `keyless_dropped` counts records without a key, which a compacted log does not keep.
+    `interrupted` is the reason of an early end, or None; groups that were replaced before it stay
+    replaced.
+    """
 
     first_dirty_offset: int
     end_offset: int
@@ -52,7 +58,7 @@ class CompactionReport:
     records_kept: int = 0
     keyless_dropped: int = 0
     retained_away: list[int] = field(default_factory=list)
-    """Base offsets of segments that retention removed behind it."""
+    """The base offsets of segments that retention removed afterwards."""
     interrupted: str | None = None
 
 
@@ -71,7 +77,7 @@ def compact(
     *,
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
 ) -> CompactionReport:
-    """See `Log.compact`; `replace_segments` is the log's. One at a time; others wait."""
+    """See `Log.compact`; `replace_segments` is the log's. Only one compaction runs at a time."""
     if not core.config.is_compacted:
         raise UsageError(f"{core.path}: its cleanup_policy is {core.config.cleanup_policy!r}", hint="add 'compact'")
     now_ms = core.now_ms() if now_ms is None else now_ms
@@ -94,7 +100,7 @@ def compact(
 
 
 class _Cleaning:
-    """One `compact`: rounds from the first dirty offset to the first that cannot be cleaned."""
+    """One call of `compact`: rounds from the first dirty offset to the first uncleanable one."""
 
     def __init__(self, core: LogCore, replace_segments: ReplaceSegments, now_ms: int) -> None:
         self._core = core
@@ -110,13 +116,16 @@ class _Cleaning:
         self.report.size_bytes_before = sum(segment.size_bytes for segment in inactive)
 
     def run_round(self, offset_map: OffsetMap) -> bool:
-        """One round; whether another one is to follow. Without anything dirty, only what has a horizon can go."""
+        """Runs one round and returns whether another one must follow.
+
+        If nothing is dirty, only records with a delete horizon can be removed.
+        """
         self._build_map(offset_map)
         clean_end = offset_map.latest_offset + 1
         core, report = self._core, self.report
         with core.lock:
             segments = [each for each in core.segments.values(0, clean_end) if each is not core.segments.active]
-            behind = core.segments.as_tuple[len(segments)].base_offset  # beyond `clean_end`, where that is within one
+            behind = core.segments.as_tuple[len(segments)].base_offset  # above `clean_end`, if that is inside a segment
             clean = [each for each in core.segments if each.base_offset < self._dirty]
             horizon_ms = clean[-1].modified_ms - core.config.delete_retention_ms if clean else 0
         filters = BatchFilter(offset_map, self._now_ms, core.config.delete_retention_ms, self._end, {})
@@ -163,7 +172,7 @@ class _Cleaning:
     def _clean_group(
         self, group: Sequence[LogSegment], last_offset: int, rules: BatchFilter, legacy_horizon_ms: int
     ) -> None:
-        """Writes what stays of some segments, whose last offset is `last_offset`, and puts it in their place."""
+        """Rewrites some segments, whose last offset is `last_offset`, and replaces them."""
         core = self._core
         rules.producers = self._last_records()
         rules.counts.changed = len(group) > 1
@@ -182,8 +191,8 @@ class _Cleaning:
                     if int(window.columns.magic[-1]) == MAGIC_V2:
                         last = emptied(batch_at(window, window.count - 1))
                         last_base = int(window.columns.base_offset[-1])
-            # A load after a crash in the swap sees by the last batch that the whole group was replaced. Where the group
-            # ends in segments without a batch, the last batch may have stayed: it must not be written twice.
+            # The last batch lets a load after a crash during the swap know that the whole group was
+            # replaced. If the group ends in empty segments, the batch may be there already.
             if last and len(group) > 1 and cleaned.next_offset <= min(last_base, group[-1].base_offset):
                 cleaned.append(last)
             if rules.counts.changed:
@@ -200,7 +209,7 @@ class _Cleaning:
         core = self._core
         with core.lock:
             try:
-                core.wait_for_syncs()  # now: the lock is not given up any more until the segments are replaced
+                core.wait_for_syncs()  # here, because the lock is then held until the segments are replaced
                 self._require_in_log(group)
             except BaseException:
                 cleaned.discard()
@@ -208,7 +217,7 @@ class _Cleaning:
             try:
                 self._replace_segments(cleaned.segments, group)
             except BaseException:
-                cleaned.close()  # some of the files may count already: the load that follows tells
+                cleaned.close()  # some of the files may be in use already: the next load decides
                 raise
         for segment in cleaned.segments:
             segment.release()
@@ -224,7 +233,7 @@ class _Cleaning:
 
 
 class _Source:
-    """Reads inactive segments of an open log in pieces, as long as they are the log's."""
+    """Reads inactive segments of an open log in pieces, as long as they belong to the log."""
 
     def __init__(self, core: LogCore) -> None:
         self._core = core
@@ -232,7 +241,8 @@ class _Source:
         self._scanner = BatchScanner(env=core.env)
 
     def check(self, segment: LogSegment | None = None) -> None:
-        """Raises `_InterruptedError` for a log that is closed or was cut, and where `segment` is not in it any more."""
+        """Raises `_InterruptedError` if the log is closed or truncated, or no longer has
+        `segment`."""
         core = self._core
         if core.closing or core.closed:
             raise _InterruptedError("the log is being closed")
@@ -243,7 +253,7 @@ class _Source:
 
     @contextlib.contextmanager
     def reading(self, segment: LogSegment | None = None) -> Iterator[tuple[LogSegment, ...]]:
-        """For the block, nothing is cut or removed."""
+        """Prevents truncation and removal during the block."""
         try:
             with self._core.reading() as segments:
                 self.check(segment)
@@ -252,8 +262,11 @@ class _Source:
             raise _InterruptedError("the log is being closed") from error
 
     def windows(self, segment: LogSegment, position: int = 0) -> Generator[tuple[int, BatchWindow], None, None]:
-        """Windows of a segment's batches, checksums right, from `position` on; with the byte of the .log at which a
-        window's data begins. Raises `CorruptError` for a batch that is wrong or not whole."""
+        """Yields windows of a segment's batches, with CRCs verified, from `position` on.
+
+        Each comes with the position in the .log where its data begins. Raises `CorruptError` for a
+        damaged or incomplete batch.
+        """
         size, path = _PIECE_BYTES, segment.log.path
         while position < segment.size_bytes:
             with self.reading(segment):
@@ -273,7 +286,7 @@ class _Source:
 
     @contextlib.contextmanager
     def located(self, segment: LogSegment, position: int) -> Iterator[None]:
-        """For errors in a window that begins at `position`: they are raised with their place in the file."""
+        """Raises errors in a window that begins at `position` with their position in the file."""
         try:
             yield
         except CorruptError:
@@ -299,7 +312,8 @@ class _Source:
 def _map_window(
     window: BatchWindow, transactions: CleanedTransactions, offset_map: OffsetMap, start_offset: int
 ) -> bool:
-    """Takes the keys of a window's records from `start_offset` on into the map; False once it is full."""
+    """Adds the keys of a window's records from `start_offset` on to the map. Returns False when it
+    is full."""
     columns = window.columns
     is_control = (columns.magic == MAGIC_V2) & (columns.attributes & BATCH_CONTROL != 0)
     is_aborted = transactions.observe(columns) & ~is_control
@@ -314,15 +328,19 @@ def _map_window(
 
 # -- what is cleaned ---------------------------------------------------------------------------------------------------
 def _first_dirty_offset(core: LogCore) -> int:
-    """The cleaner's checkpoint, or the log's start where that says nothing of this log."""
+    """The offset in the cleaner's checkpoint; the log start offset if that does not fit this
+    log."""
     point = core.home.read_cleaner_point()
     is_known = point is not None and core.log_start_offset <= point <= core.next_offset
     return point if is_known and point is not None else core.log_start_offset
 
 
 def _first_uncleanable_offset(core: LogCore, dirty: int, now_ms: int) -> int:
-    """The base offset of the first segment that is active, reaches beyond the last stable offset, or holds records that
-    are younger than min_compaction_lag_ms."""
+    """The base offset of the first segment that cannot be cleaned.
+
+    That is one that is active, extends beyond the last stable offset, or has records younger than
+    min_compaction_lag_ms.
+    """
     segments, lag_ms = core.segments, core.config.min_compaction_lag_ms
     bounds = [core.last_stable_offset, segments.active.base_offset]
     if lag_ms > 0:
@@ -335,8 +353,11 @@ def _first_uncleanable_offset(core: LogCore, dirty: int, now_ms: int) -> int:
 def group_segments(
     segments: Sequence[LogSegment], size_bytes_max: int, index_bytes_max: int, end_offset: int
 ) -> Iterator[tuple[list[LogSegment], int]]:
-    """Runs of segments that fit into one, by size of the log and of both indexes and by range of offsets, and the last
-    offset that each run can hold; `end_offset` is behind the last of `segments`."""
+    """Yields groups of segments that fit into one segment, with the last offset that each can have.
+
+    The limits are the sizes of the .log and of both indexes, and the range of offsets. `end_offset`
+    is the end of the last of `segments`.
+    """
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset][: len(segments)]
     group: list[LogSegment] = []
     sizes = np.zeros(3, np.int64)

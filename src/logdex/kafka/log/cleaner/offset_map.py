@@ -1,7 +1,7 @@
 """The cleaner's map: the last offset of every key in the part of a log that is not clean yet.
 
-Source: Kafka's SkimpyOffsetMap, Cleaner.buildOffsetMapForSegment. Kafka keeps an MD5 of each key; here keys are kept as
-they are, longer ones as their BLAKE2b, so no two keys can be taken for one.
+Source: Kafka's SkimpyOffsetMap, Cleaner.buildOffsetMapForSegment. Kafka stores an MD5 of each key.
+This map stores the key itself, or the BLAKE2b of a long key, so that two keys are never confused.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from logdex.errors import UsageError
 from logdex.kernels.kafka.batch_columns import Int64s
 
 DEDUPE_BUFFER_BYTES = 128 << 20
-"""log.cleaner.dedupe.buffer.size by default."""
+"""The default of log.cleaner.dedupe.buffer.size."""
 ENTRY_SIZE_BYTES = 200
-"""What an entry takes at most: the key's object, the offset's, their places in a dictionary that has just grown."""
+"""The most memory per entry: the objects for key and offset, and their places in a newly grown
+dictionary."""
 _KEY_SIZE_MAX = 32
-_DIGEST_SIZE = _KEY_SIZE_MAX + 1  # so that no short key is another one's digest
+_DIGEST_SIZE = _KEY_SIZE_MAX + 1  # longer than any short key, so that none equals a digest
 
 
 class OffsetMap:
-    """At most `buffer_bytes` of memory, one entry a key. `latest_offset`: up to there every record was taken in.
+    """At most `buffer_bytes` of memory, one entry per key. For one thread.
 
-    Raises `UsageError` for a buffer that holds no entry. One thread.
+    Every record up to `latest_offset` was added. Raises `UsageError` for a buffer without room for
+    an entry.
     """
 
     def __init__(self, buffer_bytes: int = DEDUPE_BUFFER_BYTES) -> None:
@@ -41,8 +43,11 @@ class OffsetMap:
         return len(self._offsets)
 
     def put_many(self, keys: pa.Array, offsets: Int64s) -> bool:
-        """Takes in keys (binary, none of them null) with their offsets, which rise; False once the map is full, and
-        then `latest_offset` is before the first record that found no room."""
+        """Adds keys (binary, not null) with their increasing offsets. Returns False when the map is
+        full.
+
+        `latest_offset` is then before the first record that did not fit.
+        """
         entries = zip(_shortened(keys), offsets.tolist(), strict=True)
         if len(self._offsets) + len(keys) <= self.slots:
             self._offsets.update(entries)
@@ -55,7 +60,7 @@ class OffsetMap:
         return True
 
     def get_many(self, keys: pa.Array) -> Int64s:
-        """The offset of each key (null: of none), -1 where it is not in the map."""
+        """The offset of each key, or -1 for a key that is null or not in the map."""
         found: npt.NDArray[np.int64] = np.fromiter(
             map(self._offsets.get, _shortened(keys), repeat(-1)), np.int64, len(keys)
         )

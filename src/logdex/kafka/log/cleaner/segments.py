@@ -1,7 +1,7 @@
-"""Where cleaned batches go: a ``.cleaned`` segment, or several where one does not take them all.
+"""Writes cleaned batches to a ``.cleaned`` segment, or to several if they do not fit one.
 
-Source: Kafka's Cleaner.cleanSegments. Kafka gives up when the cleaned batches of a group do not fit one segment's
-indexes; here the group becomes more than one.
+Source: Kafka's Cleaner.cleanSegments. Kafka gives up if the cleaned batches of a group do not fit
+the indexes of one segment; here another segment is started.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from logdex.kernels.kafka.batch_columns import BatchColumns
 
 
 class CleanedSegments:
-    """`segments`, the first at `base_offset`, for `LogCore.replace_segments`; or `discard` them. One thread."""
+    """`segments`, the first at `base_offset`, for `LogCore.replace_segments`; or `discard` them.
+    For one thread."""
 
     def __init__(self, core: LogCore, base_offset: int) -> None:
         self._core = core
         self._scanner = BatchScanner(check_crc=False, env=core.env)
         self.segments: list[LogSegment] = []
         self.next_offset = base_offset
-        """Behind the last batch."""
+        """The offset after the last batch."""
         self._begin(base_offset)
 
     def _begin(self, base_offset: int) -> None:
@@ -36,7 +37,7 @@ class CleanedSegments:
 
     @property
     def size_bytes(self) -> int:
-        """Of all logs."""
+        """The total size of the .log files."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def append(self, data: bytes) -> None:
@@ -59,31 +60,33 @@ class CleanedSegments:
                     start = segment.append_some(view, columns, start, stop)
                     self.next_offset = int(columns.last_offset[start - 1]) + 1
                     continue
-            # This batch fits no more: it begins another segment. One alone always fits.
+            # This batch does not fit, so it starts another segment. An empty segment has room for
+            # any batch.
             end = int(ends[start])
             batch, _ = decode_batch(view[begin:end], path=segment.log.path, check_crc=False)
             self._begin(batch.first_offset())
 
     def add_aborted(self, transactions: list[AbortedTxn]) -> None:
-        """Adds entries of the transaction index, to the segments that have the markers."""
+        """Adds entries to the transaction indexes of the segments that have the markers."""
         for transaction in transactions:
             holders = [segment for segment in self.segments if segment.base_offset <= transaction.last_offset]
             holders[-1].txn_index.append(transaction)
 
     def finish(self, modified_ns: int) -> None:
-        """Trims the indexes and puts all on disk; the logs get the modification time of what they replace."""
+        """Trims the indexes and syncs all files; the .log files get the modification time of the
+        old ones."""
         for segment in self.segments:
             segment.on_become_inactive()
             segment.flush()
             self._core.env.set_modified_ns(segment.log.path, modified_ns)
 
     def discard(self) -> None:
-        """Removes the files; what the system refuses to remove goes when the log is opened again."""
+        """Removes the files. One that cannot be removed is cleared when the log is opened again."""
         for segment in self.segments:
             with contextlib.suppress(StorageError):
                 segment.delete_files()
 
     def close(self) -> None:
-        """Gives descriptors back and leaves the files."""
+        """Closes the files without removing them."""
         for segment in self.segments:
             segment.close()

@@ -1,7 +1,9 @@
-"""What the cleaner knows of transactions while it walks a log: which batches were aborted, which markers may go.
+"""Tracks transactions while the cleaner reads a log: which batches are aborted, which markers may
+be removed.
 
-Source: Kafka's CleanedTransactionMetadata. A marker may go once no batch of its transaction is left before it; the
-entry of an aborted one stays in the transaction index as long as its marker is needed.
+Source: Kafka's CleanedTransactionMetadata. A marker may be removed once no batch of its transaction
+is left. The entry of an aborted transaction stays in the transaction index as long as its marker is
+needed.
 """
 
 from __future__ import annotations
@@ -20,32 +22,36 @@ Bools = npt.NDArray[np.bool_]
 
 
 class CleanedTransactions:
-    """One walk over a log, from its start or from where no transaction is open. One thread."""
+    """One pass over a log, from an offset at which no transaction is open. For one thread."""
 
     def __init__(self) -> None:
-        self._coming: list[tuple[int, AbortedTxn]] = []  # a heap by first offset
+        self._coming: list[tuple[int, AbortedTxn]] = []  # a heap, by first offset
         self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
-        """Producers whose open, aborted transaction has batches."""
+        """Producers whose open transaction will be aborted and has batches."""
         self._committed: set[int] = set()
-        """Producers whose open, committed transaction has batches."""
+        """Producers whose open transaction will be committed and has batches."""
         self._retained: list[AbortedTxn] = []
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Aborted transactions that have batches or a marker in what comes; known ones may come again."""
+        """Adds aborted transactions whose batches or markers follow. Known ones may be added
+        again."""
         for transaction in transactions:
             heapq.heappush(self._coming, (transaction.first_offset, transaction))
 
     def observe(self, columns: BatchColumns) -> Bools:
-        """Walks over a window; which of its batches may go: those of aborted transactions, and markers of transactions
-        that have no batch left."""
+        """Adds a window and returns a mask of the batches that may be removed.
+
+        These are batches of aborted transactions, and markers of transactions without remaining
+        batches.
+        """
         may_go = np.zeros(len(columns.position), np.bool_)
         marked = columns.attributes & (BATCH_TRANSACTIONAL | BATCH_CONTROL) != 0
         for place in np.flatnonzero(marked & (columns.magic == MAGIC_V2)).tolist():
             self._begin_up_to(int(columns.last_offset[place]))
             producer_id = int(columns.producer_id[place])
             if columns.attributes[place] & BATCH_CONTROL:
-                is_empty = columns.count[place] == 0  # cleaned before
+                is_empty = columns.count[place] == 0  # emptied by an earlier cleaning
                 may_go[place] = is_empty or self._may_go(producer_id, int(columns.control_type[place]))
             elif producer_id in self._aborted:
                 self._seen.add(producer_id)
@@ -55,7 +61,7 @@ class CleanedTransactions:
         return may_go
 
     def take_retained(self) -> list[AbortedTxn]:
-        """The aborted transactions whose markers, passed since the last call, are still needed."""
+        """The aborted transactions whose markers are still needed, since the last call."""
         taken, self._retained = self._retained, []
         return taken
 
@@ -76,4 +82,4 @@ class CleanedTransactions:
             if producer_id not in self._committed:
                 return True
             self._committed.discard(producer_id)
-        return False  # a marker that is needed; a quorum's message
+        return False  # a marker that is needed, or a message of the quorum
