@@ -1,7 +1,8 @@
-"""RocketMQ's store: CommitLog, ConsumeQueue, IndexFile and what is derived from them.
+"""RocketMQ's storage engine: CommitLog, ConsumeQueue, IndexFile. `docs/formats` describes the
+files.
 
-The names below can be imported from here; each loads its module when it is first asked for, so that what needs no
-kernel does not load Numba.
+Names are RocketMQ's. Each name below loads its module on first use, so that code without kernels
+does not load Numba.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The small files of a store and where everything lies below its root."""
+"""The small files of a store, and the paths below its root."""

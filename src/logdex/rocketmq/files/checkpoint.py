@@ -1,6 +1,7 @@
-"""The checkpoint: up to which time, and in 5.x to which offset, a store is flushed. 4096 bytes, most of them zero.
+"""The checkpoint: the time, and in 5.x the offset, up to which a store is flushed.
 
-Source: ``docs/formats/checkpoint.md``; StoreCheckpoint. Fields that a version does not know are zero.
+It has 4096 bytes, most of them zero. Source: ``docs/formats/checkpoint.md``; StoreCheckpoint.
+Fields that a version does not know are zero.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _SKEW_MS = 3_000
 
 
 class StoreCheckpoint(NamedTuple):
-    """The six fields. Times in ms since the epoch, offsets in bytes of the CommitLog."""
+    """The six fields. Times are in ms since the epoch, offsets in bytes of the CommitLog."""
 
     physic_msg_timestamp_ms: int = 0
     logics_msg_timestamp_ms: int = 0
@@ -27,12 +28,12 @@ class StoreCheckpoint(NamedTuple):
 
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> StoreCheckpoint:
-        """The checkpoint at `path`; `TruncatedError` for a file too short for its fields."""
+        """Reads the checkpoint at `path`. Raises `TruncatedError` for a file without all fields."""
         return StoreCheckpoint.unpack(env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX), path=path)
 
     @staticmethod
     def unpack(data: bytes, *, path: str = "<bytes>") -> StoreCheckpoint:
-        """The fields of the file's bytes."""
+        """Decodes the file's bytes. Raises `TruncatedError` if they are too short."""
         if len(data) < CHECKPOINT.size_bytes:
             raise TruncatedError(
                 "no room for the fields",
@@ -51,17 +52,21 @@ class StoreCheckpoint(NamedTuple):
 
     @property
     def min_timestamp_ms(self) -> int:
-        """getMinTimestamp: all messages stored before are safe in log and queues; never below 0."""
+        """getMinTimestamp: all earlier messages are flushed in CommitLog and ConsumeQueues; at
+        least 0."""
         return max(min(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms) - _SKEW_MS, 0)
 
     def problems(self, *, last_store_timestamp_ms: int, log_end_offset: int) -> list[tuple[str, str, int]]:
-        """What cannot be: (field, what is expected, what was found) for each field that is negative or says more
-        than the log holds (store time of its last message; where it ends)."""
+        """Invalid fields as (field, expected, found): negative ones, and those beyond the
+        CommitLog's contents.
+
+        The limits are the store time of the last message and the offset where the CommitLog ends.
+        """
         found = []
         for name, value in zip(self._fields, self, strict=True):
             limit = last_store_timestamp_ms if name.endswith("_ms") else log_end_offset
             unit = "the last message's storeTimestamp" if name.endswith("_ms") else "the end of the log"
-            # masterFlushedOffset is the other broker's: a slave may be told of more than it has.
+            # masterFlushedOffset belongs to the master: it may exceed what a slave has.
             if value < 0:
                 found.append((name, "0 or more", value))
             elif value > limit and name != "master_flushed_offset":

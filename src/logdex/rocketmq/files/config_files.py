@@ -1,7 +1,8 @@
-"""The broker's own files in ``config/``: consumer offsets, topics, delay offsets, subscription groups.
+"""The broker's own files in ``config/``: consumer offsets, topics, delay offsets, subscription
+groups.
 
-Each is read as the broker does: the file, and where that is missing, empty or broken its ``.bak``.
-Source: ``docs/formats/config-json.md``; ConfigManager.load, ConsumerOffsetManager, TopicConfigManager,
+As in the broker, a missing, empty or malformed file is replaced by its ``.bak``. Source:
+``docs/formats/config-json.md``; ConfigManager.load, ConsumerOffsetManager, TopicConfigManager,
 ScheduleMessageService, SubscriptionGroupManager.
 """
 
@@ -20,8 +21,11 @@ Raw = dict[int | str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What was read: the object, the path that it came from (None: neither file is there, the object is empty), and why
-    the first file was passed over, if it was."""
+    """The contents of a file.
+
+    `path` is the file that was read; if neither file exists, it is None and `raw` is empty.
+    `problem` states why the ``.bak`` was read instead, if it was.
+    """
 
     raw: Raw
     path: str | None
@@ -29,7 +33,8 @@ class ConfigFile:
 
 
 def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigFile:
-    """``config/NAME`` or its ``.bak``. Raises the first file's error where no good ``.bak`` stands in for it."""
+    """Reads ``config/NAME`` or its ``.bak``. Raises the first file's error if no valid ``.bak``
+    exists."""
     path = f"{directory}/{name}"
     problem: StoreError | None = None
     for candidate in (path, f"{path}.bak"):
@@ -47,19 +52,20 @@ def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigF
 
 
 def _name(key: object) -> bytes:
-    """A topic's or group's bytes; an unquoted number is a name too where a name is due."""
+    """The bytes of a topic or group name. An unquoted number can be a name too."""
     return str(key).encode("utf-8", "surrogateescape")
 
 
 def _table(file: ConfigFile, name: str, of: type) -> Raw:
-    """The object `name` of a file with only values of type `of`, empty where it is missing or null."""
+    """The object `name` of a file, empty if missing or null. All its values must be of type
+    `of`."""
     table = file.raw.get(name)
     if table is None:
         return {}
     if not isinstance(table, dict):
         raise _not_a(file, name, "an object", table)
     for key, value in table.items():
-        # A truth value is an int for Python, not for the broker.
+        # In Python, unlike in the broker, a boolean is an int.
         if not isinstance(value, of) or isinstance(value, bool):
             raise _not_a(file, f"{name}.{key}", "an object" if of is dict else "a whole number", value)
     return table
@@ -78,7 +84,7 @@ def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> C
 
 
 def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
-    """{number: offset}, keys with or without quotes."""
+    """{number: offset}. The numbers may be quoted."""
     offsets = {}
     for key, value in table.items():
         try:
@@ -93,14 +99,14 @@ def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffsets:
-    """consumerOffset.json: {(topic, group): {queue id: the next queue offset to consume}}."""
+    """consumerOffset.json: {(topic, group): {queue id: next queue offset to consume}}."""
 
     file: ConfigFile
     offsets: dict[tuple[bytes, bytes], dict[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> ConsumerOffsets:
-        """Of a store's ``config`` directory; empty where there is no such file."""
+        """Reads the file in a store's ``config`` directory; empty if it is missing."""
         file = read_config(directory, "consumerOffset.json", env=env)
         offsets = {}
         for key, table in _table(file, "offsetTable", dict).items():
@@ -111,7 +117,7 @@ class ConsumerOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic; `raw` has every field as it is written."""
+    """One topic. `raw` has all fields as written."""
 
     topic: bytes
     read_queue_nums: int
@@ -129,12 +135,12 @@ class TopicConfigs:
 
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> TopicConfigs:
-        """Of a store's ``config`` directory; empty where there is no such file."""
+        """Reads the file in a store's ``config`` directory; empty if it is missing."""
         file = read_config(directory, "topics.json", env=env)
         topics = {}
         for key, raw in _table(file, "topicConfigTable", dict).items():
             numbers = {}
-            # What a file leaves out has the value that a new TopicConfig has.
+            # Missing fields have the defaults of a new TopicConfig.
             for name, default in (("readQueueNums", 16), ("writeQueueNums", 16), ("perm", 6)):
                 value = raw.get(name, default)
                 if not isinstance(value, int) or isinstance(value, bool):
@@ -149,28 +155,29 @@ class TopicConfigs:
 
 @dataclass(frozen=True, slots=True)
 class DelayOffsets:
-    """delayOffset.json: {delay level: next queue offset of its queue}; a level's queue id is the level less one."""
+    """delayOffset.json: {delay level: next queue offset}. A level's queue id is the level minus
+    1."""
 
     file: ConfigFile
     offsets: dict[int, int] = field(default_factory=dict)
 
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> DelayOffsets:
-        """Of a store's ``config`` directory; empty where there is no such file."""
+        """Reads the file in a store's ``config`` directory; empty if it is missing."""
         file = read_config(directory, "delayOffset.json", env=env)
         return DelayOffsets(file, _offsets(file, "offsetTable", _table(file, "offsetTable", int)))
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroups:
-    """subscriptionGroup.json: the settings of each consumer group, as they are written."""
+    """subscriptionGroup.json: the settings of each consumer group, as written."""
 
     file: ConfigFile
     groups: dict[bytes, Raw] = field(default_factory=dict)
 
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> SubscriptionGroups:
-        """Of a store's ``config`` directory; empty where there is no such file."""
+        """Reads the file in a store's ``config`` directory; empty if it is missing."""
         file = read_config(directory, "subscriptionGroup.json", env=env)
         return SubscriptionGroups(
             file, {_name(key): raw for key, raw in _table(file, "subscriptionGroupTable", dict).items()}

@@ -1,7 +1,7 @@
-"""JSON as the broker's library (fastjson 1) writes and reads it: integer keys without quotes, and what it lets pass.
+"""JSON as the broker's library (fastjson 1) writes and reads it, with unquoted integer keys.
 
-Beside JSON: names without quotes, single quotes, commas too many, comments, numbers with a type letter.
-Source: ``docs/formats/config-json.md``.
+It also accepts unquoted names, single quotes, extra commas, comments, and numbers with a type
+letter. Source: ``docs/formats/config-json.md``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 from logdex.errors import CorruptError
 
 DEPTH_MAX = 64
-"""The broker's files nest four deep."""
+"""The broker's files nest four levels deep."""
 _NUMBER_DIGITS_MAX = 64
 
-# Possessive: nothing is gone back over, so that megabytes of blanks take no memory.
+# Possessive: without backtracking, megabytes of blanks need no memory.
 _BLANKS = r"[ \t\r\n\f\b\ufeff]++|//[^\n]*+|/\*.*?\*/"
 _SPACE = re.compile(rf"(?:{_BLANKS})*+", re.DOTALL)
 _COMMAS = re.compile(rf"(?:{_BLANKS}|,++)*+", re.DOTALL)
@@ -33,8 +33,11 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[int | str, Any]:
-    """The object that `data` holds; keys without quotes that are integers become `int`. Bytes that are not UTF-8 are
-    kept as surrogate escapes. `CorruptError`, with the byte, for anything else than one object."""
+    """Parses `data`, which must be one object. Unquoted integer keys become `int`.
+
+    Bytes that are not UTF-8 become surrogate escapes. Raises `CorruptError`, with the byte
+    position, for anything else.
+    """
     parser = _Parser(data.decode("utf-8", "surrogateescape"), path)
     parser.skip(_SPACE)
     if not parser.text.startswith("{", parser.at):
@@ -47,13 +50,13 @@ def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[int | str, 
 
 
 class _Parser:
-    """Walks over the text once; `at` is the next character."""
+    """Parses the text in one pass; `at` is the next character."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path, self.at = text, path, 0
 
     def fail(self, message: str, expected: str) -> NoReturn:
-        """Raises the error for the place where the parser is."""
+        """Raises the error for the current position."""
         position = len(self.text[: self.at].encode("utf-8", "surrogateescape"))
         found = repr(self.text[self.at : self.at + 12]) if self.at < len(self.text) else "the end"
         raise CorruptError(message, path=self.path, position=position, expected=expected, found=found)
@@ -151,7 +154,7 @@ def _unescape(found: re.Match[str]) -> str:
     if high:
         return chr(0x10000 + (int(high, 16) - 0xD800) * 0x400 + int(low, 16) - 0xDC00)
     if unit:
-        # Half a surrogate pair is no character: as Java shows it when it is written out.
+        # half of a surrogate pair, which Java writes as U+FFFD
         return "\ufffd" if 0xD800 <= int(unit, 16) < 0xE000 else chr(int(unit, 16))
     if byte:
         return chr(int(byte, 16))

@@ -1,4 +1,4 @@
-"""Directories whose files are named by the offset of their first byte: CommitLog and ConsumeQueue alike.
+"""Directories whose files are named by the offset of their first byte: CommitLog and ConsumeQueue.
 
 Source: ``docs/formats/commit-log.md``; MappedFileQueue.
 """
@@ -17,7 +17,7 @@ OFFSET_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class OffsetFile:
-    """One file; `start_offset` is its name, `size_bytes` its length when it was listed."""
+    """One file. `start_offset` is its name, `size_bytes` its size when it was listed."""
 
     path: str
     start_offset: int
@@ -25,12 +25,13 @@ class OffsetFile:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind its last byte."""
+        """The offset after its last byte."""
         return self.start_offset + self.size_bytes
 
 
 def offset_in_name(name: str) -> int | None:
-    """The offset that a file of 20 digits is named by; None for another name, and for one above the largest offset."""
+    """The offset in a file name of 20 digits; None for any other name, and beyond the largest
+    offset."""
     is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
     return int(name) if is_offset and int(name) <= OFFSET_MAX else None
 
@@ -38,11 +39,11 @@ def offset_in_name(name: str) -> int | None:
 def list_offset_files(
     env: Env, directory: str, *, refused: list[str] | None = None
 ) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
-    """The files of `directory` that are named by an offset of 20 digits, in order, and the names of everything else,
-    among them files that would go on behind the largest offset.
+    """Returns the files of `directory` whose names are offsets, in order, and all other names.
 
-    `refused` takes the paths that have such a name and are no files; else a link that leads nowhere raises
-    `StorageError`, and a folder counts as something else.
+    The other names include files that would extend beyond the largest offset. Paths with an offset
+    as name that are no files are added to `refused`; without it, a dangling link raises
+    `StorageError`, and a directory is another name.
     """
     files, foreign = [], []
     for name in env.list_dir(directory):
@@ -50,7 +51,7 @@ def list_offset_files(
         is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
         if is_offset and refused is not None and not env.is_file(path):
             refused.append(path)
-        elif is_offset and not env.is_dir(path):  # a dangling link or a FIFO is refused below, not passed over
+        elif is_offset and not env.is_dir(path):  # a dangling link or a FIFO raises in size_bytes
             file = OffsetFile(path, int(name), env.size_bytes(path))
             if file.end_offset <= OFFSET_MAX:
                 files.append(file)
@@ -60,9 +61,12 @@ def list_offset_files(
 
 
 def infer_file_size(files: tuple[OffsetFile, ...], *, unit_bytes: int = 1) -> int | None:
-    """The file size that a directory's own files show: their commonest length where all names are that far apart or a
-    multiple of it, else the smallest distance of two names; None without a file that has bytes. A length that is no
-    multiple of `unit_bytes` is that of a cut file, and shows nothing."""
+    """The file size that a directory's files show, or None without a file that has bytes.
+
+    It is the commonest size if all distances between names are multiples of it, else the smallest
+    distance. A size that is no multiple of `unit_bytes` comes from a truncated file, and is
+    ignored.
+    """
     gaps = [after.start_offset - before.start_offset for before, after in pairwise(files)]
     sizes = Counter(file.size_bytes for file in files if file.size_bytes and not file.size_bytes % unit_bytes)
     for size, _ in sorted(sizes.items(), key=lambda item: (-item[1], -item[0])):

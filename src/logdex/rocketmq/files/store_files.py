@@ -1,6 +1,7 @@
-"""The small files beside a store's data, and where everything lies below the store's root.
+"""The small files of a store, and the paths below its root.
 
-Source: ``docs/formats/store-directory.md``; DefaultMessageStore.createTempFile, StorePathConfigHelper.
+Source: ``docs/formats/store-directory.md``; DefaultMessageStore.createTempFile,
+StorePathConfigHelper.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FOLDER_NAME_BYTES_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class StorePaths:
-    """The paths below a store's root, whether or not they are there."""
+    """The paths below a store's root, whether they exist or not."""
 
     root: str
 
@@ -41,7 +42,7 @@ class StorePaths:
 
     @property
     def config(self) -> str:
-        """The broker's JSON files."""
+        """The directory of the broker's JSON files."""
         return f"{self.root}/config"
 
     @property
@@ -51,19 +52,21 @@ class StorePaths:
 
     @property
     def abort(self) -> str:
-        """There while a broker runs, and after it was killed."""
+        """A file that exists while a broker runs, and after it was killed."""
         return f"{self.root}/abort"
 
     @property
     def lock(self) -> str:
-        """A running broker holds a lock on its first byte."""
+        """A file whose first byte a running broker locks."""
         return f"{self.root}/lock"
 
 
 def queue_folder(topic: bytes, queue_id: int) -> str | None:
-    """``topic/queueId`` as the broker names the folder, None where no folder can have that name.
+    """``topic/queueId``, the directory that the broker uses; None if no directory can have that
+    name.
 
-    Bytes that are not UTF-8 become U+FFFD, as in the broker; a name that would leave the directory is refused.
+    Bytes that are not UTF-8 become U+FFFD, as in the broker. A name that would leave the parent
+    directory is refused.
     """
     name = decode_utf8(topic)
     if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _FOLDER_NAME_BYTES_MAX:
@@ -73,11 +76,11 @@ def queue_folder(topic: bytes, queue_id: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """Which small files a store has."""
+    """The small files that a store has."""
 
     has_abort: bool
     abort_text: str
-    """What `abort` holds: the broker's process id in 5.x, nothing in 4.x."""
+    """The contents of `abort`: the broker's process id in 5.x, nothing in 4.x."""
     has_abort_bak: bool
     has_lock: bool
     has_checkpoint: bool
@@ -85,18 +88,18 @@ class StoreFiles:
 
     @property
     def is_unclean(self) -> bool:
-        """Whether a broker runs on this directory, or was killed on it."""
+        """Whether a broker runs on this directory, or was killed."""
         return self.has_abort
 
     @property
     def process_id(self) -> int | None:
-        """The process id in `abort`, None without a number in it."""
+        """The process id in `abort`, or None."""
         text = self.abort_text.strip()
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
     @staticmethod
     def read(root: str, *, env: Env = DEFAULT_ENV) -> StoreFiles:
-        """Looks below a store's root; creates nothing and takes no lock."""
+        """Looks for the files below a store's root; creates nothing and takes no lock."""
         paths = StorePaths(root)
         text = ""
         if env.is_file(paths.abort):

@@ -1,1 +1,2 @@
-"""Which engine wrote a store and which sizes its files have, from settings and from the files."""
+"""Finds the version that wrote a store and the sizes of its files, from settings and from the
+files."""

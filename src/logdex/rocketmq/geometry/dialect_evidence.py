@@ -1,7 +1,7 @@
-"""Which engine wrote a store: no file says it, but most of them show it.
+"""Infers the version that wrote a store, which no file states but most files show.
 
-Each observation rules out versions; what rules out all that are left is passed over, so the strongest come first.
-Source: the table of versions in ``docs/formats/store-directory.md``.
+Each observation excludes versions. One that would exclude all remaining versions is ignored, so the
+strongest come first. Source: the table of versions in ``docs/formats/store-directory.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _MESSAGES_READ = 8
 
 
 class Era(NamedTuple):
-    """What stores of the versions up to and including `version` (and after the era before) have in common."""
+    """Common properties of the stores of all versions after the previous era and up to
+    `version`."""
 
     version: str
     separator_at_end: bool
@@ -45,7 +46,7 @@ ERAS = (
 
 
 class Observation(NamedTuple):
-    """Something seen, in words, and the eras that it fits."""
+    """An observation in words, and the eras that it fits."""
 
     text: str
     eras: frozenset[Era]
@@ -58,9 +59,9 @@ def _seen(text: str, eras: Iterable[Era]) -> Observation:
 def infer_dialect(
     root: str, index_paths: list[str], geometry: IndexGeometry, log: CommitLog | None, *, env: Env
 ) -> tuple[Dialect, list[str], list[str]]:
-    """The newest dialect that fits what a store shows, the reasons in words, and what is a guess in it, in words.
+    """Returns the newest dialect that fits a store, the reasons in words, and its guesses in words.
 
-    Reads a few KiB, never raises for what the store's bytes are: what cannot be read shows nothing.
+    Reads a few KiB. Damaged or unreadable files are no evidence and raise no error.
     """
     left = frozenset(ERAS)
     evidence = []
@@ -77,7 +78,7 @@ def infer_dialect(
 
 
 def _undecided(left: frozenset[Era], version: str) -> list[str]:
-    """A line if the versions that are left would derive other IndexFiles."""
+    """A line if the remaining versions would derive different IndexFiles."""
     dialects = {era.version: Dialect.of(era.version) for era in ERAS if era in left}
     rules = {(dialect.slot_count_every_put, dialect.tags_in_index) for dialect in dialects.values()}
     if len(rules) < 2:
@@ -90,7 +91,7 @@ def _undecided(left: frozenset[Era], version: str) -> list[str]:
 def _observations(
     root: str, index_paths: list[str], geometry: IndexGeometry, log: CommitLog | None, env: Env
 ) -> Iterator[Observation]:
-    """From the strongest to the weakest."""
+    """Yields observations from the strongest to the weakest."""
     yield from _quietly(_slot_counts(index_paths, geometry, env))
     if log is not None:
         yield from _quietly(_tags(index_paths, geometry, log, env))
@@ -104,18 +105,19 @@ def _quietly(observations: Iterator[Observation]) -> Iterator[Observation]:
     try:
         yield from observations
     except StoreError:
-        pass  # damaged or unreadable: verify says so, here it just shows nothing
+        pass  # damaged or unreadable: verify reports it, and here it is no evidence
 
 
 def _slot_counts(paths: list[str], geometry: IndexGeometry, env: Env) -> Iterator[Observation]:
-    """hashSlotCount against the number of entries, in the first file where slots repeat."""
+    """Compares hashSlotCount with the number of entries, in the first file in which slots
+    repeat."""
     for path in paths:
         try:
             with env.open_read(path) as file:
                 header = read_header(file)
                 rows = read_rows(file, geometry, 1, min(header.entry_count, _ENTRIES_READ))
         except CorruptError:
-            continue  # too short for its header: another may show it
+            continue  # too short for a header: try the next file
         if not (rows["previous_index"] > 0).any():
             continue
         if header.hash_slot_count == header.entry_count:
@@ -128,7 +130,7 @@ def _slot_counts(paths: list[str], geometry: IndexGeometry, env: Env) -> Iterato
 
 
 def _tags(paths: list[str], geometry: IndexGeometry, log: CommitLog, env: Env) -> Iterator[Observation]:
-    """Whether the entries of tagged messages include one for the tag, in the newest file that shows it."""
+    """Whether tagged messages have an entry for the tag, in the newest file that shows it."""
     votes: list[bool] = []
     for path in reversed(paths):
         try:
@@ -154,13 +156,13 @@ def _tags(paths: list[str], geometry: IndexGeometry, log: CommitLog, env: Env) -
         if any(votes) or len(votes) >= _MESSAGES_READ:
             break
     if votes:
-        has_tags = any(votes)  # no other key has a tag's hash; a harmed entry lacks it
+        has_tags = any(votes)  # no other key has a tag's hash, but a damaged entry may lack it
         text = f"the IndexFile holds {'tags' if has_tags else 'no tags'} in {path}"
         yield _seen(text, (era for era in ERAS if Dialect.of(era.version).tags_in_index == has_tags))
 
 
 def _small_files(root: str, env: Env) -> Iterator[Observation]:
-    """What abort, rocksdbstore/ and the checkpoint show by being as they are."""
+    """Evidence from abort, rocksdbstore/ and the checkpoint."""
     files = StoreFiles.read(root, env=env)
     if files.abort_text.strip():
         what = "a process id" if files.process_id is not None else "text"
@@ -169,7 +171,7 @@ def _small_files(root: str, env: Env) -> Iterator[Observation]:
         yield _seen("there is an abort.bak", (era for era in ERAS if era.is_5))
     if files.has_rocksdb_store:
         yield _seen("there is a rocksdbstore", (era for era in ERAS if era.knows_rocksdb))
-    if files.has_abort and not files.abort_text.strip():  # weaker: a cut file is empty too
+    if files.has_abort and not files.abort_text.strip():  # weaker, because a truncated file is empty too
         yield _seen("abort is empty", (era for era in ERAS if not era.is_5))
     if files.has_checkpoint:
         checkpoint = StoreCheckpoint.read(StorePaths(root).checkpoint, env=env)
@@ -189,7 +191,8 @@ def _separator(log: CommitLog) -> Iterator[Observation]:
 
 
 def _missing_files(root: str, env: Env) -> Iterator[Observation]:
-    """What a whole store directory shows by lacking it; a copied log alone shows nothing."""
+    """Evidence from files that a whole store directory lacks; a copied CommitLog alone shows
+    nothing."""
     files = StoreFiles.read(root, env=env)
     if not files.has_lock:
         return

@@ -1,9 +1,9 @@
-"""How many slots and entries an IndexFile has, worked out from its length and its content.
+"""Infers the number of slots and entries of an IndexFile from its size and its content.
 
-The length gives slots + 5 * entries (in 4-byte words), which many pairs fit. The content tells them apart: the entries,
-taken as they lie under the right pair, form chains: each names the entry before it in the same slot. Few bytes are read
-for a pair that is tried; only where no usual pair fits is the file searched for its first entry.
-Source: ``docs/formats/index-file.md``; IndexFile.
+The size determines slots + 5 * entries (in 4-byte words), which fits many pairs. The content tells
+them apart: with the right pair the entries form chains, as each links to the previous entry of its
+slot. Testing a pair reads few bytes; only if no usual pair fits, the whole file is searched for its
+first entry. Source: ``docs/formats/index-file.md``; IndexFile.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _ROWS_TRIED = 256
-"""Entries that are checked for one pair: enough that none fits by chance, few enough to cost nothing."""
+"""The number of entries to check per pair: enough to rule out chance, few enough to be cheap."""
 _SLOTS_TRIED = 32
 _SHARE_MIN = 0.6
-"""A harmed entry spoils a few links; a wrong pair spoils nearly all."""
+"""A damaged entry breaks a few links; a wrong pair breaks nearly all."""
 _ENTRY_0_WEIGHT = 16
-"""Entry 0 is never written: what stands there says that the pair is wrong, or that the entry was harmed."""
+"""Entry 0 is never written, so bytes there mean that the pair is wrong or the entry is damaged."""
 _CHUNK_ROWS = 1 << 18
 
 ROW_DTYPE = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff_s", ">i4"), ("previous_index", ">i4")])
@@ -42,24 +42,25 @@ class IndexGeometry(NamedTuple):
 
     @property
     def entries_at(self) -> int:
-        """Byte where entry 0 lies."""
+        """The position of entry 0 in the file."""
         return INDEX_HEADER.size_bytes + self.max_hash_slot_num * INDEX_SLOT.size_bytes
 
 
 def read_header(file: ReadFile) -> IndexHeader:
-    """The header of an open IndexFile."""
+    """Reads the header of an open IndexFile."""
     return IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=file.path)
 
 
 def read_rows(file: ReadFile, geometry: IndexGeometry, first: int, count: int) -> RowArray:
-    """Entries `first` .. `first + count - 1` as they lie under a geometry, fewer where the file ends."""
+    """Reads entries `first` to `first + count - 1` as laid out by a geometry; fewer at the file's
+    end."""
     at = geometry.entries_at + first * INDEX_ENTRY.size_bytes
     data = file.read_at(at, count * INDEX_ENTRY.size_bytes)
     return np.frombuffer(data[: len(data) // INDEX_ENTRY.size_bytes * INDEX_ENTRY.size_bytes], ROW_DTYPE)
 
 
 def pair_of_size(size_bytes: int, *, slots: int | None = None, entries: int | None = None) -> IndexGeometry | None:
-    """The pair that has the given number of slots or of entries and this length, if there is one."""
+    """The pair with this number of slots or entries that has this file size, or None."""
     body = size_bytes - INDEX_HEADER.size_bytes
     rest = 0
     if entries is not None:
@@ -73,7 +74,7 @@ def pair_of_size(size_bytes: int, *, slots: int | None = None, entries: int | No
 
 
 def agreement(file: ReadFile, geometry: IndexGeometry) -> int:
-    """How many of the first entries and of their slots agree with a geometry; 0 where too few do, or there are none."""
+    """How many of the first entries and their slots agree with a geometry; 0 if too few do."""
     rows = read_rows(file, geometry, 0, _ROWS_TRIED + 1)
     checks = _ENTRY_0_WEIGHT if any(rows[:1].tobytes()) else 0
     rows = rows[1:]
@@ -96,17 +97,18 @@ def agreement(file: ReadFile, geometry: IndexGeometry) -> int:
 
 
 def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str]:
-    """The geometry of a store's IndexFiles and the reason for it, in words. `paths` holds one path or more.
+    """Returns the geometry of a store's IndexFiles and the reason in words. `paths` must not be
+    empty.
 
-    Raises `GeometryError` where the files leave several pairs, or none.
+    Raises `GeometryError` if the files fit several pairs, or none.
     """
     sizes = {path: env.size_bytes(path) for path in paths}
     counts = Counter(sizes.values())
-    size = max(counts, key=lambda length: (counts[length], length))  # files are cut, they do not grow
+    size = max(counts, key=lambda length: (counts[length], length))  # files get truncated, but they do not grow
     alike = [path for path in paths if sizes[path] == size]
     if size < INDEX_HEADER.size_bytes:
         raise _undecided(alike[0], size, [])
-    # All but the last file are full: any of them settles it with a few reads, so they come first.
+    # All files but the last are full. A few reads of a full one decide, so these come first.
     tried: list[IndexGeometry] = []
     for search in (False, True):
         for path in alike:
@@ -120,7 +122,10 @@ def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str
 
 
 def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
-    """The pairs that agree best with a file's content, none without entries. `search`: go through the whole file."""
+    """The pairs that best agree with a file's content; none without entries.
+
+    With `search` the whole file is read.
+    """
     header = read_header(file)
     default = StoreConfig()
     pairs = [
@@ -136,8 +141,11 @@ def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
 
 
 def _is_cut(file: ReadFile, header: IndexHeader, pair: IndexGeometry) -> bool:
-    """Whether the header tells of more entries than the file has room for under `pair`, and the last that it has is not
-    of the header's last message: then its length shows no geometry."""
+    """Whether the file is truncated under `pair`, so that its size shows no geometry.
+
+    It is if the header counts more entries than fit, and the last entry is not of the header's last
+    message.
+    """
     if header.index_count <= pair.max_index_num:
         return False
     last = read_rows(file, pair, pair.max_index_num - 1, 1)
@@ -145,14 +153,18 @@ def _is_cut(file: ReadFile, header: IndexHeader, pair: IndexGeometry) -> bool:
 
 
 def _search_first_entry(file: ReadFile, header: IndexHeader) -> list[int]:
-    """Numbers of slots under which entry 1 points to the header's first message behind an unused entry 0, or the last
-    entry to the header's last message. Reads the file once, in parts."""
+    """Candidate numbers of slots, found by searching the file once, in parts, for an edge of the
+    entries.
+
+    That is entry 1, which has the header's first message and follows an unused entry 0, or the last
+    entry, which has the header's last message.
+    """
     body = file.size_bytes - INDEX_HEADER.size_bytes
     row_size = INDEX_ENTRY.size_bytes
-    shift = INDEX_HEADER.size_bytes + body % row_size  # entries end where the file ends
+    shift = INDEX_HEADER.size_bytes + body % row_size  # the entries end where the file ends
     found: list[int] = []
     for first in range(0, body // row_size, _CHUNK_ROWS):
-        # One row more than the part, so that the row before each one is there to look at.
+        # Reads one more row than the part, because each row is compared with the previous one.
         data = file.read_at(shift + first * row_size, (_CHUNK_ROWS + 1) * row_size)
         whole = data[: len(data) // row_size * row_size]
         rows = np.frombuffer(whole, ROW_DTYPE)
@@ -167,7 +179,7 @@ def _search_first_entry(file: ReadFile, header: IndexHeader) -> list[int]:
 
 
 def _undecided(path: str, size: int, tried: list[IndexGeometry]) -> GeometryError:
-    """Says what the length leaves open, with a few pairs of it."""
+    """The error for a size that fits several pairs, or none, with some of them."""
     examples = tried
     if not tried:
         guesses = (pair_of_size(size, entries=size // share) for share in (28, 40, 60, 100))

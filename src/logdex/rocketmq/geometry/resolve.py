@@ -1,4 +1,4 @@
-"""A store's sizes and version, which no file of it states: from flags, from the broker's properties, from the files.
+"""Resolves a store's sizes and version from flags, the broker's properties file, and the files.
 
 Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
 """
@@ -37,13 +37,15 @@ def resolve_config(
     broker_conf: str | None = None,
     need_index: bool = True,
 ) -> StoreConfig:
-    """The configuration of the store at `root`. What is given wins, then the properties file at `broker_conf`, then
-    what the files show, then the broker's defaults; `evidence` of the answer says which it was, for each value, and
-    `assumed` which values are guesses.
+    """Returns the configuration of the store at `root`.
 
-    Raises `GeometryError` where IndexFiles leave several geometries or none (unless `need_index` is False: then the
-    defaults are taken, for what does not look into them), `UsageError` for values out of range,
-    `UnsupportedLayoutError` where the properties say that the store is of a layout that is not supported.
+    For each value, arguments come first, then the properties file at `broker_conf`, then what the
+    files show, then the broker's default. The result's `evidence` states the source of each value,
+    `assumed` lists guesses.
+
+    Raises `GeometryError` if the IndexFiles fit several geometries or none (with `need_index` False
+    the defaults are used instead), `UsageError` for values out of range, and
+    `UnsupportedLayoutError` if the properties configure a layout that is not supported.
     """
     conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
     require_supported_conf(conf, root)
@@ -88,14 +90,14 @@ def resolve_config(
 
 @dataclass(slots=True)
 class _Said:
-    """What is known of where the values come from, line by line; `conf_path` names the properties file."""
+    """Collects the sources of the values, line by line. `conf_path` names the properties file."""
 
     conf_path: str
     evidence: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
 
     def given(self, name: str, flag: int | None, from_conf: int | None) -> int | None:
-        """A flag's value, else the properties file's, else None."""
+        """The flag's value, else the properties file's, else None."""
         if flag is not None:
             self.evidence.append(f"{name}: {flag}, as given")
             return flag
@@ -109,12 +111,12 @@ def _first(value: int | None, default: int) -> int:
 
 
 def index_file_paths(root: str, env: Env) -> list[str]:
-    """The IndexFiles of a store that have bytes, in the order of their names."""
+    """The IndexFiles of a store that are not empty, ordered by name."""
     return list_index_files(StorePaths(root).index, env)
 
 
 def _open_log(root: str, file_size: int | None, env: Env) -> CommitLog | None:
-    """The CommitLog, None for a store without one: what uses it will say so."""
+    """The CommitLog, or None for a store without one, which its users report."""
     try:
         return CommitLog.of_store(root, file_size_bytes=file_size, env=env)
     except (MissingFileError, NotAStoreError):
@@ -122,17 +124,17 @@ def _open_log(root: str, file_size: int | None, env: Env) -> CommitLog | None:
 
 
 def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
-    """The commonest file size of the first few queues that have files, else the default."""
+    """The commonest file size of the first few ConsumeQueues that have files, else the default."""
     sizes: Counter[int] = Counter()
     for _, _, directory in discover_queues(root, env=env):
-        files, _ = list_offset_files(env, directory, refused=[])  # what has such a name and is no file shows nothing
+        files, _ = list_offset_files(env, directory, refused=[])  # a name that is not a file's is no evidence
         size = infer_file_size(files, unit_bytes=ENTRY_SIZE_BYTES)
         if size is not None:
             sizes[size] += 1
         if sizes.total() == _QUEUES_READ:
             break
     if sizes:
-        commonest = max(sizes, key=lambda size: (sizes[size], size))  # files are cut, they do not grow
+        commonest = max(sizes, key=lambda size: (sizes[size], size))  # files get truncated, but they do not grow
         said.evidence.append(f"mappedFileSizeConsumeQueue: {commonest}, as the files are")
         return commonest
     usual = StoreConfig().mapped_file_size_consume_queue
@@ -144,7 +146,7 @@ def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
 def _resolve_index(
     index_paths: list[str], slots: int | None, entries: int | None, need_index: bool, env: Env
 ) -> tuple[IndexGeometry, list[str]]:
-    """The IndexFiles' geometry from what is given and what the files show."""
+    """The IndexFiles' geometry from the arguments and the files."""
     defaults = StoreConfig()
     if slots is not None and entries is not None:
         return IndexGeometry(slots, entries), []

@@ -1,4 +1,4 @@
-"""The chain of one hash slot of an IndexFile, walked so that it ends whatever stands on disk.
+"""Reads the chain of one hash slot of an IndexFile; ends for any bytes on disk.
 
 Source: ``docs/formats/index-file.md``; IndexFile.selectPhyOffset.
 """
@@ -16,7 +16,10 @@ from logdex.rocketmq.index_file.index_header import IndexHeader
 
 
 class IndexEntry(NamedTuple):
-    """One entry: index hash, physical offset in bytes, seconds since the file's begin, the entry before in its slot."""
+    """One entry: key hash, physical offset in bytes, seconds since the file's begin, link.
+
+    The link `previous_index` is the number of the previous entry of the same slot.
+    """
 
     key_hash: int
     phy_offset: int
@@ -25,20 +28,21 @@ class IndexEntry(NamedTuple):
 
 
 class ChainSource(Protocol):
-    """What a chain is read from: an `IndexFile`."""
+    """The methods of `IndexFile` that reading a chain needs."""
 
     header: IndexHeader
     max_index_num: int
 
     def read_slot(self, slot: int) -> int:
-        """The number of the newest entry of a slot, 0 where the slot is empty."""
+        """The number of a slot's newest entry; 0 for an empty slot."""
 
     def read_entry(self, index: int) -> IndexEntry:
         """Entry `index`."""
 
 
 class ChainEnd(Enum):
-    """Why a chain ended. `FIRST` is the proper end; the others are damage, though the engine takes them for an end."""
+    """Why a chain ended. `FIRST` is the regular end; the engine also stops at the others, which are
+    damage."""
 
     FIRST = "no entry before it"
     ITSELF = "an entry that names itself"
@@ -49,10 +53,11 @@ class ChainEnd(Enum):
 
 
 class IndexChain:
-    """The entries of one slot, newest first, read one by one: iterating gives (index, `IndexEntry`).
+    """The entries of one slot, newest first. Iterating yields (index, `IndexEntry`). For one
+    thread.
 
-    Ends for any bytes on disk: a link forward, which no engine writes, makes it remember where it has been
-    (`went_forward`). `end` says why it ended, once it has. For one thread.
+    A forward link, which no engine writes, makes the chain remember the entries that it has passed
+    (`went_forward`), so that it ends for any bytes on disk. `end` states why it ended.
     """
 
     def __init__(self, file: ChainSource, slot: int) -> None:
@@ -62,7 +67,8 @@ class IndexChain:
         self._file = file
 
     def _step(self, index: int, current: int = 0) -> bool:
-        """Whether the engine would read entry `index` after entry `current`; sets `end` where not."""
+        """Whether the engine would read entry `index` after entry `current`; otherwise sets
+        `end`."""
         if index <= 0:
             self.end = ChainEnd.FIRST if index == 0 else ChainEnd.NEGATIVE
         elif index > self._file.header.index_count:
@@ -78,7 +84,7 @@ class IndexChain:
     def __iter__(self) -> Iterator[tuple[int, IndexEntry]]:
         self.end, self.went_forward = None, False
         index = head = self._file.read_slot(self.slot)
-        if self._file.header.index_count <= 1:  # as the engine: nothing is read from a file without entries
+        if self._file.header.index_count <= 1:  # like the engine, which reads nothing from a file without entries
             self.end = ChainEnd.FIRST
             return
         passed: npt.NDArray[np.bool_] | None = None
@@ -103,7 +109,7 @@ class IndexChain:
         return min(self._file.header.index_count, self._file.max_index_num - 1)
 
     def _walked(self, head: int, until: int) -> npt.NDArray[np.bool_]:
-        """Marks of the entries from `head` down to `until`: so far every link went back."""
+        """Marks the entries from `head` down to `until`, between which every link goes back."""
         passed = np.zeros(self._last + 1, np.bool_)
         while until < head <= self._last:
             passed[head] = True

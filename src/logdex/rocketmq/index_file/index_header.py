@@ -1,4 +1,5 @@
-"""The first 40 bytes of an IndexFile. Source: ``docs/formats/index-file.md``; IndexHeader."""
+"""The header of an IndexFile, its first 40 bytes. Source: ``docs/formats/index-file.md``;
+IndexHeader."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from logdex.layout.rocketmq import INDEX_HEADER
 
 
 class IndexHeader(NamedTuple):
-    """An IndexFile's header. Times in ms since the epoch, offsets in bytes of the CommitLog.
+    """An IndexFile's header. Times are in ms since the epoch, offsets in bytes of the CommitLog.
 
-    `index_count` counts from 1 in memory, because entry 0 is never used; a file without entries may have 0 on disk.
+    `index_count` starts at 1 in memory, because entry 0 is never used. A file without entries may
+    have 0 on disk.
     """
 
     begin_timestamp_ms: int = 0
@@ -23,7 +25,10 @@ class IndexHeader(NamedTuple):
 
     @staticmethod
     def unpack(data: bytes, *, path: str = "<bytes>") -> IndexHeader:
-        """The header as the engine loads it (a count below 1 is read as 1); `TruncatedError` below 40 bytes."""
+        """Decodes the header as the engine loads it: a count below 1 becomes 1.
+
+        Raises `TruncatedError` below 40 bytes.
+        """
         if len(data) < INDEX_HEADER.size_bytes:
             raise TruncatedError(
                 "no room for an index header",
@@ -37,11 +42,12 @@ class IndexHeader(NamedTuple):
         return header if header.index_count > 0 else header._replace(index_count=1)
 
     def pack(self, empty_index_count: int = 1) -> bytes:
-        """The 40 bytes; a file without entries gets `empty_index_count` as its count (see `Dialect`)."""
+        """The 40 bytes. A file without entries gets `empty_index_count` as its count (see
+        `Dialect`)."""
         count = self.index_count if self.index_count > 1 else empty_index_count
         return INDEX_HEADER.pack(*self[:5], count)
 
     @property
     def entry_count(self) -> int:
-        """Entries in the file."""
+        """The number of entries in the file."""
         return self.index_count - 1

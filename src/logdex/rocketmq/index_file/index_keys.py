@@ -1,7 +1,8 @@
-"""Keys as the IndexFile hashes them, one at a time and in bulk.
+"""The hashes of keys in an IndexFile, one at a time and in bulk.
 
-The index holds `topic#key` for UNIQ_KEY and each of KEYS, and from 5.4.0 on `topic#T#tags`; only the hash is stored.
-Source: ``docs/formats/index-file.md``; IndexService.buildKey, IndexFile.indexKeyHashMethod.
+The keys are `topic#key` for UNIQ_KEY and each of KEYS, and from 5.4.0 `topic#T#tags`; only the hash
+is stored. Source: ``docs/formats/index-file.md``; IndexService.buildKey,
+IndexFile.indexKeyHashMethod.
 """
 
 from __future__ import annotations
@@ -24,28 +25,31 @@ TAG_INDEX_TYPE = "T"
 
 
 class KeyBatch(NamedTuple):
-    """Many keys without an object each: `data` (uint8) holds them end to end, key i ends at `ends[i]` (int64)."""
+    """Many keys without an object each: key i ends at `ends[i]` (int64) of `data` (uint8)."""
 
     data: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int64]
 
 
 Keys = Sequence[bytes | str] | KeyBatch | npt.NDArray[np.int32]
-"""Keys for bulk calls: texts, a `KeyBatch`, or their index hashes (int32, 0 .. 2^31 - 1)."""
+"""Keys for bulk calls: texts, a `KeyBatch`, or their index hashes (int32, 0 to 2^31 - 1)."""
 
 
 def key_prefix(topic: bytes | str, index_type: str | None = None) -> bytes:
-    """What stands before a key in what is hashed: `topic#`, or `topic#T#` for tags."""
+    """The prefix of a key that is hashed: `topic#`, or `topic#T#` for tags."""
     return to_bytes(topic) + b"#" + (index_type.encode() + b"#" if index_type else b"")
 
 
 def key_hash_of(topic: bytes | str, key: bytes | str, index_type: str | None = None) -> int:
-    """Index hash of one key of a topic, 0 .. 2^31 - 1."""
+    """The index hash of one key of a topic, 0 to 2^31 - 1."""
     return index_key_hash(to_bytes(key), java_hash(key_prefix(topic, index_type)))
 
 
 def message_key_hashes(message: StoredMessage, dialect: Dialect) -> list[int]:
-    """Index hashes of a message's entries in the order of the engine; none for ROLLBACK (and PREPARED before 4.0)."""
+    """The index hashes of a message's entries, in the engine's order.
+
+    Empty for ROLLBACK messages, and for PREPARED ones before 4.0.
+    """
     kind = message.transaction_type
     if kind == SYS_FLAG_ROLLBACK or (kind == SYS_FLAG_PREPARED and not dialect.prepared_in_index):
         return []
@@ -58,16 +62,17 @@ def message_key_hashes(message: StoredMessage, dialect: Dialect) -> list[int]:
 
 
 def batch_of(keys: Sequence[bytes | str]) -> KeyBatch:
-    """The keys laid end to end."""
+    """The keys concatenated."""
     parts = [to_bytes(key) for key in keys]
     ends = np.cumsum(np.fromiter((len(part) for part in parts), np.int64, len(parts)), dtype=np.int64)
     return KeyBatch(np.frombuffer(b"".join(parts), np.uint8), ends)
 
 
 def hash_keys(keys: Keys, prefix: bytes = b"", *, plain: bool = False) -> npt.NDArray[np.int32]:
-    """Index hashes of `prefix + key` for many keys; hashes given as int32 come back as they are.
+    """The index hashes of `prefix + key` for many keys. Hashes (int32) are returned unchanged.
 
-    `plain` takes the plain twin instead of the kernel. Raises `ValueError` where a batch's ends do not fit its data.
+    `plain` uses the plain twin instead of the kernel. Raises `ValueError` if a batch's ends do not
+    fit its data.
     """
     if isinstance(keys, np.ndarray):
         return np.ascontiguousarray(keys, np.int32)

@@ -1,9 +1,9 @@
-"""Message bodies as their senders wrote them: decompressed by the type bits of sysFlag, never beyond a bound.
+"""Message bodies as their producers sent them, decompressed with a bound on their size.
 
-A batch that a producer sent plainly is stored as single messages, each with its own body, queue offset and msgId;
-nothing marks them as members. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) keeps many messages in one
-body: it is recognised, and its body handed out as it is.
-Source: ``docs/formats/message.md``; MessageDecoder.decode, CompressionType and its compressors.
+A batch that a producer sends is stored as single messages, each with its own body, queue offset and
+msgId, and without a mark. Only an inner batch (INNER_BATCH, for batch ConsumeQueues) has many
+messages in one body: it is recognised, and its body is returned unchanged. Source:
+``docs/formats/message.md``; MessageDecoder.decode, CompressionType and its compressors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage, body_at
 
 _CHUNK_SIZE_BYTES = 1 << 20
 _CODECS = {
-    0: "zlib",  # versions that knew no other left the type bits empty
+    0: "zlib",  # versions that know only zlib leave the type bits zero
     SYS_FLAG_COMPRESSION_LZ4: "lz4",
     SYS_FLAG_COMPRESSION_ZSTD: "zstd",
     SYS_FLAG_COMPRESSION_ZLIB: "zlib",
@@ -34,12 +34,13 @@ _CODECS = {
 
 
 def is_inner_batch(sys_flag: int) -> bool:
-    """Whether the body holds many messages (made for batch ConsumeQueues)."""
+    """Whether the body contains many messages (for batch ConsumeQueues)."""
     return bool(sys_flag & SYS_FLAG_INNER_BATCH)
 
 
 def body_codec(sys_flag: int) -> str | None:
-    """``zlib``, ``lz4`` or ``zstd``; None for a body that is not compressed, ``unknown`` for undefined types."""
+    """``zlib``, ``lz4`` or ``zstd``; None for an uncompressed body, ``unknown`` for undefined
+    types."""
     if not sys_flag & SYS_FLAG_COMPRESSED:
         return None
     return _CODECS.get(sys_flag & SYS_FLAG_COMPRESSION_TYPE_MASK, "unknown")
@@ -52,14 +53,15 @@ def decompress_body(
     position: int = 0,
     size_bytes_max: int = limits.BODY_DECOMPRESSED_SIZE_BYTES_MAX,
 ) -> bytes:
-    """The body as it was sent. `path` and `position` locate it in errors: the file, and the byte where the message
-    begins.
+    """Returns the body as it was sent.
 
-    Raises `CorruptError` for a body that is not what its codec writes, ends early, has an unknown codec, or would
-    inflate beyond `size_bytes_max`; no more than that is ever inflated.
+    Errors name `path` and the body's position in that file; `position` is the message's. Raises
+    `CorruptError` for a body that is no whole stream of its codec, has an unknown codec, or
+    decompresses to more than `size_bytes_max` bytes. At most one byte more than that is
+    decompressed.
     """
     codec = body_codec(message.sys_flag)
-    if codec is None or not message.body:  # the broker's decoder leaves an empty body alone
+    if codec is None or not message.body:  # like the broker's decoder, which ignores the flag of an empty body
         return message.body
 
     def problem(text: str, **details: object) -> CorruptError:
@@ -78,7 +80,7 @@ def decompress_body(
 
 
 def _inflate(data: bytes, _: str, size_bytes_max: int) -> bytes:
-    """zlib, at most one byte more than the bound."""
+    """Decompresses zlib, to at most one byte more than the bound."""
     stream = zlib.decompressobj()
     body = stream.decompress(data, size_bytes_max + 1)
     if not stream.eof and len(body) <= size_bytes_max:
@@ -87,7 +89,7 @@ def _inflate(data: bytes, _: str, size_bytes_max: int) -> bytes:
 
 
 def _read_stream(data: bytes, codec: str, size_bytes_max: int) -> bytes:
-    """lz4 frames or zstd, at most one byte more than the bound."""
+    """Decompresses lz4 frames or zstd, to at most one byte more than the bound."""
     parts, left = [], size_bytes_max + 1
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         while left > 0:

@@ -1,6 +1,6 @@
-"""A message as JSON: the one place that knows the names of its fields outside of Python.
+"""A message as JSON: the only place that defines the field names.
 
-Bytes that are not UTF-8 are shown with backslashes; the body is base64.
+Bytes that are not UTF-8 are escaped with backslashes; the body is base64.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 
 
 def to_text(data: bytes) -> str:
-    """Stored bytes as text: UTF-8, and a backslash, x and two digits for each byte that is not."""
+    r"""Stored bytes as text: UTF-8, with ``\xNN`` for each byte that is not."""
     return data.decode("utf-8", "backslashreplace")
 
 
 def message_to_json(
     message: StoredMessage, physical_offset: int | None = None, *, body: bytes | None = None
 ) -> dict[str, Any]:
-    """The message's JSON object, fields in a fixed order.
+    """The message's JSON object, with fields in a fixed order.
 
-    `physical_offset` is where it lies (default: where it says that it does). `body` stands for the stored one, for
-    callers that have decompressed it.
+    `physical_offset` is the message's actual offset (default: the stored one). `body` replaces the
+    stored body, for callers that have decompressed it.
     """
     at = message.physical_offset if physical_offset is None else physical_offset
     tags, unique_key = message.tags, message.unique_key

@@ -1,4 +1,4 @@
-"""A message's properties: `name U+0001 value U+0002` pairs, kept raw and parsed as by the broker.
+"""A message's properties: `name U+0001 value U+0002` pairs, parsed as by the broker.
 
 Source: ``docs/formats/message.md``; MessageDecoder.string2messageProperties.
 """
@@ -18,9 +18,11 @@ DELAY = b"DELAY"
 
 
 def parse_properties(raw: bytes) -> dict[bytes, bytes]:
-    """Pairs in stored order; the last of equal names wins; pairs without a name or a value are dropped.
+    """The pairs in stored order. The last of equal names wins; pairs without name or value are
+    dropped.
 
-    A value may hold U+0001. The separator after the last pair may be missing (4.9.1 to 5.1.4 leave it out).
+    A value may contain U+0001. The separator after the last pair may be missing (4.9.1 to 5.1.4
+    omit it).
     """
     pairs = {}
     for pair in raw.split(PROPERTY_SEPARATOR):
@@ -31,10 +33,10 @@ def parse_properties(raw: bytes) -> dict[bytes, bytes]:
 
 
 def format_properties(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Stored form of pairs, each ended by the separator."""
+    """The stored form of pairs; each pair ends with the separator."""
     return b"".join(name + NAME_VALUE_SEPARATOR + value + PROPERTY_SEPARATOR for name, value in pairs)
 
 
 def split_keys(value: bytes) -> list[bytes]:
-    """The keys of a KEYS value: split at blanks, empty parts dropped, repeats kept."""
+    """The keys in a KEYS value: split at spaces, without empty ones, repeated ones kept."""
     return [key for key in value.split(KEY_SEPARATOR) if key]

@@ -1,6 +1,7 @@
-"""One message as it lies in the CommitLog: decoding and encoding.
+"""Decodes and encodes a message as stored in the CommitLog.
 
-Source: ``docs/formats/message.md``; MessageDecoder, MessageExtEncoder, CommitLog.checkMessageAndReturnSize.
+Source: ``docs/formats/message.md``; MessageDecoder, MessageExtEncoder,
+CommitLog.checkMessageAndReturnSize.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ from logdex.rocketmq.message import properties as props
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMessage:
-    """A message as stored. `body` and `properties_raw` are the stored bytes (the body may be compressed: `body.py`);
-    `physical_offset` is the stored one. Immutable, so safe to share between threads."""
+    """A message as stored. Immutable, so it can be shared between threads.
+
+    `body` and `properties_raw` are the stored bytes (see `body.py` for compressed bodies),
+    `physical_offset` is the stored one.
+    """
 
     size_bytes: int
     magic: int
@@ -56,7 +60,7 @@ class StoredMessage:
 
     @cached_property
     def properties(self) -> dict[bytes, bytes]:
-        """The parsed properties, names and values as bytes."""
+        """The parsed properties; names and values are bytes."""
         return props.parse_properties(self.properties_raw)
 
     @property
@@ -66,7 +70,7 @@ class StoredMessage:
 
     @property
     def keys(self) -> list[bytes]:
-        """The parts of the KEYS property, repeats kept."""
+        """The keys of the KEYS property, repeated ones kept."""
         return props.split_keys(self.properties.get(props.KEYS, b""))
 
     @property
@@ -81,12 +85,13 @@ class StoredMessage:
 
     @property
     def is_queued(self) -> bool:
-        """Whether the engine gives it a ConsumeQueue entry: all but PREPARED and ROLLBACK."""
+        """Whether the engine writes a ConsumeQueue entry for it: not if it is PREPARED or
+        ROLLBACK."""
         return self.transaction_type not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
 
 
 def host_sizes(sys_flag: int) -> tuple[int, int]:
-    """Bytes of born host and store host."""
+    """The sizes of born host and store host in bytes."""
     return (
         HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else HOST_V4_SIZE_BYTES,
         HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_STORE_HOST_V6 else HOST_V4_SIZE_BYTES,
@@ -94,12 +99,12 @@ def host_sizes(sys_flag: int) -> tuple[int, int]:
 
 
 def body_at(sys_flag: int) -> int:
-    """Byte of a message where its body begins."""
+    """The position in a message at which its body begins."""
     return MESSAGE_HEAD.size_bytes + sum(host_sizes(sys_flag)) + 8 + MESSAGE_TAIL.size_bytes
 
 
 class _Cursor:
-    """Reads on within one message and never past its end."""
+    """Reads consecutive fields of one message, never beyond its end."""
 
     def __init__(self, data: memoryview, end: int, path: str, shift: int) -> None:
         self.data, self.end, self.path, self.shift = data, end, path, shift
@@ -129,10 +134,11 @@ def decode_message(
     position: int | None = None,
     check_crc: bool = True,
 ) -> tuple[StoredMessage, int]:
-    """The message at `offset` of `data` and its size in bytes.
+    """Decodes the message at `offset` of `data` and returns (message, size in bytes).
 
-    `path` and `position` (default `offset`) locate it in errors. Raises `TruncatedError` where `data` ends inside the
-    message, `CrcMismatchError` for a wrong body CRC (unless `check_crc` is False), `CorruptError` for all else.
+    Errors name `path` and `position` (default: `offset`). Raises `TruncatedError` if `data` ends
+    inside the message, `CrcMismatchError` for a wrong body CRC (if `check_crc` is set), and
+    `CorruptError` for any other damage.
     """
     position = offset if position is None else position
     view = memoryview(data)[offset:]
@@ -193,8 +199,11 @@ def decode_message(
 
 
 def checked_size(head: bytes | memoryview, available_bytes: int, path: str, position: int) -> int:
-    """total_size of the message whose first 8 bytes (or more) are `head`, where `available_bytes` bytes are left from
-    its start on. Raises `TruncatedError` where they end inside the message, `CorruptError` where none starts."""
+    """Returns total_size of the message that begins with `head` (at least its first 8 bytes).
+
+    `available_bytes` bytes are left from its start. Raises `TruncatedError` if they end inside the
+    message, and `CorruptError` if no message starts here.
+    """
     if len(head) < 8:
         raise TruncatedError(
             "no message here", path=path, position=position, field="total_size", expected="8 bytes", found=len(head)
@@ -231,7 +240,7 @@ def checked_size(head: bytes | memoryview, available_bytes: int, path: str, posi
 
 
 def encode_message(message: StoredMessage) -> bytes:
-    """The stored bytes of `message`, sizes and CRC as the message states them (`size_bytes` is recomputed)."""
+    """The stored bytes of `message`. `size_bytes` is recomputed; the CRC is the message's."""
     topic_length = len(message.topic).to_bytes(2 if message.magic == MESSAGE_MAGIC_V2 else 1, "big")
     rest = b"".join(
         (

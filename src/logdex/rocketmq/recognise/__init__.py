@@ -1,1 +1,1 @@
-"""What is at a path, and whether it can be read."""
+"""Recognises what is at a path, and whether it can be read."""

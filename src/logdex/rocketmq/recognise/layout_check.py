@@ -1,8 +1,8 @@
-"""Layouts of a store that Logdex recognises and does not support, each by its name.
+"""Refuses store layouts that Logdex recognises but does not support, by name.
 
-A plain ``rocksdbstore/`` is none of them: 5.4.0 and later create one in every store.
-Source: ``docs/formats/store-directory.md``; StorePathConfigHelper, DLedgerCommitLog, RocksDBConsumeQueueStore,
-MultiPathMappedFileQueue.
+A plain ``rocksdbstore/`` is none of them: 5.4.0 and later create one in every store. Source:
+``docs/formats/store-directory.md``; StorePathConfigHelper, DLedgerCommitLog,
+RocksDBConsumeQueueStore, MultiPathMappedFileQueue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, StorePaths
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 
 PATH_SEPARATOR = ","
-"""Between the paths of storePathCommitLog."""
+"""Separates the paths in storePathCommitLog."""
 
 
 _FOLDERS = (
@@ -27,8 +27,7 @@ _FOLDERS = (
 
 
 def require_supported_conf(conf: BrokerConf, root: str) -> None:
-    """Raises `UnsupportedLayoutError` where a broker with these properties has a store of a layout that is not
-    supported."""
+    """Raises `UnsupportedLayoutError` if these properties configure an unsupported layout."""
     paths = conf.store_path_commit_log
     if paths is not None and PATH_SEPARATOR in paths:
         raise _unsupported(f"a CommitLog in several store paths ({paths})", root)
@@ -40,14 +39,16 @@ def require_supported_conf(conf: BrokerConf, root: str) -> None:
 
 
 def require_supported_layout(root: str, *, env: Env = DEFAULT_ENV) -> None:
-    """Raises `UnsupportedLayoutError` where the store at `root` is of a layout that is not supported. Reads names only;
-    a directory that is missing or empty is fine here."""
+    """Raises `UnsupportedLayoutError` if the store at `root` has an unsupported layout.
+
+    Reads names only. A missing or empty directory passes.
+    """
     names = _names(root, env)
     for name in names:
         for pattern, what in _FOLDERS:
             if pattern.fullmatch(name) and _names(f"{root}/{name}", env):
                 raise _unsupported(what, f"{root}/{name}")
-    # RocksDB's queues lie in consumequeue/ itself, or in rocksdbstore/ with nothing beside it.
+    # RocksDB's queues are in consumequeue/ itself, or in rocksdbstore/ without a consumequeue/.
     queues = StorePaths(root).consume_queue
     if _is_rocksdb(_names(queues, env)):
         raise _unsupported("ConsumeQueues in RocksDB", queues)
@@ -57,7 +58,7 @@ def require_supported_layout(root: str, *, env: Env = DEFAULT_ENV) -> None:
 
 
 def _is_rocksdb(names: list[str]) -> bool:
-    """Whether a directory's names are those of a RocksDB database."""
+    """Whether a directory contains a RocksDB database."""
     return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
 
 

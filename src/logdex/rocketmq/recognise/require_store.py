@@ -1,6 +1,6 @@
-"""Is this a store that can be read? Says what a path is that is none, and which path to give instead.
+"""Checks that a path is a readable store; otherwise reports what it is and which path to give.
 
-Source: ``docs/formats/store-directory.md``. What belongs to another broker is refused by name.
+Source: ``docs/formats/store-directory.md``. A directory of Kafka is refused by name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HINT = "give the store's root, the folder that holds commitlog/, or a CommitLog
 
 
 def require_store(root: str, *, env: Env = DEFAULT_ENV, hint: str = _HINT) -> None:
-    """Raises unless `root` is the directory of a RocketMQ store with a CommitLog, or a CommitLog file: `NotAStoreError`
-    says what it is instead and which path to give, `UnsupportedLayoutError` names a layout that is not read. Reads
-    names, and how a file begins.
+    """Raises unless `root` is a RocketMQ store with a CommitLog, or a CommitLog file.
 
-    `hint`: what may be given, where nothing there leads to a store.
+    `NotAStoreError` states what `root` is and which path to give; if nothing leads to a store,
+    `hint` states what can be given. `UnsupportedLayoutError` names a layout that is not read. Reads
+    only names and the beginning of a file.
     """
     if not env.exists(root):
         raise NotAStoreError("no such file or directory", path=root, hint="check the path")
@@ -60,7 +60,7 @@ def _file_error(path: str, found: StoreFile | None, hint: str) -> LogdexError:
 
 
 def _kafka_directory(root: str, names: list[str], env: Env) -> str | None:
-    """What of Kafka's a directory is, if anything."""
+    """Which Kafka directory this is, or None."""
     if any(_KAFKA_SEGMENT.fullmatch(name) for name in names):
         return "a Kafka partition"
     if _KAFKA_FILES & set(names):

@@ -1,7 +1,7 @@
-"""One file of a store, given by itself: a CommitLog file, which can be read alone, or one that goes with a log.
+"""Recognises a single file of a store: a CommitLog file, which can be read alone, or another file.
 
-What a file is: its folders say it where it still lies in a store; else its name; else how it begins. Reads a few bytes.
-Source: ``docs/formats/store-directory.md``, ``docs/formats/commit-log.md``.
+A file is recognised by its directories if it is still in a store, else by its name, else by its
+first bytes. Source: ``docs/formats/store-directory.md``, ``docs/formats/commit-log.md``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CONFIG_FILES = {
     *("topicQueueMapping", "topics"),
 }
 _OTHERS = re.compile(r"consumequeue_.+|batchconsumequeue|dledger-.+|timerlog")
-"""Folders whose files also have offsets for names, and are of layouts that are not read."""
+"""Directories of layouts that are not read, whose files are also named by offsets."""
 
 
 class StoreFileKind(Enum):
-    """What a file can be."""
+    """The kinds of files."""
 
     COMMIT_LOG = "a CommitLog file"
     CONSUME_QUEUE = "a ConsumeQueue file"
@@ -41,8 +41,11 @@ class StoreFileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
-    """A file with its kind. `root`: the store that it lies in, None where its folders are none; of a ConsumeQueue file
-    in a store also its `topic` (the folder's name) and `queue_id`."""
+    """A file and its kind.
+
+    `root` is the store that contains it, or None. A ConsumeQueue file in a store also has its
+    `topic` (the directory's name) and `queue_id`.
+    """
 
     path: str
     kind: StoreFileKind
@@ -52,7 +55,8 @@ class StoreFile:
 
 
 def recognise_file(path: str, *, env: Env = DEFAULT_ENV) -> StoreFile | None:
-    """What of a store the file at `path` is; None for a directory, for nothing, for what is of no store."""
+    """Recognises the file at `path`; None for a directory, a missing file, and a file of no
+    store."""
     if not env.is_file(path):
         return None
     name, folder = posixpath.basename(path), posixpath.dirname(env.real_path(path))

@@ -1,2 +1,2 @@
-"""What is told of a store, not read from it: sizes, delay levels, the dialect of a version, the
-properties file of a broker."""
+"""The settings of a store, which no file of it states: sizes, delay levels, the dialect of a
+version."""

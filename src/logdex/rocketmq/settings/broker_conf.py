@@ -1,6 +1,6 @@
-"""The broker's properties file (``broker.conf``): the store's sizes, under the broker's own names.
+"""The broker's properties file (``broker.conf``), which has the store's sizes.
 
-Source: java.util.Properties, MessageStoreConfig. Only what concerns a store is looked at.
+Source: java.util.Properties, MessageStoreConfig. Other settings are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<end>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 
 @dataclass(frozen=True, slots=True)
 class BrokerConf:
-    """What a properties file says about a store; None where it says nothing. Sizes in bytes."""
+    """The settings of a store in a properties file; None for a missing one. Sizes are in bytes."""
 
     path: str
     mapped_file_size_commit_log: int | None = None
@@ -31,11 +31,15 @@ class BrokerConf:
     message_delay_level: str | None = None
     store_path_commit_log: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
-    """All of the file."""
+    """All properties of the file."""
 
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> BrokerConf:
-        """The file at `path`; `CorruptError`, located, for a size that is no whole number or an escape that is none."""
+        """Reads the file at `path`.
+
+        Raises `CorruptError`, with a position, for a size that is no whole number and for an
+        invalid escape.
+        """
         text = env.read_file(path, limits.BROKER_CONF_SIZE_BYTES_MAX).decode("utf-8", "replace")
         properties: dict[str, str] = {}
         sizes: dict[str, int] = {}
@@ -63,12 +67,12 @@ def _whole_number(name: str, value: str, path: str, position: int) -> int:
 
 
 def parse_properties_text(text: str, path: str = "<text>") -> dict[str, str]:
-    """The pairs of a Java properties text; the last of equal names wins."""
+    """The pairs of a Java properties text. The last of equal names wins."""
     return {name: value for _, name, value in _pairs(text, path)}
 
 
 def _pairs(text: str, path: str) -> Iterator[tuple[int, str, str]]:
-    """(position in characters, name, value) of each logical line."""
+    """Yields (position in characters, name, value) of each logical line."""
     for position, line in _logical_lines(text):
         found = _KEY_END.search(line)
         name, value = (line, "") if found is None else (line[: found.start("end")], line[found.end("end") :])
@@ -76,7 +80,8 @@ def _pairs(text: str, path: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that are no comment and not blank, with those joined that end in a backslash."""
+    """Yields lines that are neither comments nor blank; a line that ends in a backslash
+    continues."""
     start, joined = 0, ""
     for found in _NATURAL_LINE.finditer(text):
         line = found[0].rstrip("\r\n").lstrip(" \t\f")

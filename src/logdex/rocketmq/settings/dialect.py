@@ -1,6 +1,7 @@
-"""What differs between RocketMQ versions: a `Dialect` says which engine's bytes to derive, a `StoreConfig` which sizes.
+"""The differences between RocketMQ versions: a `Dialect` determines the bytes to derive.
 
-No file of a store states either. Source: ``docs/formats/index-file.md``; IndexFile, IndexService, MessageStoreConfig.
+No file of a store states the version. Source: ``docs/formats/index-file.md``; IndexFile,
+IndexService, MessageStoreConfig.
 """
 
 from __future__ import annotations
@@ -19,22 +20,27 @@ class Dialect:
 
     version: str
     slot_count_every_put: bool
-    """hashSlotCount counts every put (up to 4.7.0) instead of slots in use."""
+    """hashSlotCount counts every put (up to 4.7.0) instead of used slots."""
     tags_in_index: bool
-    """The IndexFile holds `topic#T#tags` too (from 5.4.0 on)."""
+    """The IndexFile has entries for `topic#T#tags` too (from 5.4.0)."""
     prepared_in_index: bool
     """PREPARED messages get index entries (not before 4.0)."""
     empty_index_count: int
-    """index_count on disk of an IndexFile without entries after a clean shutdown: 1 from 5.0 on, 0 before."""
+    """index_count on disk of an IndexFile without entries, after a clean shutdown: 1 from 5.0, else
+    0."""
     time_has_boundaries: bool
-    """getOffsetInQueueByTime goes by store times and knows lower and upper (from 5.1.1 on); before, it goes by
-    modification times of files and takes the nearest entry."""
+    """getOffsetInQueueByTime uses store times and has lower and upper boundaries (from 5.1.1).
+
+    Before, it uses modification times of files and returns the nearest entry.
+    """
     time_is_clipped: bool
-    """getOffsetInQueueByTime answers within the queue's minimum and maximum (from 5.0 on)."""
+    """getOffsetInQueueByTime returns offsets within the queue's minimum and maximum only (from
+    5.0)."""
 
     @staticmethod
     def of(version: str) -> Dialect:
-        """The dialect of a version like ``5.5.0``; `UsageError` for text that is none."""
+        """The dialect of a version such as ``5.5.0``. Raises `UsageError` for text that is no
+        version."""
         parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.upper().replace("_", ".").lower())
         if not parts:
             raise UsageError(f"rocketmq version {version!r} is not like {DEFAULT_VERSION}")

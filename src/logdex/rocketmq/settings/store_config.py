@@ -1,4 +1,5 @@
-"""The sizes of a store and its delay levels, under the broker's own names. No file of a store states them.
+"""The sizes of a store and its delay levels, under the broker's own names. No file of a store
+states them.
 
 Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
 """
@@ -14,12 +15,15 @@ from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_HEADE
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION, Dialect
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""messageDelayLevel as the broker has it by default: level 1 is the first."""
+"""The broker's default messageDelayLevel. The first level is 1."""
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Milliseconds of each delay level of a messageDelayLevel setting, level 1 first."""
+    """The milliseconds of each delay level of a messageDelayLevel setting, level 1 first.
+
+    Raises `UsageError` for a malformed setting.
+    """
     levels = []
     for part in text.split():
         if not re.fullmatch(r"[0-9]{1,10}[smhd]", part):
@@ -32,9 +36,10 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """Sizes under the broker's own names; defaults are the broker's (MessageStoreConfig). Sizes in bytes.
+    """Sizes in bytes, with the broker's names and defaults (MessageStoreConfig).
 
-    `max_index_num` counts index places with the unused entry 0, so a file holds one entry less.
+    `max_index_num` counts the unused entry 0 too, so a file has at most `max_index_num` - 1
+    entries.
     """
 
     mapped_file_size_commit_log: int = 1 << 30
@@ -44,9 +49,9 @@ class StoreConfig:
     dialect: Dialect = field(default_factory=lambda: Dialect.of(DEFAULT_VERSION))
     delay_levels_ms: tuple[int, ...] = field(default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS))
     evidence: tuple[str, ...] = field(default=(), compare=False)
-    """Where each value comes from, one line each, where `geometry.resolve_config` made it."""
+    """The source of each value, one line each, if `geometry.resolve_config` made the config."""
     assumed: tuple[str, ...] = field(default=(), compare=False)
-    """Values that are guesses, one line each: nothing that was given and nothing in the store decides them."""
+    """Values that are guesses, one line each: neither the caller nor the store determines them."""
 
     def __post_init__(self) -> None:
         bounds = (
@@ -62,12 +67,12 @@ class StoreConfig:
 
     @property
     def consume_queue_file_size_bytes(self) -> int:
-        """The queue file size as the broker rounds it: up to a whole number of 20-byte entries."""
+        """The ConsumeQueue file size as the broker rounds it: up to a multiple of 20 bytes."""
         unit = CONSUME_QUEUE_ENTRY.size_bytes
         return -(-self.mapped_file_size_consume_queue // unit) * unit
 
     @property
     def index_file_size_bytes(self) -> int:
-        """Length of an IndexFile: header, slots, entries."""
+        """The size of an IndexFile: header, slots, entries."""
         slots = self.max_hash_slot_num * INDEX_SLOT.size_bytes
         return INDEX_HEADER.size_bytes + slots + self.max_index_num * INDEX_ENTRY.size_bytes
