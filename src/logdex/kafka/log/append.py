@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.state.producer_batches import increment_sequence
 from logdex.kafka.state.producer_state import PreparedAppend, aborted_of
-from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, join_columns
+from logdex.kafka.state.written_batches import WrittenBatches, find_written
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, join_columns, pick_columns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
@@ -39,10 +40,12 @@ _AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
 class AppendInfo:
     """The result of an append.
 
-    The offsets are those of the first and last record; for a compressed batch of magic 0 or 1 both
-    are the last record's. With `is_duplicate` nothing was written, because the producer had sent
-    the batch before, and the offsets are those of the earlier append. `log_append_time_ms` is -1
-    unless the log uses LogAppendTime.
+    The offsets are those of the first and last record that were written; for a compressed batch of
+    magic 0 or 1 both are the last record's. `duplicate_batches` counts the leading batches that
+    the producer had sent before: they are in the log and were not written again. With
+    `is_duplicate` all of them were, nothing was written, and the offsets are those of the earlier
+    append, -1 if they are no longer known. `log_append_time_ms` is -1 unless the log uses
+    LogAppendTime.
     """
 
     first_offset: int
@@ -52,6 +55,7 @@ class AppendInfo:
     size_bytes: int = 0
     batches: int = 0
     is_duplicate: bool = False
+    duplicate_batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class EncodedAppend:
     """Batches to append, and their columns; `data` may be modified.
 
     With `is_client` they are checked as a producer's and get offsets; otherwise they are a
-    replica's and keep theirs.
+    replica's and keep theirs. `trusts_sequences` is as of `find_written`.
     """
 
     data: bytearray | memoryview
@@ -67,6 +71,14 @@ class EncodedAppend:
     is_client: bool = True
     leader_epoch: int | None = None
     log_append_time_ms: int = NO_TIMESTAMP
+    trusts_sequences: bool = False
+
+    def without_first(self, batches: int) -> EncodedAppend:
+        """The append without its first batches, of which at least one other is left."""
+        start = int(self.columns.position[batches])
+        columns = pick_columns(self.columns, slice(batches, None))
+        columns = columns._replace(position=columns.position - start)
+        return replace(self, data=memoryview(self.data)[start:], columns=columns)
 
 
 def parse_compression(value: str | Compression) -> Compression:
@@ -208,7 +220,7 @@ def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
         struct.pack_into(">I", data, position + _AT_CRC, crc)
         columns.crc[place], columns.attributes[place] = crc, attributes
     columns.max_timestamp_ms[:] = now_ms
-    return EncodedAppend(data, columns, True, encoded.leader_epoch, now_ms)
+    return replace(encoded, data=data, columns=columns, is_client=True, log_append_time_ms=now_ms)
 
 
 def columns_of_batch(raw: bytes) -> BatchColumns:
@@ -254,12 +266,17 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
     """As `append_encoded`, but does not wait; also returns the ticket for `acknowledge`."""
     with core.lock:
         core.require_usable()
-        columns = _placed(core, encoded)
-        prepared = core.producers.states.prepare(columns, is_client=encoded.is_client)
-        if prepared.duplicate is not None:
-            known = prepared.duplicate
-            info = AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, is_duplicate=True)
+        states, written = core.producers.states, WrittenBatches(0)
+        if encoded.is_client:
+            written = find_written(states, encoded.columns, trusts_sequences=encoded.trusts_sequences)
+        if written.batches == len(encoded.columns.position):
+            known = written.first_offset, written.last_offset, written.timestamp_ms
+            info = AppendInfo(*known, is_duplicate=True, duplicate_batches=written.batches)
             return info, core.last_ticket
+        if written.batches:
+            encoded = encoded.without_first(written.batches)
+        columns = _placed(core, encoded)
+        prepared = states.prepare(columns, is_client=encoded.is_client)
         _check_sizes(core, columns)
         with core.writing():
             _write(core, encoded.data, columns, prepared)
@@ -270,6 +287,7 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
             encoded.log_append_time_ms,
             len(encoded.data),
             len(columns.position),
+            duplicate_batches=written.batches,
         )
         return info, core.next_ticket()
 

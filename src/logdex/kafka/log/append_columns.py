@@ -49,13 +49,17 @@ def append_columns(
         infos, ticket = _write_pieces(core, table, log_append_time_ms, options)
     if not infos:
         return None
+    written = [info for info in infos if not info.is_duplicate]
+    told = written or infos
     info = AppendInfo(
-        infos[0].first_offset,
-        infos[-1].last_offset,
-        max(info.max_timestamp_ms for info in infos),
-        log_append_time_ms,
+        told[0].first_offset,
+        told[-1].last_offset,
+        max(info.max_timestamp_ms for info in told),
+        log_append_time_ms if written else NO_TIMESTAMP,
         sum(info.size_bytes for info in infos),
         sum(info.batches for info in infos),
+        is_duplicate=not written,
+        duplicate_batches=sum(info.duplicate_batches for info in infos),
     )
     return acknowledge(core, info, ticket)
 
@@ -66,11 +70,13 @@ def _write_pieces(
     """Appends each piece; returns their results and the last ticket."""
     infos: list[AppendInfo] = []
     ticket = 0
-    leader_epoch = options.get("leader_epoch")
+    leader_epoch, trusts_sequences = options.get("leader_epoch"), "base_sequence" in options
     for piece in iter_encoded(table, base_offset=0, **options):
         data = piece.data if piece.data.flags.writeable else piece.data.copy()
         view: Any = data  # arrays are buffers
-        encoded = EncodedAppend(memoryview(view), piece.columns, leader_epoch=leader_epoch)
+        encoded = EncodedAppend(
+            memoryview(view), piece.columns, leader_epoch=leader_epoch, trusts_sequences=trusts_sequences
+        )
         if log_append_time_ms != NO_TIMESTAMP:
             encoded = with_append_time(encoded, log_append_time_ms)
         info, ticket = write_encoded(core, encoded)

@@ -155,6 +155,8 @@ class Log(ReadableLog):
         ``base_sequence``, sequence numbers continue as in `append`. Rows are appended in order,
         piece by piece; other threads may append between pieces, unless sequence numbers continue.
         After an error the earlier pieces stay: `log_end_offset` shows how many rows were appended.
+        With a ``base_sequence`` the same call can be repeated after a crash: batches that are in
+        the log already are skipped (`AppendInfo.duplicate_batches`), and the others are written.
         """
         return append_columns(self._core, table, compression, options)
 

@@ -218,14 +218,10 @@ class ProducerState:
 
 
 class PreparedAppend(NamedTuple):
-    """A checked append, to commit once its bytes are in the log.
-
-    With `duplicate` nothing must be written: that batch is in the log already.
-    """
+    """A checked append, to commit once its bytes are in the log."""
 
     batches: deque[ProducerBatch]
     end_offset: int
-    duplicate: BatchMetadata | None = None
 
 
 class ProducerStates:
@@ -333,10 +329,6 @@ class ProducerStates:
         touched: dict[int, ProducerState] = {}
         for batch in batches:
             known = self._producers.get(batch.producer_id)
-            if is_client and known is not None and not batch.is_control:
-                duplicate = known.find_duplicate(batch)
-                if duplicate is not None:
-                    return PreparedAppend(deque(), self.map_end_offset, duplicate)
             state = touched.get(batch.producer_id)
             if state is None:
                 state = known.copy() if known is not None else ProducerState(batch.producer_id)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from logdex.errors import InvalidRecordError, ProducerStateError, UsageError
+from logdex.errors import InvalidRecordError, OutOfOrderSequenceError, ProducerStateError, UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.columns.encode_columns import encode_columns
 from logdex.kafka.log.log import Log
+from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 
 
 @pytest.fixture
@@ -101,3 +104,54 @@ def test_an_unknown_option_is_named_with_those_there_are(path: str, option: str)
 def test_text_is_no_number(path: str) -> None:
     with Log.open(path) as log, pytest.raises(UsageError, match="batch_records is '5'"):
         log.append_columns(make_table([5]), batch_records="5")
+
+
+IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "batch_records": 4}
+
+
+def rows(count: int) -> pa.Table:
+    values = [b"value %d" % number for number in range(count)]
+    times = pa.array([1000] * count, pa.int64())
+    return pa.table({"key": pa.array(values), "value": pa.array(values), "timestamp_ms": times})
+
+
+@pytest.mark.parametrize("piece_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)])
+def test_a_retry_after_any_kill_writes_what_is_missing(tmp_path: Path, piece_bytes: int) -> None:
+    """Killed at each call to the system and repeated: every row is there once, whatever the append acknowledged."""
+    table = rows(28)
+    options: dict[str, Any] = {**IDEMPOTENT, "piece_bytes": piece_bytes}
+    seen_duplicates = set()
+    for at in itertools.count(1):
+        path = tmp_path / f"kill-{at}" / "events-0"
+        path.parent.mkdir()
+        env = FaultEnv(str(path.parent), Fault(at, kinds=CHANGES))
+        with contextlib.suppress(Killed), Log.open(str(path), env=env, segment_bytes=500, clock_ms=lambda: 1000) as log:
+            log.append_columns(table, **options)
+        was_killed = env.killed
+        env.restart()
+        with Log.open(str(path), env=env, segment_bytes=500, clock_ms=lambda: 1000) as log:
+            info = log.append_columns(table, **options)
+            assert info is not None
+            assert [record.value for record in log.records()] == table.column("value").to_pylist()
+            assert info.batches + info.duplicate_batches == 7
+            assert info.is_duplicate is (info.duplicate_batches == 7)
+            seen_duplicates.add(info.duplicate_batches)
+        if not was_killed:
+            break
+    assert {0, 3, 6, 7} <= seen_duplicates
+
+
+def test_duplicates_are_skipped_and_the_rest_is_written(tmp_path: Path) -> None:
+    options = IDEMPOTENT
+    with Log.open(str(tmp_path / "events-0")) as log:
+        log.append_columns(rows(20), **options)
+        info = log.append_columns(rows(40), **options)
+        assert info is not None
+        assert (info.first_offset, info.last_offset, info.batches, info.duplicate_batches) == (20, 39, 5, 5)
+        assert not info.is_duplicate
+        again = log.append_columns(rows(8), **options)  # these two are no longer remembered
+        assert again is not None
+        assert (again.first_offset, again.last_offset, again.duplicate_batches, again.is_duplicate) == (-1, -1, 2, True)
+        with pytest.raises(OutOfOrderSequenceError):  # other batches with some of the sequences
+            log.append_columns(rows(48), **{**options, "base_sequence": 2})
+        assert log.log_end_offset == 40
