@@ -9,7 +9,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.load_report import LoadReport
-from logdex.kafka.read import log_read
+from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.log_read import READ_BYTES, READ_UNCOMMITTED, LogView
 from logdex.kafka.segment.file_records import TimestampAndOffset
 from logdex.kafka.segment.log_segment import LogSegment
@@ -163,7 +163,7 @@ class ReadableLog:
         first record with the largest timestamp.
         """
         with self._view(isolation) as view:
-            return log_read.offset_for_timestamp(view, timestamp_ms)
+            return time_lookup.offset_for_timestamp(view, timestamp_ms)
 
     @contextmanager
     def _view(self, isolation: str) -> Iterator[LogView]:

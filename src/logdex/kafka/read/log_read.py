@@ -1,7 +1,7 @@
-"""Reading batches and records from the segments of a log, by offset; committed ones; looking up timestamps.
+"""Reading batches and records from the segments of a log, by offset; committed ones.
 
 Works on any rising sequence of segments: an open log's, a snapshot's, those of a live broker's directory. Source:
-Kafka's LocalLog.read, UnifiedLog.fetchOffsetByTimestamp, and the consumer's CompletedFetch for aborted transactions.
+Kafka's LocalLog.read, and the consumer's CompletedFetch for aborted transactions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from logdex.errors import CorruptError, OffsetOutOfRangeError, TruncatedError, UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
-from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, TimestampAndOffset, stated_size
+from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn
@@ -22,9 +22,6 @@ from logdex.layout.kafka import CONTROL_ABORT
 
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
-MAX_TIMESTAMP = -3
 READ_BYTES = 1 << 20
 """fetch.max.bytes of one partition, by default."""
 
@@ -190,31 +187,3 @@ def read_records(
         if records or after <= position:
             return records
         position = after
-
-
-def offset_for_timestamp(view: LogView, timestamp_ms: int) -> TimestampAndOffset | None:
-    """See `Log.offset_for_timestamp`."""
-    if timestamp_ms == EARLIEST_TIMESTAMP:
-        return TimestampAndOffset(-1, view.log_start_offset)
-    if timestamp_ms == LATEST_TIMESTAMP:
-        return TimestampAndOffset(-1, view.end_offset)
-    if timestamp_ms == MAX_TIMESTAMP:
-        return _max_timestamp(view)
-    if timestamp_ms < 0:
-        raise UsageError(f"timestamp_ms is {timestamp_ms}", hint="say 0 or more, -1 latest, -2 earliest, -3 largest")
-    for segment in view.segments:
-        if segment.largest_timestamp_ms < timestamp_ms:
-            continue
-        found = segment.find_offset_by_timestamp(timestamp_ms, view.log_start_offset)
-        return found if found is not None and found.offset < view.end_offset else None
-    return None
-
-
-def _max_timestamp(view: LogView) -> TimestampAndOffset | None:
-    """The first record with the log's largest timestamp."""
-    latest = max(view.segments, key=lambda segment: segment.max_timestamp[0], default=None)
-    if latest is None or latest.max_timestamp[0] < 0:
-        return None
-    timestamp, offset = latest.max_timestamp
-    position = latest.offset_index.lookup(offset).position
-    return latest.log.search_for_timestamp(timestamp, position, view.log_start_offset)

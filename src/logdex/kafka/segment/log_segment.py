@@ -52,6 +52,11 @@ class LogSegment(SegmentFiles):
         entry = self.time_index.last_entry
         return entry.timestamp_ms, entry.offset
 
+    def read_max_timestamp(self) -> tuple[int, int]:
+        """`max_timestamp`, and that of the batches after the last time entry, of which a segment that
+        another process writes has no entry yet. Raises `CorruptError` as `FileRecords.headers`."""
+        return self._read_largest_timestamp() if self._fold is None else self._fold.max_timestamp
+
     @property
     def largest_timestamp_ms(self) -> int:
         """The largest known timestamp; if there is none, the .log's modification time, as in

@@ -202,9 +202,7 @@ def _add_times(snapshot: PartitionSnapshot, one: PartitionOverview) -> None:
             first = segment.log.batch_at(header.position).base_timestamp_ms
             one.begin_timestamp_ms = first if first >= 0 else None
             break
-    largest = max((segment.max_timestamp[0] for segment in snapshot.segments), default=-1)
-    if snapshot.segments:
-        largest = max(largest, snapshot.largest_timestamp_behind_indexes())
+    largest = snapshot.read_max_timestamp()
     one.end_timestamp_ms = largest if largest >= 0 else None
 
 

@@ -25,9 +25,9 @@ from logdex.kafka.directory.partition_files import (
 )
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
-from logdex.kafka.read import log_read
+from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.key_query import query_key, require_key_index_dir
-from logdex.kafka.read.log_read import EARLIEST_TIMESTAMP, READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
+from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
 from logdex.kafka.read.record_scan import KafkaScan, RecordFilter, ScanOptions
 from logdex.kafka.read.scan_state import find_end, load_producers
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
@@ -176,11 +176,11 @@ class PartitionSnapshot:
                     self.problems.append(error)
             return self._epochs
 
-    def largest_timestamp_behind_indexes(self) -> int:
-        """The largest timestamp of the batches behind the last segment's last time entry, -1 without one."""
-        last = self._readable_segments()[-1]
-        position = last.offset_index.lookup(last.time_index.last_entry.offset).position
-        return last.log.largest_timestamp_after(position).timestamp_ms
+    def read_max_timestamp(self) -> int:
+        """The largest timestamp of all batches, -1 without one. Raises `CorruptError` for headers on the way that are
+        none."""
+        segments = self._readable_segments()
+        return max((time_lookup.read_max_timestamp(each, segments)[0] for each in segments), default=-1)
 
     def check_offset(self, offset: int) -> None:
         """`OffsetOutOfRangeError` before the log's start and behind its end."""
@@ -242,17 +242,7 @@ class PartitionSnapshot:
         is asked by its batches too.
         """
         log_read.check_isolation(isolation)
-        view = self._view(isolation)
-        if timestamp_ms <= EARLIEST_TIMESTAMP or timestamp_ms < 0:
-            return log_read.offset_for_timestamp(view, timestamp_ms)
-        for segment in view.segments:
-            known = segment.max_timestamp[0]
-            if segment is not view.segments[-1] and 0 <= known < timestamp_ms:
-                continue
-            found = segment.find_offset_by_timestamp(timestamp_ms, view.log_start_offset)
-            if found is not None or known >= timestamp_ms:
-                return found if found is not None and found.offset < view.end_offset else None
-        return None
+        return time_lookup.offset_for_timestamp(self._view(isolation), timestamp_ms)
 
     def query(
         self,

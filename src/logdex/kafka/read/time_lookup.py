@@ -1,0 +1,68 @@
+"""Looking up offsets by time in the segments of a log: an open log's, and those of a directory that another one writes.
+
+Source: Kafka's UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logdex.errors import UsageError
+from logdex.kafka.read.log_read import LogView
+from logdex.kafka.segment.file_records import TimestampAndOffset
+from logdex.kafka.segment.log_segment import LogSegment
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+MAX_TIMESTAMP = -3
+
+
+def offset_for_timestamp(view: LogView, timestamp_ms: int) -> TimestampAndOffset | None:
+    """The first record at or after `timestamp_ms`; None if there is none below the view's end. -2: the log's start,
+    -1: its end (both without a timestamp), -3: the first record with the largest timestamp.
+
+    As for the broker, the first segment counts that reaches the time by its time index, even if compaction has removed
+    its records since. A segment is also searched where its index cannot rule it out: the last one, to which batches may
+    have been appended that the index does not tell of, and one whose index has no entries.
+    """
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        return TimestampAndOffset(-1, view.log_start_offset)
+    if timestamp_ms == LATEST_TIMESTAMP:
+        return TimestampAndOffset(-1, view.end_offset)
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = _first_with_largest_timestamp(view)
+    elif timestamp_ms >= 0:
+        found = _first_at_or_after(view, timestamp_ms)
+    else:
+        raise UsageError(f"timestamp_ms is {timestamp_ms}", hint="say 0 or more, -1 latest, -2 earliest, -3 largest")
+    return found if found is not None and found.offset < view.end_offset else None
+
+
+def _first_at_or_after(view: LogView, timestamp_ms: int) -> TimestampAndOffset | None:
+    for segment in view.segments:
+        indexed = segment.max_timestamp[0]
+        if 0 <= indexed < timestamp_ms and segment is not view.segments[-1]:
+            continue
+        found = segment.find_offset_by_timestamp(timestamp_ms, view.log_start_offset)
+        if found is not None or indexed >= timestamp_ms:
+            return found
+    return None
+
+
+def _first_with_largest_timestamp(view: LogView) -> TimestampAndOffset | None:
+    latest, timestamp, offset = None, -1, -1
+    for segment in view.segments:
+        largest = read_max_timestamp(segment, view.segments)
+        if largest[0] > timestamp:
+            latest, (timestamp, offset) = segment, largest
+    if latest is None:
+        return None
+    position = latest.offset_index.lookup(offset).position
+    return latest.log.search_for_timestamp(timestamp, position, view.log_start_offset)
+
+
+def read_max_timestamp(segment: LogSegment, segments: Sequence[LogSegment]) -> tuple[int, int]:
+    """The largest timestamp of one of a log's `segments`, and the last offset of its batch; (-1, base offset) without
+    one. Batch headers are read where the time index need not tell of all: see `offset_for_timestamp`."""
+    indexed = segment.max_timestamp
+    return segment.read_max_timestamp() if segment is segments[-1] or indexed[0] < 0 else indexed
