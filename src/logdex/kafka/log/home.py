@@ -191,5 +191,6 @@ class LogHome:
                 mark = self._lock.notes.get("mark")
                 if self._lock.is_last and isinstance(mark, bytes) and not self._lock.notes.get("failed"):
                     write_atomically(self._in_directory(CLEAN_SHUTDOWN), mark, env=self._env)
+                    del self._lock.notes["mark"]  # a log that has come to share the lock meanwhile takes it away again
         finally:
             self._lock.release()
