@@ -17,6 +17,22 @@ sys.stdin.read()
 """
 
 
+_TRY = """
+import fcntl, sys
+try:
+    fcntl.lockf(open(sys.argv[1], "a"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(7)
+"""
+
+
+def is_free_elsewhere(path: Path) -> bool:
+    """Whether another process could take the lock, as a broker that starts would."""
+    code = subprocess.run([sys.executable, "-S", "-c", _TRY, str(path)], timeout=20, check=False).returncode
+    assert code in (0, 7)
+    return code == 0
+
+
 @contextmanager
 def held_elsewhere(path: Path) -> Iterator[None]:
     """Another process holds the lock file `path`, which is made where it is missing, until the block ends."""

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import EnvironmentProblem, StorageError
-from logdex.io.record_lock import record_lock_is_held
+from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
 from logdex.io.writeback import begin_writeback
 
 ByteArray = npt.NDArray[np.uint8]
@@ -53,7 +53,7 @@ class ReadFile:
                 if not stat.S_ISREG(status.st_mode):
                     raise OSError(errno_codes.EINVAL, "not a regular file")
             except BaseException:
-                os.close(self._fd)
+                close_descriptor(self._fd)
                 raise
         self.size_bytes = status.st_size
 
@@ -90,7 +90,7 @@ class ReadFile:
     def close(self) -> None:
         """Closes the file. Existing mappings of it stay valid."""
         if self._fd >= 0:
-            os.close(self._fd)
+            close_descriptor(self._fd)
             self._fd = -1
 
     def __enter__(self) -> ReadFile:
@@ -184,6 +184,11 @@ class WriteFile:
             os.fsync(self._fd)
 
     @property
+    def identity(self) -> Identity:
+        """Identifies the file, whatever its path."""
+        return identity_of(self._fd)
+
+    @property
     def is_open(self) -> bool:
         """Whether the file has not been closed."""
         return self._fd >= 0
@@ -191,7 +196,7 @@ class WriteFile:
     def close(self) -> None:
         """Closes the file without syncing it."""
         if self._fd >= 0:
-            os.close(self._fd)
+            close_descriptor(self._fd)
             self._fd = -1
 
     def __enter__(self) -> WriteFile:
@@ -257,6 +262,11 @@ class Env:
                 raise
             except ValueError:  # no file name contains a NUL
                 return None
+
+    def identity(self, path: str) -> Identity | None:
+        """Identifies the file at `path`, whichever path is given; None if there is nothing."""
+        status = self._status("identity", path)
+        return None if status is None else (status.st_dev, status.st_ino)
 
     def size_bytes(self, path: str) -> int:
         """The size of a file."""
@@ -352,48 +362,34 @@ class Env:
             finally:
                 os.close(fd)
 
-    def lock_file(self, path: str, *, as_java: bool = False) -> WriteFile | None:
-        """Locks `path` (created if missing) until closed; returns None if another holds the lock.
+    def lock_file(self, path: str) -> WriteFile | None:
+        """Locks `path` (created if missing) until closed; returns None if this process or another
+        holds the lock, which is of the same kind as Java's FileLock. Callers use `process_lock`.
 
-        `as_java`: a POSIX record lock, as Java's FileLock is, which flock does not see. The holder
-        may remove the file before closing it: nobody else then gets a lock on the removed file.
+        The holder may remove the file before closing it: nobody else then gets a lock on the removed file.
         """
         while True:
             file = self.open_write(path)
             try:
-                if not self._try_lock(file, as_java):
+                with self.operation("lock_file", path):
+                    is_locked = try_record_lock(file._fd)
+                if not is_locked:
                     file.close()
                     return None
                 status = self._status("lock_file", path)
-                if status is not None and os.path.samestat(status, os.fstat(file._fd)):
+                if status is not None and (status.st_dev, status.st_ino) == file.identity:
                     return file
             except BaseException:
                 file.close()
                 raise
             file.close()
 
-    def java_lock_is_held(self, path: str) -> bool | None:
-        """Whether another process holds a Java FileLock on `path`; None if that is unknown. Not for a
-        file that this process has locked: closing a descriptor releases its lock."""
+    def lock_is_held(self, path: str) -> bool | None:
+        """Whether this process or another holds a lock of Java's kind on `path`; None if that is unknown."""
         if not self.is_file(path):
             return None if self.exists(path) else False
-        with self.operation("java_lock_is_held", path):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                return record_lock_is_held(fd)
-            finally:
-                os.close(fd)
-
-    def _try_lock(self, file: WriteFile, as_java: bool) -> bool:
-        import fcntl
-
-        with self.operation("lock_file", file.path):
-            try:
-                # flock also excludes a second thread of this process, which lockf does not
-                (fcntl.lockf if as_java else fcntl.flock)(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-        return True
+        with self.open_read(path) as file, self.operation("lock_is_held", path):
+            return record_lock_is_held(file._fd)
 
 
 DEFAULT_ENV = Env()

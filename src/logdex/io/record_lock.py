@@ -1,27 +1,115 @@
-"""Asking who holds a POSIX record lock, which is what Java's FileLock is, without taking it.
+"""POSIX record locks, which Java's `FileLock` is too: taking one, asking whether one is held, and not losing one.
 
-Python packs `struct flock` itself for this call, and systems differ in the order of its fields.
+A record lock belongs to the process, and the system drops it as soon as the process closes any descriptor of that file,
+even one that was opened only for reading. This module therefore keeps a table of the locks of this process: a file is
+locked once, and a descriptor of a locked file stays open until the lock is released. `Env` closes all its descriptors
+here. Mappings of a lock file, and files that are opened without `Env`, are not covered.
+
+A forked child inherits the descriptors but no lock, so its table is empty.
+
+Python packs `struct flock` itself to ask for a lock, and systems differ in the order of its fields.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import struct
 import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 _FLOCK_SIZE_BYTES_MAX = 64
 
+Identity = tuple[int, int]
+"""The device and the number of a file: the same for every path and every descriptor of it."""
 
-def record_lock_is_held(fd: int) -> bool | None:
-    """Whether another process holds a lock on the file open at `fd`; None where the file system does not say. Locks of
-    the asking process are not seen."""
+
+@dataclass(slots=True)
+class _Lock:
+    """A lock of this process: the descriptor that it was taken with, and those to close when it is released."""
+
+    descriptor: int
+    waiting: list[int] = field(default_factory=list)
+
+
+class _Table:
+    """The locks of this process by file."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Empties the table, in a forked child. The guard is a new one: another thread may have held the old one."""
+        self.guard = threading.RLock()  # a generator that is collected here may close a file
+        self.locks: dict[Identity, _Lock] = {}
+
+
+_table = _Table()
+os.register_at_fork(after_in_child=_table.clear)
+
+
+def identity_of(descriptor: int) -> Identity:
+    """Identifies an open file."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def try_record_lock(descriptor: int) -> bool:
+    """Locks the whole of an open file until `close_descriptor` closes this descriptor. Returns False if this process
+    or another holds a lock on it."""
+    with _table.guard:
+        identity = identity_of(descriptor)
+        if identity in _table.locks:
+            return False
+        _table.locks[identity] = _Lock(descriptor)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException as error:
+            _forget(identity)
+            if isinstance(error, (BlockingIOError, PermissionError)):  # a system may raise either
+                return False
+            raise
+        return True
+
+
+def _forget(identity: Identity) -> None:
+    """Takes a lock out of the table, and closes the descriptors that waited for that."""
+    lock = _table.locks.pop(identity, None)
+    for each in lock.waiting if lock is not None else ():
+        with suppress(OSError):  # whoever wrote through it has synced what matters
+            os.close(each)
+
+
+def record_lock_is_held(descriptor: int) -> bool | None:
+    """Whether this process or another holds a lock on an open file; None if the file system does not say."""
     # macOS and the BSDs begin with start, length and owner, Linux with the kind of lock
     form, kind_at = ("qqihh", 3) if sys.platform.startswith(("darwin", "freebsd")) else ("hhqqi", 0)
     fields = [0] * 5
     fields[kind_at] = fcntl.F_WRLCK
     asked = struct.pack(form, *fields).ljust(_FLOCK_SIZE_BYTES_MAX, b"\0")
-    try:
-        answer = fcntl.fcntl(fd, fcntl.F_GETLK, asked)
-    except OSError:
-        return None
+    with _table.guard:
+        if identity_of(descriptor) in _table.locks:
+            return True  # the system does not show a process its own locks
+        try:
+            answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+        except OSError:
+            return None
     return bool(struct.unpack_from(form, answer)[kind_at] != fcntl.F_UNLCK)
+
+
+def close_descriptor(descriptor: int) -> None:
+    """Closes a descriptor, and with it the lock that was taken with it. If this process holds a lock on the file that
+    was taken with another descriptor, this one stays open until that lock is released."""
+    with _table.guard:
+        if not _table.locks:
+            os.close(descriptor)
+            return
+        identity = identity_of(descriptor)
+        lock = _table.locks.get(identity)
+        if lock is not None and lock.descriptor != descriptor:
+            lock.waiting.append(descriptor)
+            return
+        _forget(identity)
+        os.close(descriptor)

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
+from logdex.io.process_lock import ProcessLock, take_lock
 
 PREFIX = ".logdex-staging-"
 LOCK_NAME = ".logdex-lock"
@@ -51,9 +52,10 @@ class Staging:
         self.output = output
         self._make_output()
         home = home or output
-        self._lock = env.lock_file(f"{home}/{LOCK_NAME}")
-        if self._lock is None:
+        lock = take_lock(f"{home}/{LOCK_NAME}", env=env)
+        if not isinstance(lock, ProcessLock):
             raise UsageError(f"{output}: another run is writing here", hint="wait for it, or choose another --output")
+        self._lock: ProcessLock | None = lock
         self.directory = f"{home}/{PREFIX}{uuid.uuid4().hex[:12]}"
         try:
             for name in env.list_dir(home):
@@ -138,7 +140,7 @@ class Staging:
                 self._env.remove(self._lock.path)
         finally:
             if self._lock is not None:
-                self._lock.close()
+                self._lock.release()
                 self._lock = None
 
     def _close_after(self, error: BaseException) -> None:

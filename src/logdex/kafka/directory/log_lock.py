@@ -1,116 +1,92 @@
-"""One writer: the lock of a log directory, which a running broker holds too, and who has what open in this process.
+"""One writer: the lock of a log directory, which a running broker holds too, and the partitions that are open under it.
 
-Java's FileLock is a POSIX record lock. Such a lock belongs to the process, and closing any descriptor of the file gives
-it up; so a process opens each lock file once, counts its holders here, and keeps its own logs apart by a table. A
-forked child inherits table and descriptors, but not the lock: what it inherited it may not write.
+All logs of a process share the lock of their log directory, and the state that belongs to the directory.
 
 Source: Kafka's LogManager.lockLogDirs, FileLock.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, field
 
 from logdex.errors import LogInUseError
-from logdex.io.env import Env, WriteFile
+from logdex.io import process_lock
+from logdex.io.env import Env
+from logdex.io.process_lock import LockHolder, take_lock
 from logdex.kafka.files.file_names import LOCK_FILE
 
 
 @dataclass(slots=True)
-class _Held:
-    """A lock file that this process holds. `claims` are the partitions that are open under it."""
+class _Common:
+    """The state that all holders of a directory's lock share. `claims` are the partitions that are open."""
 
-    file: WriteFile
-    count: int = 0
     claims: set[str] = field(default_factory=set)
     notes: dict[str, bytes | bool | None] = field(default_factory=dict)
     guard: threading.RLock = field(default_factory=threading.RLock)
-    process: int = field(default_factory=os.getpid)
-
-
-_table_guard = threading.Lock()
-_table: dict[str, _Held] = {}
 
 
 class DirectoryLock:
     """Holds ``<directory>/.lock``; `LogInUseError` where another process does.
 
-    Logs of one process share the lock of their log directory; with `exclusive` (a directory that is one log's own)
-    they do not. `notes` and `guard` are shared by those who share it. Any thread may call any method.
+    Logs of one process share the lock of their log directory, and its `notes` and `guard`. With `exclusive` (for the
+    directory of a single log, and for a job that writes in place) nobody shares it. Any thread may call any method. A
+    forked child does not hold the lock.
     """
 
     def __init__(self, directory: str, *, env: Env, exclusive: bool = False) -> None:
         self.directory = env.real_path(directory)
-        with _table_guard:
-            held = _table.get(self.directory)
-            if held is None or not held.file.is_open or held.process != os.getpid():
-                held = _table[self.directory] = _Held(self._take(env))
-            elif exclusive:
-                raise LogInUseError("open in this process already", path=directory, hint="close that log first")
-            held.count += 1
-        self._held = held
-        self._released = False
-
-    def _take(self, env: Env) -> WriteFile:
-        file = env.lock_file(f"{self.directory}/{LOCK_FILE}", as_java=True)
-        if file is None:
+        lock = take_lock(f"{self.directory}/{LOCK_FILE}", shared=not exclusive, env=env)
+        if lock is LockHolder.THIS_PROCESS:
+            raise LogInUseError("open in this process already", path=directory, hint="close that log first")
+        if lock is LockHolder.ANOTHER_PROCESS:
             raise LogInUseError(
                 "another process holds the lock", path=self.directory, hint="stop the broker or the other writer"
             )
-        return file
+        self._lock = lock
+        self._common = lock.common(_Common)
+        self._claimed = ""
 
     @property
     def guard(self) -> threading.RLock:
         """Held by who changes files of the directory that its partitions share."""
-        return self._held.guard
+        return self._common.guard
 
     @property
     def notes(self) -> dict[str, bytes | bool | None]:
         """What those who share the lock leave for each other; under `guard`."""
-        return self._held.notes
+        return self._common.notes
 
     @property
     def is_own(self) -> bool:
         """Whether this process took it; False in a child that was forked since."""
-        return self._held.process == os.getpid()
+        return self._lock.is_own
 
     @property
     def is_last(self) -> bool:
         """Whether nobody else of this process holds it."""
-        return self._held.count == 1
+        return self._lock.is_last
 
     def claim(self, partition: str) -> None:
         """Notes that the partition directory `partition` (a real path) is open; `LogInUseError` if it is already."""
-        with _table_guard:
-            if partition in self._held.claims:
+        with self.guard:
+            if partition in self._common.claims:
                 raise LogInUseError("open in this process already", path=partition, hint="close that log first")
-            self._held.claims.add(partition)
-        self._claimed = partition
+            self._common.claims.add(partition)
+            self._claimed = partition
 
     def release(self) -> None:
-        """Gives lock and claim up; the file stays, as a broker's does. Again: nothing."""
-        with _table_guard:
-            if self._released:
-                return
-            self._released = True
-            held = self._held
-            held.claims.discard(self._claimed)
-            held.count -= 1
-            if held.count == 0:
-                if _table.get(self.directory) is held:
-                    del _table[self.directory]
-                held.file.close()
-
-    _claimed = ""
+        """Releases the lock and the claim and leaves the file, as a broker does. A second call, or one in a forked
+        child, does nothing."""
+        if not self.is_own:
+            return
+        with self.guard:
+            self._common.claims.discard(self._claimed)
+            self._claimed = ""
+        self._lock.release()
 
 
 def lock_is_held(directory: str, *, env: Env) -> bool | None:
     """Whether a process, a running broker perhaps or this one, holds the lock of a log directory: asked without taking
     it. None where the system does not say."""
-    with _table_guard:  # this process's lock would go with the descriptor that asking opens
-        held = _table.get(env.real_path(directory))
-        if held is not None and held.file.is_open and held.process == os.getpid():
-            return True
-        return env.java_lock_is_held(f"{directory}/{LOCK_FILE}")
+    return process_lock.lock_is_held(f"{directory}/{LOCK_FILE}", env=env)

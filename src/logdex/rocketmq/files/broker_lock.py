@@ -10,21 +10,25 @@ from contextlib import contextmanager
 
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.process_lock import LockHolder, take_lock
 from logdex.rocketmq.files.store_files import StorePaths
 
 
 @contextmanager
 def broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> Iterator[None]:
     """Holds the store's lock, as its broker would, until the block ends; a store that has no lock file gets none.
-    `UsageError` where a broker holds it. Not for reading: that takes no lock."""
+    `UsageError` where a broker, or this process, holds it. Not for reading: that takes no lock."""
     path = StorePaths(root).lock
     if not env.exists(path):
         yield
         return
-    lock = env.lock_file(path, as_java=True)
-    if lock is None:
+    lock = take_lock(path, env=env)
+    if lock is LockHolder.THIS_PROCESS:
+        raise UsageError(
+            f"{root}: this process writes into this store already",
+            hint="wait until it is done, or choose an --output elsewhere",
+        )
+    if lock is LockHolder.ANOTHER_PROCESS:
         raise UsageError(f"{root}: a broker runs on this store", hint="stop it first, or choose an --output elsewhere")
-    try:
+    with lock:
         yield
-    finally:
-        lock.close()

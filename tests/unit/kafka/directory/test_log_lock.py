@@ -1,0 +1,49 @@
+"""The lock of a log directory: shared by the logs of one process, and by nobody while a job writes in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import LogInUseError
+from logdex.io.env import Env
+from logdex.kafka.directory.log_lock import DirectoryLock, lock_is_held
+from logdex.kafka.directory.staged_output import staged_output
+from logdex.kafka.log.log import Log
+from tests.locks import is_free_elsewhere
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    (tmp_path / ".lock").touch()
+    return tmp_path
+
+
+def test_logs_share_it_whatever_the_path(root: Path) -> None:
+    (root.parent / "link").symlink_to(root)
+    try:
+        with Log.open(str(root / "a-0")), Log.open(str(root.parent / "link" / "b-0")):
+            with pytest.raises(LogInUseError, match="in this process"):
+                Log.open(str(root.parent / "link" / "a-0"))
+            with pytest.raises(LogInUseError, match="in this process"):
+                DirectoryLock(str(root), env=Env(), exclusive=True)
+            assert lock_is_held(str(root.parent / "link"), env=Env())
+        assert is_free_elsewhere(root / ".lock")
+    finally:
+        (root.parent / "link").unlink()
+
+
+def test_no_log_is_opened_where_a_job_writes_in_place(root: Path) -> None:
+    writing = staged_output(str(root), home=str(root), in_place=True, partition=None, sync=False, env=Env())
+    with writing, pytest.raises(LogInUseError, match="in this process"):
+        Log.open(str(root / "a-0"))
+    Log.open(str(root / "a-0")).close()
+
+
+def test_reading_the_lock_file_does_not_give_the_lock_up(root: Path) -> None:
+    with Log.open(str(root / "a-0")):
+        assert Env().read_file(str(root / ".lock"), 10) == b""
+        assert not is_free_elsewhere(root / ".lock")
+    assert is_free_elsewhere(root / ".lock")
