@@ -14,7 +14,7 @@ from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
 from tests import golden_kafka as golden
 from tests.interop.kafka.peer import Line, digests, needs_peers, read_log
-from tests.property.kafka.test_salvage import harm
+from tests.property.kafka.test_recover import harm
 
 pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ from logdex.cli.views.kafka.paths import directory_of, kafka_path, log_config
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
-    from logdex.kafka.recover.report import SalvageReport
+    from logdex.kafka.recover.report import RecoverReport
 
 
 @app.command(
@@ -39,7 +39,7 @@ def recover(
     no_sync: NoSyncOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Salvage a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done but lossy."""
+    """Recover a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done but lossy."""
     target = output_target("recover", store.path, output, in_place=in_place)
     found = kafka_path(store)
     if found is None:
@@ -73,7 +73,7 @@ def recover(
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _print(report: SalvageReport, target: str) -> None:
+def _print(report: RecoverReport, target: str) -> None:
     emit(
         f"Recovered {human_count(report.messages, 'message')} in {human_count(report.batches, 'batch', 'batches')} "
         f"from {human_size(report.bytes)} of logs, in {report.seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""Where a rebuild or a salvage writes: a staging folder, published at the end; in place logs are locked meanwhile."""
+"""Where `rebuild` and `recover` write: a staging folder, published at the end; in place logs are locked meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Salvaging a damaged Kafka log: a clean directory of every whole batch, and a report of what is not in it."""
+"""Recovering a damaged Kafka log: a clean directory of every whole batch, and a report of what is not in it."""
 
 from logdex.kafka.recover.job import recover
-from logdex.kafka.recover.report import SalvageReport
+from logdex.kafka.recover.report import RecoverReport
 
-__all__ = ["SalvageReport", "recover"]
+__all__ = ["RecoverReport", "recover"]

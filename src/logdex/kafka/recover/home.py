@@ -1,4 +1,4 @@
-"""The small files around a salvaged partition or log directory: whose it is, the checkpoints, the clean mark."""
+"""The small files around a recovered partition or log directory: whose it is, the checkpoints, the clean mark."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A broker cuts a log at its first bad batch and drops all that lies behind. Here the search goes on behind it. Batches
 keep their bytes and offsets; everything derived is derived anew. What was decided, and why:
-``docs/design/0009-kafka-salvage.md``.
+``docs/design/0009-kafka-recover.md``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from logdex.kafka.directory.staged_output import staged_output
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import LOCK_FILE, LOG_SUFFIX, parse_offset_file
 from logdex.kafka.recover.home import LogBounds, SmallFiles
+from logdex.kafka.recover.partition_scan import PartitionScan
 from logdex.kafka.recover.place import joined, place
-from logdex.kafka.recover.report import SalvageReport
-from logdex.kafka.recover.salvage_scan import PartitionScan
-from logdex.kafka.recover.source import SalvageSource, SourcePartition, check_output, find_source
+from logdex.kafka.recover.report import RecoverReport
+from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source
 from logdex.kafka.recover.write import PartitionWriter, plan_segments
 from logdex.kafka.segment.index_interval import IndexInterval, describe_intervals, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
@@ -43,8 +43,8 @@ def recover(
     sync: bool = True,
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
-) -> SalvageReport:
-    """Salvages what is at `path` into `output`, which mirrors it: a log directory, a partition, or one segment.
+) -> RecoverReport:
+    """Recovers what is at `path` into `output`, which mirrors it: a log directory, a partition, or one segment.
 
     The output must be new or empty; with `in_place` it is the directory itself, and what is replaced is kept under
     dated names. `infer_interval`: take the `index_interval_bytes` that the indexes tell, where they do, not that of
@@ -62,7 +62,7 @@ def recover(
     env.require_free(output, source.size_bytes + source.size_bytes // 64 + _RESERVE_BYTES)
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
     with staged_output(output, home=source.home, in_place=in_place, partition=partition, sync=sync, env=env) as staging:
-        job = _Salvage(source, staging.directory, config or LogConfig(), sync, progress, env)
+        job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
         if config is None if infer_interval is None else infer_interval:
             job.infer_intervals()
         job.run()
@@ -75,7 +75,7 @@ def recover(
     return report
 
 
-def _publication(source: SalvageSource, output: str, job: _Salvage, env: Env) -> tuple[list[str], list[str]]:
+def _publication(source: RecoverSource, output: str, job: _Recovery, env: Env) -> tuple[list[str], list[str]]:
     """Names to publish, and names of the output that go; in place file by file, else partitions as a whole."""
     names, stale = list(job.names), []
     for partition in source.partitions:
@@ -99,13 +99,13 @@ def _offset_files(folder: str, env: Env) -> list[str]:
     return [name for name in found if parse_offset_file(name) is not None or name.endswith(endings)]
 
 
-class _Salvage:
+class _Recovery:
     """One run: reads `source`, writes below `directory`."""
 
     def __init__(
-        self, source: SalvageSource, directory: str, config: LogConfig, sync: bool, progress: Progress | None, env: Env
+        self, source: RecoverSource, directory: str, config: LogConfig, sync: bool, progress: Progress | None, env: Env
     ) -> None:
-        self.report = SalvageReport(notes=list(source.notes), bytes=source.size_bytes)
+        self.report = RecoverReport(notes=list(source.notes), bytes=source.size_bytes)
         self.names: list[str] = []
         """Files at the top of the output."""
         self.partition_names: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ class _Salvage:
         with OutputFiles(self._env, sync=self._sync) as output:
             small = SmallFiles(self._directory, output, self._env)
             for partition in self._source.partitions:
-                self._salvage(partition, output, small)
+                self._recover(partition, output, small)
             taken = len(small.names)
             if self._source.is_log_dir:
                 small.write_log_dir(self._source.root, self._bounds)
@@ -151,7 +151,7 @@ class _Salvage:
         if self._progress is not None:
             self._progress(self._read[0], self._read[1] // 2)  # each byte is read and written
 
-    def _salvage(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles) -> None:
+    def _recover(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles) -> None:
         scan = PartitionScan(self._env, self._on_read)
         for number, log in enumerate(partition.logs):
             behind = partition.logs[number + 1].base_offset if number + 1 < len(partition.logs) else None

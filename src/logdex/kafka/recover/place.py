@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from logdex import limits
 from logdex.io.env import Env
+from logdex.kafka.recover.partition_scan import Piece, batches_of
 from logdex.kafka.recover.report import Skipped
-from logdex.kafka.recover.salvage_scan import Piece, batches_of
 
 
 class Placed(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a salvage did: how much is in the output, and every byte of the input that is not."""
+"""What `recover` did: how much is in the output, and every byte of the input that is not there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class SalvageReport(WorkReport):
+class RecoverReport(WorkReport):
     """`messages` and `batches` are those of the new log; `bytes` those of the logs that were read; `files` were
     written. `kept`: where what an in-place run replaced is now. `inferred`: settings that the files told, `assumed`:
     those that nothing decided."""

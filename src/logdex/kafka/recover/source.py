@@ -1,7 +1,7 @@
-"""What a salvage reads: the logs of each partition, whole `.swap` files in place of what they replace, and the names
+"""What `recover` reads: the logs of each partition, whole `.swap` files in place of what they replace, and the names
 that it does not take over.
 
-Source: Kafka's LogLoader (swap files); ``docs/design/0009-kafka-salvage.md``.
+Source: Kafka's LogLoader (swap files); ``docs/design/0009-kafka-recover.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logdex.kafka.directory.staged_output import require_own_directory
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
-from logdex.kafka.recover.salvage_scan import SourceLog
+from logdex.kafka.recover.partition_scan import SourceLog
 from logdex.kafka.scan.scanner import BatchScanner
 
 _DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
@@ -49,7 +49,7 @@ class SourcePartition:
 
 
 @dataclass(slots=True)
-class SalvageSource:
+class RecoverSource:
     """All that is read. `root`: the directory that the output mirrors; `home`: where a broker holds its lock;
     `is_whole`: not just one segment."""
 
@@ -66,11 +66,11 @@ class SalvageSource:
         return sum(log.size_bytes for partition in self.partitions for log in partition.logs)
 
 
-def find_source(found: KafkaPath, env: Env) -> SalvageSource:
+def find_source(found: KafkaPath, env: Env) -> RecoverSource:
     """The logs at a path. `UsageError` for a file that is no .log."""
     if found.kind is KafkaPathKind.LOG_DIR:
         root = env.real_path(found.path)
-        source = SalvageSource(root, root, is_log_dir=True, is_whole=True)
+        source = RecoverSource(root, root, is_log_dir=True, is_whole=True)
         log_dir = KafkaLogDir(root, env=env)
         for each in log_dir.partition_dirs(marked=True):
             if each.mark is None:
@@ -85,7 +85,7 @@ def find_source(found: KafkaPath, env: Env) -> SalvageSource:
         )
     is_whole = found.kind is KafkaPathKind.PARTITION
     root = env.real_path(partition_directory(found))
-    source = SalvageSource(root, home_of(root, env=env)[0], is_log_dir=False, is_whole=is_whole)
+    source = RecoverSource(root, home_of(root, env=env)[0], is_log_dir=False, is_whole=is_whole)
     named = parse_partition_dir(posixpath.basename(root))
     name = None if named is None or named.mark else TopicPartition(named.topic, named.partition)
     partition = SourcePartition("", root, name)
@@ -98,7 +98,7 @@ def find_source(found: KafkaPath, env: Env) -> SalvageSource:
     return source
 
 
-def _add(source: SalvageSource, partition: SourcePartition, env: Env) -> None:
+def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
     logs: dict[int, str] = {}
     swaps: dict[int, str] = {}
     names = [name for name in env.list_dir(partition.directory) if env.is_file(f"{partition.directory}/{name}")]
@@ -124,7 +124,7 @@ def _add(source: SalvageSource, partition: SourcePartition, env: Env) -> None:
     source.partitions.append(partition)
 
 
-def _take_swaps(source: SalvageSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:
+def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:
     """Whole files of a cleaning or a split that a crash interrupted take the place of the segments that they cover."""
     covered = covered_offsets({base: _next_offset(path, base, env) for base, path in swaps.items()})
     for base in [base for base in logs if base in covered]:
@@ -139,7 +139,7 @@ def _next_offset(path: str, base_offset: int, env: Env) -> int:
     return next_offset
 
 
-def check_output(source: SalvageSource, output: str, *, in_place: bool, env: Env) -> None:
+def check_output(source: RecoverSource, output: str, *, in_place: bool, env: Env) -> None:
     """Refuses an output in what is read or around it, and one that holds something already, unless `in_place`."""
     target = env.real_path(output)
     if in_place:

@@ -23,7 +23,7 @@ from logdex.kafka.files.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file_name,
 )
-from logdex.kafka.recover.salvage_scan import OnRead, Piece, batches_of
+from logdex.kafka.recover.partition_scan import OnRead, Piece, batches_of
 from logdex.kafka.segment.segment_recovery import derive_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
 from logdex.kafka.state.epoch_runs import EpochRuns

@@ -1,7 +1,7 @@
 """Producers' sequence numbers and epochs, batch after batch: what the broker checked when they were appended.
 
 A gap is a finding where no offset is missing between a producer's two batches: then nothing was taken out of the log,
-and what is missing never came. Where offsets are missing (compaction, salvage, damage) they explain it, and
+and what is missing never came. Where offsets are missing (compaction, recover, damage) they explain it, and
 so does a batch below the log's start: a broker that loads the log does not know its producer any more.
 """
 

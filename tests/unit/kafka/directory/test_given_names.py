@@ -37,11 +37,11 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_relative_paths_stay_relative(logs: Path, path: str, log: str) -> None:
-    salvaged = recover(path, "recovered")
-    assert [each.path for each in salvaged.skipped] == [log]
+    recovered = recover(path, "recovered")
+    assert [each.path for each in recovered.skipped] == [log]
     rebuilt = rebuild(path, "rebuilt")
     assert [loss.split(": ")[0] for loss in rebuilt.losses] == [log]
-    assert str(logs) not in str((salvaged, rebuilt))
+    assert str(logs) not in str((recovered, rebuilt))
 
 
 def test_from_within(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

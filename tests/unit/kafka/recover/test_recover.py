@@ -15,7 +15,7 @@ from logdex.io.env import Env
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.files.checkpoints import read_offset_checkpoint
 from logdex.kafka.recover import recover
-from logdex.kafka.recover.report import SalvageReport
+from logdex.kafka.recover.report import RecoverReport
 from logdex.kafka.verify import verify
 from tests.directories import tree_hash
 from tests.kafka_bytes import batch, record
@@ -47,7 +47,7 @@ def log_dir(tmp_path: Path) -> Path:
     return make_log_dir(tmp_path / "clean")
 
 
-def salvage(path: Path, tmp_path: Path, **options: Any) -> tuple[Path, SalvageReport]:
+def recover_to(path: Path, tmp_path: Path, **options: Any) -> tuple[Path, RecoverReport]:
     output = tmp_path / "out"
     return output, recover(str(path), str(output), CONFIG, **options)
 
@@ -58,7 +58,7 @@ def logs(directory: Path) -> dict[str, bytes]:
 
 def test_a_healthy_directory_is_the_same_again(log_dir: Path, tmp_path: Path) -> None:
     before = tree_hash(log_dir)
-    output, report = salvage(log_dir, tmp_path)
+    output, report = recover_to(log_dir, tmp_path)
     assert not report.lossy
     assert tree_hash(log_dir) == before
     for path in log_dir.rglob("*"):
@@ -73,7 +73,7 @@ def test_what_lies_behind_damage_is_kept(log_dir: Path, tmp_path: Path) -> None:
     start, end = (sum(map(len, batches(10)[:number])) for number in (1, 2))
     raw[start + 70] ^= 1
     (log_dir / f"{SECOND}.log").write_bytes(raw)
-    output, report = salvage(log_dir, tmp_path)
+    output, report = recover_to(log_dir, tmp_path)
     (skipped,) = report.skipped
     assert (skipped.start, skipped.end, skipped.first_offset, skipped.next_offset) == (start, end, 12, 14)
     assert report.lossy
@@ -86,7 +86,7 @@ def test_what_lies_behind_damage_is_kept(log_dir: Path, tmp_path: Path) -> None:
 
 def test_torn_bytes_before_the_next_append_are_no_loss(partition: Callable[..., Path], tmp_path: Path) -> None:
     whole = one(0) + one(1)
-    output, report = salvage(partition({0: one(0) + one(1)[:40] + one(1)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + one(1)[:40] + one(1)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": whole}
     assert [(each.start, each.end, each.is_loss) for each in report.skipped] == [(len(one(0)), len(one(0)) + 40, False)]
     assert not report.lossy
@@ -95,7 +95,7 @@ def test_torn_bytes_before_the_next_append_are_no_loss(partition: Callable[..., 
 def test_zeros_behind_the_last_batch_are_no_loss_and_before_another_are(
     partition: Callable[..., Path], tmp_path: Path
 ) -> None:
-    output, report = salvage(partition({0: one(0) + bytes(50) + one(4) + bytes(70)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + bytes(50) + one(4) + bytes(70)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(4)}
     assert [(each.why, each.is_loss, each.first_offset, each.next_offset) for each in report.skipped] == [
         ("zeros", True, 1, 4),
@@ -104,7 +104,7 @@ def test_zeros_behind_the_last_batch_are_no_loss_and_before_another_are(
 
 
 def test_a_batch_that_is_there_twice_is_dropped_once(partition: Callable[..., Path], tmp_path: Path) -> None:
-    output, report = salvage(partition({0: one(0) + one(1) + one(2) + one(1) + one(2) + one(3)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + one(1) + one(2) + one(1) + one(2) + one(3)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(1) + one(2) + one(3)}
     assert [each.why for each in report.skipped] == ["a batch that is in the log already"] * 2
     assert not report.lossy
@@ -112,7 +112,7 @@ def test_a_batch_that_is_there_twice_is_dropped_once(partition: Callable[..., Pa
 
 def test_a_batch_whose_offsets_are_taken_is_put_aside(partition: Callable[..., Path], tmp_path: Path) -> None:
     other = one(1, b"another")
-    output, report = salvage(partition({0: one(0) + one(1) + one(2) + other + one(3)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + one(1) + one(2) + other + one(3)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(1) + one(2) + one(3)}
     assert logs(output / "lost+found") == {f"{0:020d}.log": other}
     (skipped,) = report.skipped
@@ -122,7 +122,7 @@ def test_a_batch_whose_offsets_are_taken_is_put_aside(partition: Callable[..., P
 
 
 def test_a_run_out_of_order_goes_where_it_belongs(partition: Callable[..., Path], tmp_path: Path) -> None:
-    output, report = salvage(partition({0: one(0) + one(5) + one(6) + one(2) + one(3) + one(7)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + one(5) + one(6) + one(2) + one(3) + one(7)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(2) + one(3) + one(5) + one(6) + one(7)}
     assert not report.lossy
     assert any("not in the order" in note for note in report.notes)
@@ -132,7 +132,7 @@ def test_a_run_out_of_order_goes_where_it_belongs(partition: Callable[..., Path]
 def test_an_offset_that_nothing_bears_out_is_not_believed(
     far: int, partition: Callable[..., Path], tmp_path: Path
 ) -> None:
-    output, report = salvage(partition({0: one(0) + one(1) + one(far), 3: one(3) + one(4)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + one(1) + one(far), 3: one(3) + one(4)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(1), f"{3:020d}.log": one(3) + one(4)}
     assert logs(output / "lost+found") == {f"{0:020d}.log": one(far)}
     assert report.lossy
@@ -140,33 +140,33 @@ def test_an_offset_that_nothing_bears_out_is_not_believed(
 
 def test_offsets_that_no_index_holds_begin_another_segment(partition: Callable[..., Path], tmp_path: Path) -> None:
     far = (1 << 31) + 10
-    output, report = salvage(partition({0: one(0) + one(5) + one(far) + one(far + 1)}), tmp_path)
+    output, report = recover_to(partition({0: one(0) + one(5) + one(far) + one(far + 1)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(5), f"{far:020d}.log": one(far) + one(far + 1)}
     assert not report.lossy
     assert verify(str(output)).findings == []
 
 
 def test_a_segment_with_a_wrong_name_gets_a_right_one(partition: Callable[..., Path], tmp_path: Path) -> None:
-    output, _ = salvage(partition({0: one(0) + one(1), 9: one(2) + one(3)}), tmp_path)
+    output, _ = recover_to(partition({0: one(0) + one(1), 9: one(2) + one(3)}), tmp_path)
     assert b"".join(logs(output).values()) == one(0) + one(1) + one(2) + one(3)
     assert verify(str(output)).findings == []
 
 
 def test_an_empty_active_segment_keeps_the_end(partition: Callable[..., Path], tmp_path: Path) -> None:
-    output, _ = salvage(partition({0: one(0), 7: b""}), tmp_path)
+    output, _ = recover_to(partition({0: one(0), 7: b""}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0), f"{7:020d}.log": b""}
 
 
 def test_swap_files_take_the_place_of_what_they_cover(partition: Callable[..., Path], tmp_path: Path) -> None:
     directory = partition({0: one(0) + one(1), 2: one(2), 3: one(3)})
     (directory / f"{0:020d}.log.swap").write_bytes(one(1) + one(2))
-    output, report = salvage(directory, tmp_path)
+    output, report = recover_to(directory, tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(1) + one(2), f"{3:020d}.log": one(3)}
     assert sum("replaced by the .swap" in note for note in report.notes) == 2
 
 
 def test_one_log_by_itself(log_dir: Path, tmp_path: Path) -> None:
-    output, report = salvage(log_dir / f"{SECOND}.log", tmp_path)
+    output, report = recover_to(log_dir / f"{SECOND}.log", tmp_path)
     assert sorted(path.name for path in output.iterdir()) == [
         Path(f"{SECOND}.{suffix}").name for suffix in ("index", "log", "timeindex")
     ]
@@ -177,7 +177,7 @@ def test_one_log_by_itself(log_dir: Path, tmp_path: Path) -> None:
 
 def test_checkpoints_are_bounded_by_the_new_end(log_dir: Path, tmp_path: Path) -> None:
     (log_dir / f"{THIRD}.log").write_bytes(b"".join(batches(20)[:3]) + b"torn")
-    output, report = salvage(log_dir, tmp_path)
+    output, report = recover_to(log_dir, tmp_path)
     for name, end in (("recovery-point", 26), ("replication", 26), ("cleaner", 10)):
         path = output / f"{name}-offset-checkpoint"
         assert list(read_offset_checkpoint(str(path)).values()) == [end]
@@ -190,7 +190,7 @@ def test_names_that_are_not_taken_over_are_told(log_dir: Path, tmp_path: Path) -
     for name in ("copy.log", f"{5:020d}.log.deleted", "notes.txt"):
         (log_dir / PARTITION / name).write_bytes(b"12345")
     (log_dir / "readme").write_text("x")
-    output, report = salvage(log_dir, tmp_path)
+    output, report = recover_to(log_dir, tmp_path)
     assert sum("not taken over" in note for note in report.notes) == 4
     assert not (output / PARTITION / "copy.log").exists()
 
@@ -199,7 +199,7 @@ def test_small_files_that_cannot_be_read_are_left_out(log_dir: Path, tmp_path: P
     for name in ("meta.properties", "replication-offset-checkpoint", f"{PARTITION}/partition.metadata"):
         (log_dir / name).write_text("version: nonsense\n")
     (log_dir / PARTITION / "leader-epoch-checkpoint").write_text("0\n9\n")
-    output, report = salvage(log_dir, tmp_path)
+    output, report = recover_to(log_dir, tmp_path)
     assert len(report.notes) == 4
     assert (output / PARTITION / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 10\n2 20\n"
     assert verify(str(output), CONFIG).findings == []
@@ -274,6 +274,6 @@ def test_a_failure_publishes_nothing_and_can_be_run_again(log_dir: Path, tmp_pat
     with pytest.raises(StorageError):
         recover(str(log_dir), str(tmp_path / "out"), env=_Full(1 << 40, "meta.properties"))
     assert list((tmp_path / "out").iterdir()) == []
-    output, report = salvage(log_dir, tmp_path)
+    output, report = recover_to(log_dir, tmp_path)
     assert not report.lossy
     shutil.rmtree(output)
