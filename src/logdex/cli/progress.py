@@ -39,7 +39,11 @@ def progress_bar(what: str, total_bytes: int, console: Console | None = None) ->
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with RichProgress(*columns, console=console or Console(stderr=True), transient=True) as bar:
+    # Rich would send what the command prints to the bar's terminal, wherever stdout leads.
+    bar = RichProgress(
+        *columns, console=console or Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
+    with bar:
         task = bar.add_task(what, total=total_bytes or None, messages=0)
 
         def move(messages: int, done_bytes: int) -> None:
