@@ -1,1 +1,2 @@
-"""Figures of Logdex and of the real engine, taken in one run on the same directories. `scripts/bench --help`."""
+"""Measures Logdex and the real engines in one run on the same directories. See `scripts/bench
+--help`."""

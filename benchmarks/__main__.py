@@ -1,4 +1,4 @@
-"""Runs the benchmarks: a table on stdout, JSON in bench-results/."""
+"""Runs the benchmarks: prints a table, and writes JSON to bench-results/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
-    """Name → what takes the figures."""
+    """The functions that measure, by name."""
     return {
         "scan": lambda: [rocketmq_local.full_scan(name, data, repeats) for name in ("1k", "100b")],
         "rebuild-1k": lambda: [rocketmq_local.rebuild_in_process("1k", data, repeats)],
@@ -46,7 +46,7 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
 
 
 def expand(only: str, names: list[str]) -> list[str]:
-    """The suites that --only asks for: names, all, or kafka for all of Kafka's."""
+    """The suites that --only selects: names, `all`, or `kafka` for all suites of Kafka."""
     groups = {"all": names, "kafka": [name for name in names if name.startswith("kafka-")]}
     return [name for part in only.split(",") for name in groups.get(part, [part])]
 
@@ -55,8 +55,8 @@ def main() -> None:
     """Entry point of scripts/bench."""
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
-        description="Ours and the real engine's figures on the same stores. The stores are made once (up to 16 GB) and "
-        "kept below --data. Figures on a shared machine are noisy: read the ratios.",
+        description="Measures Logdex and the real engine on the same stores. The stores are created once (up to 16 GB) "
+        "and kept below --data. Figures on a shared machine are noisy: read the ratios.",
         epilog="example: scripts/bench --only scan,rebuild-1k",
     )
     names = ",".join(suites(Path(), 1))
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="scan,rebuild-1k,rebuild-100b,index",
-        help=f"of {names}; kafka for its six, or all (default: %(default)s)",
+        help=f"some of {names}; kafka for its six, or all (default: %(default)s)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="the JSON file (default: a dated one in bench-results/)")

@@ -1,4 +1,5 @@
-"""What the Kafka figures are taken on: bench-CODEC-0 by the real engine, or by our Log where that is not there."""
+"""The input of the Kafka figures: bench-CODEC-0, written by the real engine if it is available,
+else by `Log`."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ LOG_NAME = "00000000000000000000.log"
 
 _START_MS = 1_700_000_000_000
 _POOL = 64 * BATCH_RECORDS
-"""So many values differ, as in BenchLog's own encoding."""
+"""The number of different values, as in BenchLog's own encoding."""
 
 
 def ensure(data: Path, codec: str, records: int = RECORDS) -> Path:
-    """The partition's directory below `data`, made if it is not there; its log in the page cache anew."""
+    """The partition's directory below `data`, created if missing; its .log is read into the page
+    cache."""
     partition = data / f"bench-{codec}-0"
     if not (partition / LOG_NAME).is_file():
         data.mkdir(parents=True, exist_ok=True)
@@ -39,7 +41,8 @@ def ensure(data: Path, codec: str, records: int = RECORDS) -> Path:
 
 
 def own_records(count: int, keys: bool = False) -> pa.Table:
-    """Records like BenchLog's: half text, half random bytes; with `keys`, each another one of 20 bytes."""
+    """Records like BenchLog's: half text, half random bytes; with `keys`, each has its own key of
+    20 bytes."""
     rng = random.Random(7)
     text = " ".join(rng.choice(("partition", "offset", "leader", "the", "of", "segment")) for _ in range(4000)).encode()
     half = VALUE_BYTES // 2
@@ -48,7 +51,8 @@ def own_records(count: int, keys: bool = False) -> pa.Table:
 
 
 def records_like(partition: Path, count: int) -> pa.Table:
-    """`count` records with the values of a log's first ones, timestamps rising as BenchLog's."""
+    """`count` records with the values of a log's first records, and increasing timestamps as
+    BenchLog's."""
     log = read_record_batches(str(partition / LOG_NAME), columns=["value"])
     values = next(log).column(0)[:_POOL]
     return _table(values, count, keys=False)
@@ -65,7 +69,7 @@ def _table(pool: pa.Array, count: int, keys: bool) -> pa.Table:
 
 
 def key_column(count: int) -> pa.Array:
-    """Keys of 20 bytes, all of them different."""
+    """Keys of 20 bytes, all different."""
     digits = np.arange(count, dtype=np.int64)[:, None] // 10 ** np.arange(15, -1, -1) % 10
     data = np.full((count, 20), ord("k"), np.uint8)
     data[:, 4:] = digits + ord("0")

@@ -1,6 +1,8 @@
-"""Recovery, decoding and appending beside Kafka's own classes: the same partition, one thread each, one run.
+"""Recovery, decoding and appending, compared with Kafka's own classes: the same partition, one
+thread each, one run.
 
-Ours runs before and after the engine; the ratio is that of the medians, the engine's of its warm rounds.
+Logdex runs before and after the engine. The ratio is that of the medians; the engine's is of its
+warm rounds.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ Row = dict[str, Any]
 Engine = Callable[[], dict[str, float]]
 
 APPENDED = 750_000
-"""Records a round, BenchLog's number."""
+"""Records per round: BenchLog's number."""
 RECOVER_BAR = 3.0
 DECODE_BARS = {"none": 1.3, "lz4": 1.6, "zstd": 2.0}
 APPEND_BARS = {"none": 2.5, "lz4": 1.6, "zstd": 1.6}
 
 
 def around(ours: list[Rates], repeats: int, engine: Engine) -> dict[str, float]:
-    """Measures ours, runs the engine, measures ours again; the engine's figures, none where it is not there."""
+    """Measures Logdex, runs the engine, measures Logdex again; returns the engine's figures, empty
+    without an engine."""
     for rates in ours:
         rates.measure(repeats)
     if kafka_peer.why_missing() is not None:
@@ -45,7 +48,7 @@ def around(ours: list[Rates], repeats: int, engine: Engine) -> dict[str, float]:
 
 
 def row(ours: Rates, theirs: float | None, unit: float, bar: float | None) -> Row:
-    """A line of the table: rates in `unit`, the engine's `theirs` in the same, the ratio and its bar."""
+    """A row of the table: rates in `unit`, the engine's rate `theirs`, the ratio and the bar."""
     found: Row = {"what": ours.what, **ours.summary(unit)}
     if theirs is not None:
         found |= {"engine": round(theirs / unit, 3), "ratio": round(ours.median / theirs, 2)}
@@ -55,7 +58,7 @@ def row(ours: Rates, theirs: float | None, unit: float, bar: float | None) -> Ro
 
 
 def recovery(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
-    """Map, scan, CRC, both indexes derived and written to new files; GB/s."""
+    """Maps, scans, verifies CRCs, derives both indexes and writes them to new files; GB/s."""
     rows = []
     for codec in kafka_data.CODECS:
         output = data / "recovered"
@@ -67,7 +70,7 @@ def recovery(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> lis
 
 
 def recovery_rates(partition: Path, codec: str, output: Path) -> Rates:
-    """Bytes of log a second, both indexes written below `output`, anew each time."""
+    """Log bytes per second; both indexes are written below `output`, each time to new files."""
 
     def fresh() -> None:
         remove(output)
@@ -78,7 +81,10 @@ def recovery_rates(partition: Path, codec: str, output: Path) -> Rates:
 
 
 def decoding(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
-    """Records to Arrow columns offset, timestamp, key and value, with CRC and without (as the engine); M records/s."""
+    """Decodes records to Arrow columns offset, timestamp, key and value; M records/s.
+
+    Measured with CRC and without (as the engine does).
+    """
     rows = []
     for codec in kafka_data.CODECS:
         partition = kafka_data.ensure(data, codec, records)
@@ -89,7 +95,7 @@ def decoding(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> lis
 
 
 def decoding_rates(partition: Path, codec: str, *, check_crc: bool) -> Rates:
-    """Records a second."""
+    """Records per second."""
     log = str(partition / kafka_data.LOG_NAME)
     name = f"decode {codec}{', CRC checked' if check_crc else ''}, M records/s"
     return Rates(name, _decode(log, check_crc=True), partial(_decode, log, check_crc=check_crc))
@@ -101,10 +107,12 @@ def _decode(log: str, *, check_crc: bool) -> int:
 
 
 def appending(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
-    """Records in columns to batches of 150 in a new segment, unsynced as BenchLog's; M records/s.
+    """Encodes records in columns to batches of 150 in a new segment, unsynced as BenchLog's; M
+    records/s.
 
-    To an open, empty log (`Log.append_columns`: checks, indexes, epochs, producers), to a new `LogSegment` as BenchLog
-    does, and to a plain file; these two remove what the round before wrote within their time, as BenchLog does.
+    Measured for an open, empty log (`Log.append_columns`: checks, indexes, epochs, producers), for
+    a new `LogSegment` as in BenchLog, and for a plain file. The last two remove the previous
+    round's files within their time, as BenchLog does.
     """
     rows = []
     for codec in kafka_data.CODECS:
@@ -125,13 +133,14 @@ def appending(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> li
 
 
 def segment_rates(table: pa.Table, codec: str, target: Path) -> Rates:
-    """Records a second into a new segment in `target`."""
+    """Records per second into a new segment in `target`."""
     call = partial(_to_segment, table, codec, target)
     return Rates(f"encode {codec}, to a segment, M records/s", table.num_rows, call)
 
 
 class _FreshLog:
-    """A new log for each round. Opening and closing sync their files and are not counted, nor is removing them."""
+    """A new log for each round. Opening, closing (which sync files) and removing it are not
+    counted."""
 
     def __init__(self, target: Path) -> None:
         self._target = target

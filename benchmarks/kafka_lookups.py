@@ -1,4 +1,4 @@
-"""Look-ups in bulk beside the engine's; the key index, which the engine does not have."""
+"""Look-ups in bulk, compared with the engine's; the key index, which the engine does not have."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from logdex.kernels.kafka.xxh64 import hash_records
 
 BARS = {"offsetIndexLookups": 8.0, "timeIndexLookups": None, "translateOffset": 10.0, "findOffsetByTimestamp": 5.0}
 QUERIES, INDEX_CALLS = 1 << 16, 30
-"""BenchLog has so many queries too, and asks them over and over."""
+"""The number of queries, as in BenchLog, which repeats them."""
 KEYS, HITS = 10_000_000, 1_000_000
 BUILD_BAR, ENTRY_BYTES_BAR, HIT_NS_BAR = 15e6, 13.0, 1000.0
 
 
 def look_ups(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
-    """Random offsets and timestamps, as BenchLog draws them; M look-ups/s."""
+    """Random offsets and timestamps, chosen as in BenchLog; M look-ups/s."""
     rows = []
     for codec in kafka_data.CODECS:
         partition = kafka_data.ensure(data, codec, records)
@@ -60,7 +60,8 @@ def _look_ups(segment: LogSegment, codec: str) -> dict[str, Rates]:
 
 
 def key_index(data: Path, repeats: int, keys: int = KEYS, records: int = kafka_data.RECORDS) -> list[Row]:
-    """Keys in memory hashed and indexed; a log indexed, its reading included; a million hits in one call."""
+    """Hashes and indexes keys in memory; indexes a log, reading included; a million hits in one
+    call."""
     column = kafka_data.key_column(keys)
     at = np.arange(keys, dtype=np.int64)
 

@@ -1,4 +1,5 @@
-"""Native and Python peers (krabka-log, kafka-protocol, aiokafka, kafka-python) on the same partitions as ours."""
+"""Native and Python peers (krabka-log, kafka-protocol, aiokafka, kafka-python) on the same
+partitions."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ OURS = {
     "kafka-protocol.decode": "decode",
     "krabka.append(encode)": "append",
 }
-"""Which of our figures stands beside a native peer's; decoding is that to Arrow columns with the CRC checked."""
+"""Which figure of Logdex is compared with a native peer's. Decoding is to Arrow columns, with
+CRC."""
 
 
 def peers(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[Row]:
-    """What the peers reach, ours where there is the like, and the ratio."""
+    """The peers' figures, those of Logdex where comparable, and the ratio."""
     rows: list[Row] = []
     for codec in kafka_data.CODECS:
         partition = kafka_data.ensure(data, codec, records)
@@ -43,7 +45,7 @@ def peers(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[R
 
 
 def _ours(partition: Path, codec: str, data: Path, repeats: int) -> dict[str, float]:
-    """Medians: bytes, records and records a second."""
+    """Medians: bytes, records, and records per second."""
     scratch = data / "ours.scratch"
     table = kafka_data.records_like(partition, APPENDED)
     rates = {

@@ -1,4 +1,5 @@
-"""The other half of the Kafka figures: BenchLog (the real classes), native and Python peers of ../shared/peers."""
+"""Runs the peers of the Kafka figures: BenchLog (the real classes), native and Python peers in
+../shared/peers."""
 
 from __future__ import annotations
 
@@ -16,25 +17,25 @@ ENGINE = PEERS / "kafka" / "run"
 NATIVE = PEERS / "rust" / "run"
 PYTHON = PEERS / "python" / "decoders.py"
 PYTHON_VARIABLE = "LOGDEX_PEERS_PYTHON"
-"""Names an interpreter that has the Python peers; they are not among our own dependencies."""
+"""The interpreter that has the Python peers, which are no dependencies of Logdex."""
 TIMEOUT_S = 900
 WARM_ROUNDS = 3
-"""So many of the last rounds count: the JVM has compiled what is hot by then."""
+"""The number of last rounds that count: by then the JVM has compiled hot code."""
 REPEATS = 7
 
 
 def why_missing() -> str | None:
-    """What the engine lacks here, or None."""
+    """What the engine needs and is missing here, or None."""
     return _lacking(ENGINE, "java", "mvn")
 
 
 def why_native_missing() -> str | None:
-    """What the native peers lack here, or None."""
+    """What the native peers need and is missing here, or None."""
     return _lacking(NATIVE, "cargo")
 
 
 def why_python_missing() -> str | None:
-    """What the Python peers lack here, or None."""
+    """What the Python peers need and is missing here, or None."""
     python = os.environ.get(PYTHON_VARIABLE, "")
     if not python:
         return f"{PYTHON_VARIABLE} names no interpreter that has them"
@@ -49,14 +50,14 @@ def _lacking(program: Path, *tools: str) -> str | None:
 
 
 def write_and_append(data: Path, codec: str, records: int, repeats: int = REPEATS) -> dict[str, float]:
-    """BenchLog's first half: writes data/bench-CODEC-0, timing appends."""
+    """Runs BenchLog's first half, which writes data/bench-CODEC-0 and measures appends."""
     return _bench_log(
         data, repeats, f"bench-{codec}-0", "--codecs", codec, "--records", str(records), "--partition", "none"
     )
 
 
 def read(data: Path, codec: str) -> dict[str, float]:
-    """Its second half: recovery, decoding and look-ups of data/bench-CODEC-0."""
+    """Runs its second half: recovery, decoding and look-ups of data/bench-CODEC-0."""
     name = f"bench-{codec}-0"
     return _bench_log(data, REPEATS, name, "--existing", "--partition", name)
 
@@ -69,7 +70,7 @@ def _bench_log(data: Path, repeats: int, partition: str, *options: str) -> dict[
 
 
 def warm_figures(partition: dict[str, Any]) -> dict[str, float]:
-    """Name → median of the last rounds, of what BenchLog says of a partition."""
+    """The median of the last rounds by name, from BenchLog's figures of a partition."""
     return {
         name.removesuffix("All"): statistics.median(rounds[-WARM_ROUNDS:])
         for name, rounds in partition.items()
@@ -78,7 +79,8 @@ def warm_figures(partition: dict[str, Any]) -> dict[str, float]:
 
 
 def native(partition: Path, repeats: int) -> list[dict[str, Any]]:
-    """What kafka_bench (krabka-log, kafka-protocol) says of a partition; names, units, medians."""
+    """The figures of kafka_bench (krabka-log, kafka-protocol) for a partition: names, units,
+    medians."""
     scratch = partition.parent / "native.scratch"
     command = [str(NATIVE), "kafka_bench", "--dir", str(partition), "--work", str(scratch), "--repeats", str(repeats)]
     try:
@@ -88,7 +90,7 @@ def native(partition: Path, repeats: int) -> list[dict[str, Any]]:
 
 
 def python_decoders(segment: Path, records: int, repeats: int) -> list[dict[str, Any]]:
-    """What decoders.py (kafka-python, aiokafka) says of a .log."""
+    """The figures of decoders.py (kafka-python, aiokafka) for a .log."""
     command = [os.environ[PYTHON_VARIABLE], str(PYTHON), str(segment), "--records", str(records)]
     return _json_lines([*command, "--repeats", str(repeats)])
 

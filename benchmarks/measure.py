@@ -1,4 +1,4 @@
-"""Timing, memory, and comparing what came out."""
+"""Measures time and memory, and compares outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def timed(call: Callable[[], object], repeats: int, between: Callable[[], object] = lambda: None) -> list[float]:
-    """Seconds of each of `repeats` runs; `between` runs before each, uncounted."""
+    """The seconds of each of `repeats` runs; `between` is called before each, uncounted."""
     seconds = []
     for _ in range(repeats):
         between()
@@ -32,14 +32,18 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Rates:
-    """How often a second `call` does its `units` of work: by the clock, and by the thread's own time on a core, which
-    says more where others use the machine. The first call, which fills caches, is not counted."""
+    """How many of its `units` a `call` completes per second, by the clock and by the thread's CPU
+    time.
+
+    CPU time is more reliable on a shared machine. The first call, which fills caches, is not
+    counted.
+    """
 
     what: str
     units: float
     call: Callable[[], object]
     between: Callable[[], object] = lambda: None
-    """Runs before each call, uncounted."""
+    """Called before each call, uncounted."""
     wall: list[float] = field(default_factory=list)
     on_core: list[float] = field(default_factory=list)
 
@@ -56,22 +60,23 @@ class Rates:
 
     @property
     def median(self) -> float:
-        """Units a second, by the clock."""
+        """Units per second, by the clock."""
         return statistics.median(self.wall)
 
     def summary(self, unit: float) -> dict[str, float]:
-        """Median and best by the clock, median by the core, in `unit` a second."""
+        """Median and best by the clock, median by CPU time, in `unit` per second."""
         figures = {"median": self.median, "best": max(self.wall), "on_core": statistics.median(self.on_core)}
         return {name: round(value / unit, 3) for name, value in figures.items()}
 
 
 def remove(path: Path) -> None:
-    """Removes a directory tree, if it is there."""
+    """Removes a directory tree, if it exists."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def same_derived(ours: Path, theirs: Path) -> tuple[int, int]:
-    """(identical, all) ConsumeQueue files and IndexFiles of two stores; IndexFiles are paired in the order of names."""
+    """(identical, all) ConsumeQueue files and IndexFiles of two stores. IndexFiles are paired by
+    their order."""
     pairs = []
     for folder in ("consumequeue", "index"):
         a, b = (sorted(p for p in (root / folder).rglob("*") if p.is_file()) for root in (ours, theirs))
@@ -88,7 +93,8 @@ def _same(a: Path, b: Path) -> bool:
 
 
 class AnonymousMemory:
-    """The peak of all Python processes' anonymous memory below this one, sampled while the block runs (Linux)."""
+    """The peak anonymous memory of all Python processes below this one, sampled during the block
+    (Linux)."""
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0

@@ -1,4 +1,5 @@
-"""The other half of every figure: BenchStore of ../shared/peers/rocketmq, the real engine on the released jars."""
+"""Runs the peer of the RocketMQ figures: BenchStore in ../shared/peers/rocketmq, the real
+engine."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ TIMEOUT_S = 3000
 
 
 def why_missing() -> str | None:
-    """What the peer lacks here, or None."""
+    """What the peer needs and is missing here, or None."""
     lacking = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if not PEER.exists():
         lacking.append("../shared/peers")
@@ -24,7 +25,7 @@ def why_missing() -> str | None:
 
 
 def bench_store(directory: Path, what: str, **options: int) -> list[dict[str, Any]]:
-    """Runs BenchStore; one dictionary a line that it prints."""
+    """Runs BenchStore and returns one dictionary per line of its output."""
     flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     command = [str(PEER), "BenchStore", "--dir", str(directory), "--what", what, *flags]
     env = os.environ | {"JAVA_OPTS": os.environ.get("JAVA_OPTS", "-Xms2g -Xmx2g")}

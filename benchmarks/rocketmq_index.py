@@ -1,4 +1,5 @@
-"""Bulk puts and look-ups of one IndexFile of default geometry, against IndexFile.putKey and selectPhyOffset."""
+"""Bulk puts and look-ups in one IndexFile of default size, against IndexFile.putKey and
+selectPhyOffset."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ KEYS, SELECTS, NAMES = 10_000_000, 1_000_000, 1 << 20
 
 
 def index_file(data: Path, repeats: int) -> list[dict[str, Any]]:
-    """Keys are hashed in what is timed, ours as theirs: 10 M puts, then 1 M look-ups of hits and of misses."""
+    """10 M puts, then 1 M look-ups of hits and of misses. Both sides hash the keys within the
+    measured time."""
     names = [f"Bench{i % 2}#key-{i * 31}" for i in range(NAMES)]
     batches = [batch_of([name + str(lap) for name in names]) for lap in range(-(-KEYS // NAMES))]
     order = np.random.default_rng(5).integers(0, NAMES, SELECTS)

@@ -1,4 +1,4 @@
-"""Rebuild and scan in this process and as a whole process, against the engine's dispatch."""
+"""Rebuild and scan, within this process and as a whole process, against the engine's dispatch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PEER_REPEATS = 3
 
 
 def rebuild_in_process(name: str, data: Path, repeats: int) -> dict[str, Any]:
-    """Warm, unsynced, one core: ours, the engine's unclean dispatch, ours again, on the same store."""
+    """Warm, unsynced, one core: Logdex, the engine's unclean dispatch, Logdex again, on the same
+    store."""
     root = stores.ensure(stores.SPECS[name], data)
     output = data / "out"
     config = StoreConfig()
@@ -39,7 +40,8 @@ def rebuild_in_process(name: str, data: Path, repeats: int) -> dict[str, Any]:
 
 
 def rebuild_whole_process(name: str, data: Path, repeats: int) -> dict[str, Any]:
-    """`python -m logdex rebuild`, start and fsync included, against the engine's warm dispatch; peak memory."""
+    """`python -m logdex rebuild`, start and fsync included, against the engine's warm dispatch;
+    peak memory."""
     root = stores.ensure(stores.SPECS[name], data)
     output = data / "out"
     command = [sys.executable, "-m", "logdex", "rebuild", str(root), "--output", str(output), "--engine", "local"]
@@ -62,7 +64,7 @@ def rebuild_whole_process(name: str, data: Path, repeats: int) -> dict[str, Any]
 
 
 def full_scan(name: str, data: Path, repeats: int, *, check_crc: bool = True) -> dict[str, Any]:
-    """Every message into columns, body CRC checked."""
+    """Every message into columns, with body CRCs verified."""
     root = stores.ensure(stores.SPECS[name], data)
     stores.read_in(root)
     log = CommitLog(str(root / "commitlog"))
@@ -80,7 +82,8 @@ def full_scan(name: str, data: Path, repeats: int, *, check_crc: bool = True) ->
 
 
 def engine_dispatch(directory: Path) -> list[float] | None:
-    """Seconds of the engine's dispatch after an unclean start (warm rounds), None where it cannot run."""
+    """The seconds of the engine's dispatch after an unclean start (warm rounds), or None without
+    the engine."""
     if peer.why_missing() is not None:
         return None
     lines = peer.bench_store(directory, "dispatch", repeat=PEER_REPEATS)

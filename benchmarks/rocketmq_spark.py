@@ -1,4 +1,4 @@
-"""The Spark job on local[2], Spark's start left out, against one core in one process, both synced."""
+"""The Spark job on local[2], without Spark's start, against one core in one process; both sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The stores that the figures are taken on: written by the real engine where it is there, else by our own builder."""
+"""The stores that are measured: written by the real engine if it is available, else by our own
+builder."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ TOPICS, QUEUES = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """`messages` messages with bodies of `body` bytes; one key, UNIQ_KEY and tag each, 2 topics x 4 queues."""
+    """`messages` messages with bodies of `body` bytes; one key, UNIQ_KEY and tag each, 2 topics x 4
+    queues."""
 
     name: str
     messages: int
@@ -37,7 +39,7 @@ SPECS = {
 
 
 def ensure(spec: StoreSpec, data: Path) -> Path:
-    """The store's directory below `data`, made if it is not there."""
+    """The store's directory below `data`, created if missing."""
     root = data / spec.name / "store"
     if (root / "commitlog").is_dir():
         return root
@@ -50,16 +52,16 @@ def ensure(spec: StoreSpec, data: Path) -> Path:
 
 
 def read_in(root: Path) -> None:
-    """Reads a store's CommitLog anew, so that the page cache has all of it, in the large pages that reading makes.
+    """Reads a store's CommitLog into the page cache, in the large pages that reading creates.
 
-    The cache may also hold pages of 4 KiB, as the engine's own writing left them: mapping those takes 0.1 s a GiB more.
+    The engine's own writing leaves pages of 4 KiB, and mapping those takes 0.1 s per GiB more.
     """
     for path in sorted((root / "commitlog").iterdir()):
         read_in_file(path)
 
 
 def read_in_file(path: Path) -> None:
-    """The same of one file."""
+    """Reads one file into the page cache."""
     with path.open("rb", buffering=0) as file:
         os.fsync(file.fileno())
         if hasattr(os, "posix_fadvise"):

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: makes .venv with all that they need, once. Wants bash (3.2 will do) and Python >= 3.11.
+# Sourced by the scripts beside it: creates .venv with all they need, once. Needs bash 3.2 and Python 3.11.
 # Afterwards $root is the checkout (and the current directory), $venv_python the interpreter in .venv.
 # PYTHON=/path/to/python chooses another interpreter for a new .venv.
 
@@ -10,7 +10,7 @@ venv_python=$root/.venv/bin/python
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "setup: $1"; shift; for line in "$@"; do say "       $line"; done; exit 2; }
 
-# Sets $python to the first interpreter that is new enough and can make a virtual environment.
+# Sets $python to the first interpreter that is new enough and can create a virtual environment.
 find_python() {
   local candidate report seen=""
   for candidate in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
@@ -33,7 +33,7 @@ print("ok")' 2>/dev/null) || continue
   esac
 }
 
-# What .venv was made from and where: when this text is the same, there is nothing to do.
+# Where and from what .venv was created: if this text is unchanged, there is nothing to do.
 wanted_stamp() { printf '%s\n' "$root" && cat pyproject.toml constraints.txt; }
 is_ready() { [ -x "$venv_python" ] && [ "$(cat .venv/setup.stamp 2>/dev/null)" = "$(wanted_stamp)" ]; }
 
@@ -45,7 +45,7 @@ run_pip() {
     *"from versions: none"* | *NewConnectionError* | *"onnection broken"* | *"name resolution"* | *ConnectTimeout* | *ProxyError* | *SSLError*)
       fail "pip could not reach a package index." \
         "Check the network, the proxy (HTTPS_PROXY) or pip's own settings (pip config list), then run $0 again." ;;
-    *) fail "pip could not install the packages; all it said is in $root/.venv/setup.log" \
+    *) fail "pip could not install the packages; its output is in $root/.venv/setup.log" \
       "constraints.txt is tested with Python 3.11 to 3.14; PYTHON=/path/to/python $0 chooses one (remove .venv first)." ;;
   esac
 }
@@ -58,14 +58,15 @@ install() {
   fi
   say "setup: installing packages (once: a minute or two, about 1 GB on disk)"
   : > .venv/setup.log
-  # pip builds packages without a wheel in environments of their own; the two variables pin what goes in there (old pip, new pip)
+  # pip builds packages without a wheel in separate environments; the two variables (for old and new pip) pin
+  # their packages.
   PIP_CONSTRAINT=$root/constraints.txt PIP_BUILD_CONSTRAINT=$root/constraints.txt \
     run_pip install -c constraints.txt -e '.[dev]'
   wanted_stamp > .venv/setup.stamp
   say "setup: done in $SECONDS s"
 }
 
-# One set-up at a time; a lock whose process is gone is taken over.
+# One set-up runs at a time. A lock whose process has ended is taken over.
 setup() {
   is_ready && return
   local lock=$root/.venv.lock holder

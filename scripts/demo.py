@@ -1,6 +1,8 @@
-"""The main job on what real brokers wrote, step by step: look, rebuild, compare, query; and a crashed log recovered.
+"""The main job on files of real brokers, step by step: inspect, rebuild, compare, query; then
+recover a crashed log.
 
-Run by scripts/demo. Exit 0: all as it should be; 1: something differs or a command failed; 2: cannot run here.
+Run by scripts/demo. Exit status 0: all as expected; 1: a difference or a failed command; 2: the
+demo cannot run here.
 """
 
 from __future__ import annotations
@@ -25,40 +27,43 @@ import pyarrow as pa
 
 PACKED = Path(__file__).resolve().parent.parent / "tests" / "conformance" / "stores" / "demo.tar.zst"
 MANIFEST = PACKED.with_name("demo.files.json")
-"""What the real broker's engine says of the store: sample messages, and its answers to some queries."""
+"""The results of the real broker's engine on the store: sample messages, and its answers to some
+queries."""
 
 KAFKA = PACKED.parent.parent / "kafka" / "stores"
-"""Log directories that Kafka 4.4.0 brokers left, and beside each what Kafka's own classes and a consumer say of it."""
+"""Log directories written by Kafka 4.4.0 brokers, each with the results of Kafka's own classes and
+a consumer."""
 
 STORE, RESCUED = "store", "rescued"
 LOGS, BARE_LOGS, CRASHED, RECOVERED = "logs", "bare-logs", "crashed", "recovered"
 CASES = {LOGS: "tiny-broker", CRASHED: "tiny-crash"}
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 SOME_WAY_IN = 60
-"""The look-up by time that is shown has its answer behind this offset."""
+"""The look-up by time that is shown has its answer above this offset."""
 LOSSY = 3
 SAMPLE = 2
 QUESTION = 0
-"""Which of the manifest's sample messages and queries are shown."""
+"""The indexes of the manifest's sample message and query that are shown."""
 
 
 class DemoFailed(Exception):
-    """Something is not as it should be."""
+    """A result is not as expected."""
 
 
 def say(text: str = "") -> None:
-    """One paragraph for the reader."""
+    """Prints one paragraph."""
     print(textwrap.fill(text, 100), flush=True)
 
 
 def step(number: int, title: str, text: str) -> None:
-    """The head of one step."""
+    """Prints the heading of one step."""
     print(f"\n== {number}. {title}", flush=True)
     say(text)
 
 
 def logdex(folder: Path, *arguments: str, exit_code: int = 0) -> str:
-    """Runs `logdex ARGUMENTS` in `folder`, just as it is shown; gives what it printed. `DemoFailed` on a bad exit."""
+    """Prints and runs `logdex ARGUMENTS` in `folder`; returns its output. Raises `DemoFailed` on
+    another exit status."""
     print(f"\n$ {shlex.join(['logdex', *arguments])}", flush=True)
     printed = run_quietly(folder, *arguments, exit_code=exit_code)
     print(printed, end="", flush=True)
@@ -66,7 +71,7 @@ def logdex(folder: Path, *arguments: str, exit_code: int = 0) -> str:
 
 
 def run_quietly(folder: Path, *arguments: str, exit_code: int = 0) -> str:
-    """`logdex` without showing it; what it says on stderr is seen."""
+    """Runs `logdex` without printing its output. Its stderr is visible."""
     command = [sys.executable, "-m", "logdex", *arguments]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8", errors="replace", check=False)
     if done.returncode != exit_code:
@@ -75,7 +80,7 @@ def run_quietly(folder: Path, *arguments: str, exit_code: int = 0) -> str:
 
 
 def compile_kernels(folder: Path) -> None:
-    """Has a rebuild compile all that it needs, so that no later step seems to hang. Compiled code is kept."""
+    """Runs a rebuild so that all kernels are compiled before the steps. Compiled code is kept."""
     print("Compiling the scans for this machine (some ten seconds the first time) ... ", end="", flush=True)
     started = time.monotonic()
     for each in (STORE, LOGS):
@@ -85,7 +90,7 @@ def compile_kernels(folder: Path) -> None:
 
 
 def expect(claim: str, holds: bool) -> None:
-    """Says `claim` where it holds; `DemoFailed` where not."""
+    """Prints `claim` if it holds, else raises `DemoFailed`."""
     if not holds:
         raise DemoFailed(f"not so: {claim}")
     print(f"-> {claim}", flush=True)
@@ -102,8 +107,11 @@ def unpack(packed: Path, folder: Path) -> None:
 
 
 def derived_files(store: Path) -> dict[str, Path]:
-    """The derived files of a store, by what they are compared under: ConsumeQueue files by their path, IndexFiles by
-    their place in the order of names, for those are the moments at which the files were made."""
+    """The derived files of a store, by the names under which they are compared.
+
+    ConsumeQueue files have their path, IndexFiles their place in the order of names, because an
+    IndexFile's name is the time at which it was created.
+    """
     queues = sorted(path for path in (store / "consumequeue").rglob("*") if path.is_file())
     named = {path.relative_to(store).as_posix(): path for path in queues}
     indexes = sorted(path for path in (store / "index").iterdir() if path.is_file())
@@ -111,7 +119,8 @@ def derived_files(store: Path) -> dict[str, Path]:
 
 
 def compare(theirs: Path, ours: Path) -> tuple[int, list[str]]:
-    """Compares the derived files of two stores byte by byte: how many are identical, and the names of the others."""
+    """Compares the derived files of two stores; returns (number of identical files, names of the
+    others)."""
     left, right = derived_files(theirs), derived_files(ours)
     names = sorted(left.keys() | right.keys())
     differing = [
@@ -123,7 +132,7 @@ def compare(theirs: Path, ours: Path) -> tuple[int, list[str]]:
 
 
 def show_comparison(theirs: Path, ours: Path) -> None:
-    """Prints how two stores compare; `DemoFailed` if they differ in anything, or hold nothing."""
+    """Prints how two stores compare. Raises `DemoFailed` if they differ or have no files."""
     identical, differing = compare(theirs, ours)
     for name in differing:
         print(f"differs: {name}")
@@ -135,13 +144,13 @@ def show_comparison(theirs: Path, ours: Path) -> None:
 
 
 def look_and_rebuild(folder: Path) -> None:
-    """Steps 1 to 4."""
+    """Runs steps 1 to 4."""
     step(
         1,
         "What a broker left behind",
         "This directory was written by a real RocketMQ 5.5.0 broker: its CommitLog holds every message in the order of "
-        "arrival, and everything else in it (a ConsumeQueue for each queue, an IndexFile to find keys) only says where "
-        "in that log to look.",
+        "arrival. Everything else in it (a ConsumeQueue per queue, an IndexFile to find keys) only contains positions "
+        "in that CommitLog.",
     )
     logdex(folder, "info", STORE)
 
@@ -157,8 +166,8 @@ def look_and_rebuild(folder: Path) -> None:
         3,
         "Rebuilding with Spark",
         "Spark scans the parts of the log in parallel and writes every queue's files and every IndexFile "
-        "anew; Spark itself takes some seconds to start. No log states its broker's sizes and version: "
-        "where nothing decides them, the broker's defaults are assumed, and said.",
+        "again; Spark itself takes some seconds to start. No log states its broker's sizes and version: "
+        "if nothing determines them, the broker's defaults are assumed and reported.",
     )
     logdex(folder, "rebuild", RESCUED, "--in-place", "--engine", "spark", "--master", "local[2]")
 
@@ -167,7 +176,7 @@ def look_and_rebuild(folder: Path) -> None:
 
 
 def ask(folder: Path, manifest: dict[str, Any]) -> None:
-    """Steps 5 to 7."""
+    """Runs steps 5 to 7."""
     question, sample = manifest["queries"][QUESTION], manifest["samples"][SAMPLE]
     topic, key = question["topic"], question["key"]
     step(
@@ -181,7 +190,7 @@ def ask(folder: Path, manifest: dict[str, Any]) -> None:
         places == sorted(answer, reverse=True),
     )
 
-    step(6, "By MessageID", "The id that a broker hands out is its address and the message's place in the CommitLog.")
+    step(6, "By MessageID", "The id that a broker returns is its address and the message's physical offset.")
     found = logdex(folder, "message", RESCUED, sample["msgId"])
     fields = dict(re.findall(r"^(\w+) +(\S+)", found, re.MULTILINE))
     wanted = (sample["topic"], str(sample["queueId"]), str(sample["queueOffset"]), str(sample["physicalOffset"]))
@@ -191,22 +200,24 @@ def ask(folder: Path, manifest: dict[str, Any]) -> None:
     )
 
     topic, queue, offset = sample["topic"], sample["queueId"], sample["queueOffset"]
-    step(7, "By queue offset", f"That message was number {offset} of queue {queue}: a consumer reads on from there.")
+    step(7, "By queue offset", f"That message was number {offset} of queue {queue}: a consumer continues there.")
     queue_flags = ("--queue", str(queue), "--offset", str(offset), "--count", "3")
     found = logdex(folder, "get", RESCUED, "--topic", topic, *queue_flags)
     places = [int(place) for place in re.findall(r"  at (\d+)  ", found)]
-    expect("the same message, and the two behind it in its queue", len(places) == 3 and places[0] == int(wanted[3]))
+    expect("the same message, and the next two of its queue", len(places) == 3 and places[0] == int(wanted[3]))
 
 
 def kafka_manifest(name: str) -> dict[str, Any]:
-    """What Kafka's own classes say of one of the log directories."""
+    """The results of Kafka's own classes on one of the log directories."""
     manifest: dict[str, Any] = json.loads((KAFKA / f"{CASES[name]}.json").read_bytes())
     return manifest
 
 
 def compare_with_recovery(rebuilt: Path, manifest: dict[str, Any]) -> tuple[int, list[str]]:
-    """Compares rebuilt files, by SHA-256, with those that Kafka's own recovery wrote from the same logs: how many are
-    identical, and the names of the others."""
+    """Compares rebuilt files, by SHA-256, with those of Kafka's own recovery of the same logs.
+
+    Returns (number of identical files, names of the others).
+    """
     recovered = [line for line in manifest["recovered"] if line["kind"] == "file" and line["name"].endswith(DERIVED)]
     theirs = {f"{line['partition']}/{line['name']}": line["sha256"] for line in recovered}
     ours = {
@@ -219,7 +230,7 @@ def compare_with_recovery(rebuilt: Path, manifest: dict[str, Any]) -> tuple[int,
 
 
 def show_recovery_comparison(rebuilt: Path, manifest: dict[str, Any]) -> None:
-    """Prints how they compare; `DemoFailed` if they differ in anything, or there is nothing."""
+    """Prints how they compare. Raises `DemoFailed` if they differ or there are no files."""
     identical, differing = compare_with_recovery(rebuilt, manifest)
     for name in differing:
         print(f"differs: {name}")
@@ -229,12 +240,12 @@ def show_recovery_comparison(rebuilt: Path, manifest: dict[str, Any]) -> None:
 
 
 def look_into_kafka(folder: Path) -> None:
-    """Steps 8 to 10."""
+    """Runs steps 8 to 10."""
     manifest = kafka_manifest(LOGS)
     step(
         8,
         "Kafka: a broker's log directory",
-        "Kafka keeps one log for each partition, in segments, and beside each segment its indexes. The same commands:",
+        "Kafka keeps one log per partition, in segments, and beside each segment its indexes. The same commands work:",
     )
     logdex(folder, "info", LOGS)
 
@@ -242,19 +253,19 @@ def look_into_kafka(folder: Path) -> None:
         line for line in manifest["broker"] if (line["kind"], line.get("partition")) == ("offsetForTime", "orders-0")
     ]
     answer = next(line for line in asked if line.get("timestamp", -1) > line["query"] and line["offset"] > SOME_WAY_IN)
-    step(9, "By time", "The time index leads to a place near the first record of that time, the log to the record.")
+    step(9, "By time", "The time index leads to a position near the first record of that time, the .log to the record.")
     flags = ("--topic", "orders", "--partition", "0", "--time", str(answer["query"]), "--count", "2")
     found = logdex(folder, "get", LOGS, *flags)
     expect(
-        f"a real consumer was told the same offset for this time, {answer['offset']}",
+        f"a real consumer got the same offset for this time, {answer['offset']}",
         re.findall(r"  offset (\d+)  ", found)[:1] == [str(answer["offset"])],
     )
 
     step(
         10,
         "Every index from the .log files alone",
-        f"Only they are copied to `{BARE_LOGS}`. What is rebuilt is compared with what Kafka's own recovery wrote from "
-        "the same logs: indexes of offsets, times and aborted transactions, producers' snapshots, leaders' epochs.",
+        f"Only these files are copied to `{BARE_LOGS}`. What is rebuilt is compared with what Kafka's own recovery "
+        "wrote from the same logs: offset, time and transaction indexes, producer snapshots, leader epochs.",
     )
     print(f"\n$ mkdir {BARE_LOGS} && (cd {LOGS} && tar c */*.log) | tar x -C {BARE_LOGS}", flush=True)
     for log in (folder / LOGS).glob("*/*.log"):
@@ -267,12 +278,12 @@ def look_into_kafka(folder: Path) -> None:
 
 
 def recover_crashed(folder: Path) -> None:
-    """Step 11."""
+    """Runs step 11."""
     step(
         11,
-        "A crashed one, recovered",
+        "Recovering after a crash",
         "This broker was halted; then one log lost its end, another got zeros, and in a third one bit flipped. A "
-        "broker that starts on it cuts each log at the first batch that is not whole. Here the search goes on.",
+        "broker that starts on it truncates each log at the first damaged batch. Logdex searches on after it.",
     )
     logdex(folder, "recover", CRASHED, "--output", RECOVERED, exit_code=LOSSY)
     logdex(folder, "verify", RECOVERED)
@@ -281,14 +292,14 @@ def recover_crashed(folder: Path) -> None:
     printed = run_quietly(folder, "cat", RECOVERED, "--topic", "events", "--partition", "2", "--offset", str(kept))
     saved = len(printed.splitlines())
     expect(
-        f"{saved} records of events-2 are there that lie behind the damage; the broker's own load ended at offset "
-        f"{kept}, before them",
+        f"{saved} records of events-2 after the damage were recovered; the broker's own load ended before them, at "
+        f"offset {kept}",
         saved > 0,
     )
 
 
 def run(folder: Path) -> None:
-    """All steps, in `folder`."""
+    """Runs all steps in `folder`."""
     unpack(PACKED, folder)
     for name, case in CASES.items():
         (folder / name).mkdir()
@@ -301,18 +312,18 @@ def run(folder: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="scripts/demo", description="Rebuilds brokers' indexes from their logs alone."
     )
-    parser.add_argument("--keep", action="store_true", help="keep the demo's folder, to try more commands there")
+    parser.add_argument("--keep", action="store_true", help="keep the demo's directory, to try more commands there")
     keep = parser.parse_args(arguments).keep
     started = time.monotonic()
     folder = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="logdex-demo-"))
         say("Logdex: brokers' indexes, rebuilt from their logs alone.")
-        say("Lines with $ can be typed as they are: `logdex` is .venv/bin/logdex, --keep keeps the folder.")
+        say("Lines with $ can be typed as they are: `logdex` is .venv/bin/logdex, and --keep keeps the directory.")
         run(folder)
     except DemoFailed as failure:
         print(f"\ndemo: {failure}", file=sys.stderr)
@@ -325,7 +336,7 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if folder is not None and not keep:
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"\nAll as it should be, in {time.monotonic() - started:.0f} s.")
+    print(f"\nEverything is as expected, in {time.monotonic() - started:.0f} s.")
     if keep:
         print(f"`{STORE}`, `{RESCUED}`, `{LOGS}`, `{CRASHED}` and the rest are kept in {folder}")
     return 0
