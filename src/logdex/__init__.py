@@ -20,28 +20,29 @@ __all__ = ["__version__", "open"]
 def open(
     path: str | PathLike[str], *, env: Env | None = None, **settings: Any
 ) -> StoreSnapshot | LogDirSnapshot | PartitionSnapshot:
-    """Opens what is at `path` read-only; a context manager. What it is says what is given:
+    """Opens what is at `path` read-only.
 
-    - the root of a RocketMQ store, or one CommitLog file: `logdex.rocketmq.snapshot.store_snapshot.StoreSnapshot`,
+    The result is a context manager. Its class depends on what is there:
+
+    - the root of a RocketMQ store, or one CommitLog file:
+      `logdex.rocketmq.snapshot.store_snapshot.StoreSnapshot`,
     - a Kafka log directory: `logdex.kafka.snapshot.log_dir_snapshot.LogDirSnapshot`,
-    - a ``topic-N`` directory of Kafka's, or one .log: `logdex.kafka.snapshot.partition_snapshot.PartitionSnapshot`.
+    - a ``topic-N`` directory of Kafka, or one .log file:
+      `logdex.kafka.snapshot.partition_snapshot.PartitionSnapshot`.
 
-    All have `scan(...)`, whose result has `to_arrow()`. `settings` are the broker's, which no file states: of RocketMQ
-    ``mapped_file_size_commit_log``, ``mapped_file_size_consume_queue``, ``max_hash_slot_num``, ``max_index_num``,
-    ``rocketmq_version``, ``broker_conf``, as `resolve_config` takes them; of Kafka the fields of `LogConfig`, such as
-    ``index_interval_bytes``, ``segment_bytes``, ``kafka_version``.
+    All have `scan(...)`, whose result has `to_arrow()`. `settings` are settings of the broker that
+    no file states: the keys of `logdex.rocketmq.settings.store_settings.StoreSettings`, such as
+    ``max_index_num`` or ``rocketmq_version``, or the fields of `logdex.kafka.LogConfig`, such as
+    ``index_interval_bytes`` or ``kafka_version``. Tests pass an `env` that counts or fails reads.
 
-    Raises `NotAStoreError` or `UnsupportedLayoutError` saying what is there instead, `UsageError` for settings of the
-    other format. `env` counts or harms what is read, for tests.
+    Raises `NotAStoreError` or `UnsupportedLayoutError`, which state what is there instead, and
+    `UsageError` for settings of the other format.
     """
-    from logdex.formats import find_kafka, refuse_kafka_settings
+    from logdex.formats import detect, format_of, refuse_other_settings
     from logdex.io.env import DEFAULT_ENV
 
-    if find_kafka(str(path), env=env or DEFAULT_ENV) is not None:
-        from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
-
-        return open_kafka(str(path), env=env, **settings)
-    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-
-    refuse_kafka_settings(str(path), settings)
-    return StoreSnapshot(str(path), env=env, **settings)
+    env = env or DEFAULT_ENV
+    found = detect(path, env=env)
+    refuse_other_settings(found, settings)
+    snapshot: StoreSnapshot | LogDirSnapshot | PartitionSnapshot = format_of(found).open(found, env=env, **settings)
+    return snapshot

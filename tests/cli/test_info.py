@@ -111,6 +111,8 @@ def test_an_index_of_no_known_geometry_is_a_problem_not_an_end(golden_copy: Any)
     assert result.exit_code == 1
     assert "shows no maxHashSlotNum" in result.stderr
     assert "AaTopic" in result.stdout
+    assert "index: the defaults, since" in result.stdout
+    assert "as given" not in result.stdout
     result = run("verify", store)
     assert result.exit_code == 1
     assert "--max-hash-slot-num" in result.stderr

@@ -15,7 +15,6 @@ from logdex.errors import CorruptError, EnvironmentProblem, MissingFileError, St
 from logdex.io.env import Env
 from logdex.rocketmq.rebuild.job import rebuild_on
 from logdex.rocketmq.rebuild.local import rebuild
-from logdex.spark.rebuild_job import rebuild_with_config
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests import golden
@@ -46,8 +45,10 @@ def test_stores_of_real_brokers(
 ) -> None:
     store, config = golden_store(name), config_of(name)
     log_size = sum(path.stat().st_size for path in (store / "commitlog").iterdir())
-    report = rebuild_with_config(
-        spark, str(store), str(tmp_path / "spark"), config, sync=False, part_size_bytes=max(log_size // 5, 20_000)
+    report = rebuild_on(
+        *(TaskRunner(spark), str(store), str(tmp_path / "spark"), config),
+        sync=False,
+        part_size_bytes=max(log_size // 5, 20_000),
     )
     files = derived_files(tmp_path / "spark")
     local = rebuild(str(store), str(tmp_path / "local"), config, sync=False)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from logdex.rocketmq.rebuild.job import rebuild_on
 from logdex.rocketmq.rebuild.local import rebuild
-from logdex.spark.rebuild_job import rebuild_with_config
+from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests.directories import contents
 from tests.unit.rocketmq.rebuild.test_job import CONFIG, messages
@@ -39,7 +40,7 @@ CONFIG_64K = replace(
 
 PROGRAM = """
 import json, sys
-from logdex.rocketmq.settings.dialect import StoreConfig
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.rebuild.job import rebuild_on
 from logdex.spark.session import session
 from logdex.spark.tasks import TaskRunner
@@ -153,7 +154,7 @@ def test_killed_at_any_moment_and_run_again(
             time.sleep(delay_s)
             process.kill()
         left = sorted(path.name for path in output.iterdir())
-        report = rebuild_with_config(spark, str(store), str(output), CONFIG_64K, part_size_bytes=40_000)
+        report = rebuild_on(TaskRunner(spark), str(store), str(output), CONFIG_64K, part_size_bytes=40_000)
         now = {name: data for name, data in contents(output).items() if re.match(r"(consumequeue|index)/", name)}
         assert now == expected, (turn, delay_s, left)
         assert report.messages == 1500

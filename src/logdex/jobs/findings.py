@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, LogdexError, UsageError
 from logdex.jobs.reports import WorkReport
 
 FINDINGS_MAX = 1000
@@ -62,6 +62,9 @@ class VerifyReport(WorkReport):
     findings: list[Finding] = field(default_factory=list)
     infos: list[Info] = field(default_factory=list)
     truncated: int = 0
+    unsettled: LogdexError | None = None
+    """The reason why a setting is the broker's default: it could not be inferred, or the files
+    contradict what is given."""
 
     @property
     def is_sound(self) -> bool:

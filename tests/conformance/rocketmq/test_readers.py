@@ -12,6 +12,7 @@ import pytest
 
 from logdex.errors import GeometryError
 from logdex.io.env import Env
+from logdex.io.path_look import PathLook
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
@@ -173,7 +174,7 @@ def test_no_golden_store_is_refused_and_the_small_files_are_read(
     name: str, recovered: bool, golden_store: GoldenStore
 ) -> None:
     manifest, root = golden.manifest(name), golden_store(name, recovered=recovered)
-    require_supported_layout(str(root))
+    require_supported_layout(PathLook(root))
     files = StoreFiles.read(str(root))
     assert files.is_unclean == (manifest["unclean"] and not recovered)
     is_5 = manifest["rocketmq"].startswith("5")

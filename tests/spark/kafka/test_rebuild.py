@@ -10,9 +10,9 @@ import pytest
 
 import logdex.spark
 from logdex.errors import UsageError
-from logdex.kafka.rebuild import rebuild, rebuild_settings
+from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
-from logdex.spark.rebuild_job import rebuild_kafka
+from logdex.spark.tasks import TaskRunner
 from tests import golden_kafka
 from tests.conformance.kafka.test_rebuild import check_files, facts
 from tests.directories import digests, tree_hash
@@ -32,7 +32,11 @@ def test_directories_of_real_brokers(
     store = golden_log(name)
     before = tree_hash(store)
     settings = rebuild_settings(golden_kafka.index_interval_bytes(name), key_index=False, sync=False)
-    report = rebuild_kafka(spark, str(store), str(tmp_path / "out"), settings, task_size_bytes=task_size_bytes)
+    report = rebuild_on(
+        *(TaskRunner(spark), str(store), str(tmp_path / "out"), settings),
+        engine="spark",
+        task_size_bytes=task_size_bytes,
+    )
     check_files(name, tmp_path / "out")
     local = rebuild(str(store), str(tmp_path / "local"), index_interval_bytes=settings.index_interval_bytes, sync=False)
     assert facts(report) == facts(local)

@@ -87,10 +87,14 @@ def rebuild(
 
             report = rebuild_here(store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress)
         else:
-            from logdex.spark.rebuild_job import rebuild_with_config
+            from logdex.rocketmq.rebuild.job import rebuild_on
+            from logdex.spark.tasks import TaskRunner
 
-            report = rebuild_with_config(
-                spark, store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress
+            report = rebuild_on(
+                *(TaskRunner(spark, progress), store.path, target, config),
+                in_place=in_place,
+                sync=not no_sync,
+                engine="spark",
             )
     if log.is_one_file:
         note(f"{store.path} is one CommitLog file: queues and index are of its messages alone, not of the whole store")

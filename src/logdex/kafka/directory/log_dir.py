@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from logdex.errors import NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.kafka.directory.log_lock import lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files import file_names as segment_files
@@ -62,13 +63,12 @@ class KafkaLogDir:
     are asked for.
     """
 
-    def __init__(self, path: str, *, env: Env = DEFAULT_ENV) -> None:
+    def __init__(self, path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> None:
         found = require_kafka(path, env=env)
+        self.path = found.path
         if found.kind is not KafkaPathKind.LOG_DIR:
-            raise NotAStoreError(
-                f"a {found.kind.value} of Kafka's, not a log directory", path=path, hint="give the directory above it"
-            )
-        self.path = path.rstrip("/") or "/"
+            what = f"a {found.kind.value} of Kafka's, not a log directory"
+            raise NotAStoreError(what, path=self.path, hint="give the directory above it")
         self._env = env
 
     def _at(self, name: str) -> str:

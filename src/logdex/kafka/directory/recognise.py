@@ -8,9 +8,11 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from logdex.errors import NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import PathLook, StrPath
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import PartitionName, parse_offset_file, parse_partition_dir
 
@@ -39,56 +41,67 @@ class KafkaPath:
     """A path with its kind. `partition`: what the directory's name says of a partition or a file, None where it is no
     partition's name; `offset`: that in a file's name, -1 for a directory."""
 
+    format: ClassVar[str] = "kafka"
+
     path: str
     kind: KafkaPathKind
     partition: PartitionName | None = None
     offset: int = -1
 
+    @property
+    def description(self) -> str:
+        """``a Kafka log directory``, ``a Kafka partition``, ``a Kafka .log file``."""
+        what = self.kind.value
+        return f"a Kafka {what} file" if what.startswith(".") else f"a Kafka {what}"
 
-def recognise(path: str, *, env: Env = DEFAULT_ENV) -> KafkaPath | None:
-    """What is at `path`; None for nothing of Kafka's."""
-    if env.is_dir(path):
-        return _directory(path, env)
-    return _file(path, env) if env.is_file(path) else None
+
+def recognise(look: PathLook) -> KafkaPath | None:
+    """What of Kafka's is at a path; None for nothing."""
+    if look.is_dir():
+        return _directory(look)
+    return _file(look) if look.is_file() else None
 
 
-def require_kafka(path: str, *, env: Env = DEFAULT_ENV) -> KafkaPath:
-    """The same; `NotAStoreError` says what is there instead."""
-    found = recognise(path, env=env)
+def require_kafka(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> KafkaPath:
+    """What of Kafka's is at `path`; a path that was recognised is not looked at again. `NotAStoreError` says what is
+    there instead."""
+    if isinstance(path, KafkaPath):
+        return path
+    look = PathLook(path, env)
+    found = recognise(look)
     if found is not None:
         return found
-    if not env.exists(path):
-        raise NotAStoreError("no such file or directory", path=path, hint="check the path")
-    if not env.is_dir(path):
-        raise NotAStoreError("not a file of a Kafka log that can be read by itself", path=path, hint=_HINT)
-    what = "holds no partitions and no segments" if env.list_dir(path) else "an empty directory"
-    raise NotAStoreError(what, path=path, hint=_HINT)
+    if not look.exists():
+        raise NotAStoreError("no such file or directory", path=look.path, hint="check the path")
+    if not look.is_dir():
+        raise NotAStoreError("not a file of a Kafka log that can be read by itself", path=look.path, hint=_HINT)
+    what = "holds no partitions and no segments" if look.names() else "an empty directory"
+    raise NotAStoreError(what, path=look.path, hint=_HINT)
 
 
-def _file(path: str, env: Env) -> KafkaPath | None:
-    named = parse_offset_file(posixpath.basename(path))
+def _file(look: PathLook) -> KafkaPath | None:
+    named = parse_offset_file(posixpath.basename(look.path))
     kind = None if named is None else _FILE_KINDS.get(named[1])
     if named is None or kind is None:
         return None
-    above = posixpath.basename(posixpath.dirname(env.real_path(path)))
-    return KafkaPath(path, kind, parse_partition_dir(above), named[0])
+    above = posixpath.basename(posixpath.dirname(look.real_path))
+    return KafkaPath(look.path, kind, parse_partition_dir(above), named[0])
 
 
-def _directory(path: str, env: Env) -> KafkaPath | None:
-    names = env.list_dir(path)
-    partition = parse_partition_dir(posixpath.basename(env.real_path(path)))
+def _directory(look: PathLook) -> KafkaPath | None:
+    names = look.names()
+    partition = parse_partition_dir(posixpath.basename(look.real_path))
     if _holds_segments(names) or (partition is not None and _PARTITION_FILES & set(names)):
-        return KafkaPath(path, KafkaPathKind.PARTITION, partition)
-    if files.LOG_DIRECTORY_FILES & set(names) or any(_is_partition(path, name, env) for name in names):
-        return KafkaPath(path, KafkaPathKind.LOG_DIR)
+        return KafkaPath(look.path, KafkaPathKind.PARTITION, partition)
+    if files.LOG_DIRECTORY_FILES & set(names) or any(_is_partition(look, name) for name in names):
+        return KafkaPath(look.path, KafkaPathKind.LOG_DIR)
     return None
 
 
-def _is_partition(parent: str, name: str, env: Env) -> bool:
-    inner = f"{parent}/{name}"
-    if parse_partition_dir(name) is None or not env.is_dir(inner):
+def _is_partition(look: PathLook, name: str) -> bool:
+    if parse_partition_dir(name) is None:
         return False
-    names = env.list_dir(inner)
+    names = look.names(name)
     return _holds_segments(names) or bool(_PARTITION_FILES & set(names))
 
 

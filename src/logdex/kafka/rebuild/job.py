@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.directory.given_names import GivenNames
-from logdex.kafka.directory.recognise import require_kafka
+from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.staged_output import staged_output
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
@@ -32,7 +33,7 @@ STATE_TASKS_A_CORE = 4
 
 
 def rebuild(
-    path: str,
+    path: StrPath | KafkaPath,
     output: str,
     *,
     index_interval_bytes: int | None = None,
@@ -71,7 +72,7 @@ def rebuild_settings(index_interval_bytes: int | None, *, key_index: bool, sync:
 
 def rebuild_on(
     runner: Runner,
-    path: str,
+    path: StrPath | KafkaPath,
     output: str,
     settings: RebuildSettings,
     *,

@@ -74,7 +74,7 @@ def find_source(found: KafkaPath, env: Env) -> RebuildSource:
     if found.kind is KafkaPathKind.LOG_DIR:
         root = env.real_path(found.path)
         source = RebuildSource(root, root, is_whole=True)
-        for each in KafkaLogDir(root, env=env).partition_dirs():
+        for each in KafkaLogDir(replace(found, path=root), env=env).partition_dirs():
             _add(source, each.name, each.path, env)
     elif found.kind is KafkaPathKind.PARTITION:
         root = env.real_path(found.path)

@@ -13,11 +13,12 @@ from dataclasses import replace
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
+from logdex.io.path_look import StrPath
 from logdex.jobs.findings import counted
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import lock_is_held
-from logdex.kafka.directory.recognise import require_kafka
+from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.staged_output import staged_output
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import LOCK_FILE, LOG_SUFFIX, parse_offset_file
@@ -34,7 +35,7 @@ _RESERVE_BYTES = 64 << 10
 
 
 def recover(
-    path: str,
+    path: StrPath | KafkaPath,
     output: str,
     config: LogConfig | None = None,
     *,
@@ -55,7 +56,7 @@ def recover(
     space, `StorageError`; in place `LogInUseError` while a broker has it open. Damage is never raised.
     """
     started = time.perf_counter()
-    found = require_kafka(path.rstrip("/") or "/", env=env)
+    found = require_kafka(path, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)

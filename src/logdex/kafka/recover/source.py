@@ -7,7 +7,7 @@ Source: Kafka's LogLoader (swap files); ``docs/design/0009-kafka-recover.md``.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
@@ -71,7 +71,7 @@ def find_source(found: KafkaPath, env: Env) -> RecoverSource:
     if found.kind is KafkaPathKind.LOG_DIR:
         root = env.real_path(found.path)
         source = RecoverSource(root, root, is_log_dir=True, is_whole=True)
-        log_dir = KafkaLogDir(root, env=env)
+        log_dir = KafkaLogDir(replace(found, path=root), env=env)
         for each in log_dir.partition_dirs(marked=True):
             if each.mark is None:
                 _add(source, SourcePartition(each.name, each.path, each.topic_partition), env)

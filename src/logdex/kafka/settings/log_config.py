@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from logdex import limits
 from logdex.errors import UsageError
+from logdex.jobs.settings import Flag, require_known
 
 DAY_MS = 24 * 60 * 60 * 1000
 _LONG_MAX = (1 << 63) - 1
@@ -42,10 +43,10 @@ class LogConfig:
     The defaults are the broker's.
     """
 
-    segment_bytes: int = 1 << 30
+    segment_bytes: Annotated[int, Flag("segment.bytes of the topic (Kafka).", "BYTES")] = 1 << 30
     segment_ms: int = 7 * DAY_MS
     segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
+    index_interval_bytes: Annotated[int, Flag("index.interval.bytes of the topic (Kafka).", "BYTES")] = 4096
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -59,7 +60,7 @@ class LogConfig:
     flush: str = "async"
     """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` writes them to
     disk."""
-    kafka_version: str = "4.4.0"
+    kafka_version: Annotated[str, Flag("Version of the broker that wrote the log (Kafka).", "VERSION")] = "4.4.0"
     """The broker that wrote the log, 0.8 to 4.x. Before 3.9.1 an index has at most one entry per
     append."""
 
@@ -102,8 +103,5 @@ def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig
     """
     if config is not None and settings:
         raise UsageError("both a config and single settings", hint="give one of them")
-    try:
-        return config if config is not None else LogConfig(**settings)
-    except TypeError as error:
-        known = ", ".join(LogConfig.__dataclass_fields__)
-        raise UsageError(f"unknown setting: {error}", hint=f"settings are {known}") from error
+    require_known(settings, LogConfig)
+    return config if config is not None else LogConfig(**settings)

@@ -14,10 +14,11 @@ from typing import Any, Self, Unpack
 from logdex.errors import LogdexError, MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.log_dir import KafkaLogDir, partitions_by_topic
-from logdex.kafka.directory.recognise import KafkaPathKind, require_kafka
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.key_query import require_key_index_dir
 from logdex.kafka.read.record_scan import KafkaScan, RecordFilter, ScanOptions
@@ -32,11 +33,13 @@ class LogDirSnapshot:
     directories. Read-only, and shared between threads, as `PartitionSnapshot`. A context manager.
     """
 
-    def __init__(self, path: str, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any) -> None:
+    def __init__(
+        self, path: StrPath | KafkaPath, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any
+    ) -> None:
         self._env = env or DEFAULT_ENV
         self.config = make_config(config, settings)
-        self.path = path
         self.log_dir = KafkaLogDir(path, env=self._env)
+        self.path = self.log_dir.path
         self._lock = threading.RLock()
         self._files = OpenFiles(self._env)  # shared: there may be thousands of partitions
         self._open: dict[str, PartitionSnapshot] = {}
@@ -138,10 +141,12 @@ class LogDirSnapshot:
 KafkaSnapshot = PartitionSnapshot | LogDirSnapshot
 
 
-def open_kafka(path: str, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any) -> KafkaSnapshot:
+def open_kafka(
+    path: StrPath | KafkaPath, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any
+) -> KafkaSnapshot:
     """What of Kafka's is at `path`: a `LogDirSnapshot` or a `PartitionSnapshot`. `settings` are `LogConfig`'s fields;
     `NotAStoreError` for anything else, and for an index by itself."""
     found = require_kafka(path, env=env or DEFAULT_ENV)
     if found.kind is KafkaPathKind.LOG_DIR:
-        return LogDirSnapshot(path, config, env=env, **settings)
+        return LogDirSnapshot(found, config, env=env, **settings)
     return PartitionSnapshot(found, config, env=env, **settings)

@@ -133,7 +133,7 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
             home, is_lone = home_of(env.real_path(snapshot.directory), env=env)
             look.clean = look.partitions[0].clean if is_lone else is_shut_down_cleanly(home, env=env)
         return look
-    log_dir = KafkaLogDir(found.path, env=env)
+    log_dir = KafkaLogDir(found, env=env)
     look.in_use = log_dir.is_locked()
     look.other_names = log_dir.other_names()
     for each in log_dir.partition_dirs(marked=True):

@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack
 from logdex.errors import LogdexError, MissingFileError, NotAStoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.partition_files import (
@@ -51,7 +52,7 @@ class PartitionSnapshot:
 
     def __init__(
         self,
-        path: str | KafkaPath,
+        path: StrPath | KafkaPath,
         config: LogConfig | None = None,
         *,
         env: Env | None = None,
@@ -59,7 +60,7 @@ class PartitionSnapshot:
         **settings: Any,
     ) -> None:
         self.env = env or DEFAULT_ENV
-        found = require_kafka(path, env=self.env) if isinstance(path, str) else path
+        found = require_kafka(path, env=self.env)
         if found.kind is KafkaPathKind.LOG_DIR:
             raise NotAStoreError("a log directory, not one partition", path=found.path, hint="open a LogDirSnapshot")
         self._found = found

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_offsets
-from logdex.kafka.directory.recognise import KafkaPathKind, require_kafka
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_partition_dir
@@ -33,7 +34,7 @@ from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
 
 def verify(
-    path: str,
+    path: StrPath | KafkaPath,
     config: LogConfig | None = None,
     *,
     infer_interval: bool | None = None,
@@ -50,13 +51,13 @@ def verify(
     `StorageError` where the system refuses to list a directory. Damage is never raised.
     """
     started = time.perf_counter()
-    path = path.rstrip("/") or "/"
     found = require_kafka(path, env=env)
+    path = found.path
     out = Collector(path, max_findings, checks)
     totals = Totals()
     settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
     if found.kind is KafkaPathKind.LOG_DIR:
-        _verify_log_dir(path, settings, out, env, totals, progress)
+        _verify_log_dir(found, settings, out, env, totals, progress)
     else:
         directory, only = path, None
         if found.kind is not KafkaPathKind.PARTITION:
@@ -74,11 +75,12 @@ def verify(
     return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=time.perf_counter() - started)
 
 
-def log_size_bytes(path: str, *, env: Env = DEFAULT_ENV) -> int:
+def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
     """Bytes of the logs at `path`, for a progress bar. Raises as `verify`."""
     found = require_kafka(path, env=env)
+    path = found.path
     if found.kind is KafkaPathKind.LOG_DIR:
-        directories = [partition.path for partition in KafkaLogDir(path, env=env).partition_dirs()]
+        directories = [partition.path for partition in KafkaLogDir(found, env=env).partition_dirs()]
     elif found.kind is KafkaPathKind.PARTITION:
         directories = [path]
     else:
@@ -113,9 +115,9 @@ class _Settings(NamedTuple):
 
 
 def _verify_log_dir(
-    path: str, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
+    found: KafkaPath, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
 ) -> None:
-    log_dir = KafkaLogDir(path, env=env)
+    log_dir, path = KafkaLogDir(found, env=env), found.path
     is_home = is_log_directory(path, env=env)
     starts = read_offsets(path, files.LOG_START_CHECKPOINT, [], env)
     if is_home and not is_shut_down_cleanly(path, env=env):

@@ -124,6 +124,11 @@ class CommitLog:
         return self._listing.files
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
     def foreign(self) -> tuple[str, ...]:
         """Names in the directory that are no CommitLog files."""
         return self._listing.foreign

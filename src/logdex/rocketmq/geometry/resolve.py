@@ -5,11 +5,14 @@ Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Unpack
 
-from logdex.errors import CorruptError, GeometryError, MissingFileError, NotAStoreError
+from logdex.errors import CorruptError, GeometryError, LogdexError, MissingFileError, NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.settings import require_known
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, discover_queues
 from logdex.rocketmq.files.offset_files import infer_file_size, list_offset_files
@@ -21,21 +24,13 @@ from logdex.rocketmq.recognise.layout_check import require_supported_conf
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import DEFAULT_DELAY_LEVELS, StoreConfig, parse_delay_levels
+from logdex.rocketmq.settings.store_settings import StoreSettings
 
 _QUEUES_READ = 16
 
 
 def resolve_config(
-    root: str,
-    *,
-    env: Env = DEFAULT_ENV,
-    mapped_file_size_commit_log: int | None = None,
-    mapped_file_size_consume_queue: int | None = None,
-    max_hash_slot_num: int | None = None,
-    max_index_num: int | None = None,
-    rocketmq_version: str | None = None,
-    broker_conf: str | None = None,
-    need_index: bool = True,
+    root: str, *, env: Env = DEFAULT_ENV, need_index: bool = True, **given: Unpack[StoreSettings]
 ) -> StoreConfig:
     """Returns the configuration of the store at `root`.
 
@@ -44,18 +39,18 @@ def resolve_config(
     `assumed` lists guesses.
 
     Raises `GeometryError` if the IndexFiles fit several geometries or none (with `need_index` False
-    the defaults are used instead), `UsageError` for values out of range, and
-    `UnsupportedLayoutError` if the properties configure a layout that is not supported.
+    the defaults are used instead), `UsageError` for values out of range and for an unknown setting,
+    and `UnsupportedLayoutError` if the properties configure a layout that is not supported.
     """
-    conf = BrokerConf.read(broker_conf, env=env) if broker_conf is not None else BrokerConf(path="")
+    require_known(given, StoreSettings)
+    conf_path, rocketmq_version = given.get("broker_conf"), given.get("rocketmq_version")
+    conf = BrokerConf(path="") if conf_path is None else BrokerConf.read(os.fspath(conf_path), env=env)
     require_supported_conf(conf, root)
-    said = _Said(conf.path)
-    log_size = said.given("mappedFileSizeCommitLog", mapped_file_size_commit_log, conf.mapped_file_size_commit_log)
-    queue_size = said.given(
-        "mappedFileSizeConsumeQueue", mapped_file_size_consume_queue, conf.mapped_file_size_consume_queue
-    )
-    slots = said.given("maxHashSlotNum", max_hash_slot_num, conf.max_hash_slot_num)
-    entries = said.given("maxIndexNum", max_index_num, conf.max_index_num)
+    said = _Said(conf)
+    log_size = said.given("mappedFileSizeCommitLog", given.get("mapped_file_size_commit_log"))
+    queue_size = said.given("mappedFileSizeConsumeQueue", given.get("mapped_file_size_consume_queue"))
+    slots = said.given("maxHashSlotNum", given.get("max_hash_slot_num"))
+    entries = said.given("maxIndexNum", given.get("max_index_num"))
     log = _open_log(root, log_size, env)
     if log_size is None and log is not None:
         log_size = log.file_size_bytes
@@ -88,21 +83,36 @@ def resolve_config(
     )
 
 
+def resolve_in_any_case(
+    root: str, *, env: Env = DEFAULT_ENV, **given: Unpack[StoreSettings]
+) -> tuple[StoreConfig, GeometryError | None]:
+    """Returns the configuration for readers that can do without the IndexFiles.
+
+    If the IndexFiles fit several geometries or none, or contradict what is given, the geometry is
+    the default one, and the error is returned too.
+    """
+    try:
+        return resolve_config(root, env=env, **given), None
+    except GeometryError as error:
+        return resolve_config(root, env=env, need_index=False, **given), error
+
+
 @dataclass(slots=True)
 class _Said:
-    """Collects the sources of the values, line by line. `conf_path` names the properties file."""
+    """Collects the sources of the values, line by line."""
 
-    conf_path: str
+    conf: BrokerConf
     evidence: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
 
-    def given(self, name: str, flag: int | None, from_conf: int | None) -> int | None:
-        """The flag's value, else the properties file's, else None."""
+    def given(self, name: str, flag: int | None) -> int | None:
+        """The flag's value, else the properties file's, else None. `name` is the broker's."""
         if flag is not None:
             self.evidence.append(f"{name}: {flag}, as given")
             return flag
+        from_conf = self.conf.sizes.get(name)
         if from_conf is not None:
-            self.evidence.append(f"{name}: {from_conf}, from {self.conf_path}")
+            self.evidence.append(f"{name}: {from_conf}, from {self.conf.path}")
         return from_conf
 
 
@@ -159,14 +169,21 @@ def _resolve_index(
         except (GeometryError, CorruptError) as error:
             if need_index:
                 raise
-            return default, [f"index: the defaults, since {error.message}"]
+            return default, [_falls_back(error)]
         return geometry, [reason]
     path = index_paths[0]
     size = env.size_bytes(path)
     pair = pair_of_size(size, slots=slots, entries=entries)
     if pair is None:
         what = f"maxHashSlotNum {slots}" if slots is not None else f"maxIndexNum {entries}"
-        raise GeometryError(
+        unfit = GeometryError(
             f"no IndexFile of {size} bytes has {what}", path=path, hint="leave it out to have it inferred"
         )
+        if need_index:
+            raise unfit
+        return IndexGeometry(defaults.max_hash_slot_num, defaults.max_index_num), [_falls_back(unfit)]
     return pair, [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]
+
+
+def _falls_back(error: LogdexError) -> str:
+    return f"index: the defaults, since {error.message}"

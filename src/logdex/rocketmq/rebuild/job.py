@@ -63,7 +63,7 @@ def rebuild_on(
     root, output = env.real_path(root), env.real_path(output)  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
-    total = sum(file.size_bytes for file in log.files)
+    total = log.size_bytes
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
     report = RebuildReport(engine, assumed=list(config.assumed))
     with output_of(root, output, in_place=in_place, sync=sync, env=env) as staging:

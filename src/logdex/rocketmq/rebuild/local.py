@@ -184,7 +184,7 @@ def rebuild(
     started = time.perf_counter()
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
-    env.require_free(output, output_size_bytes(sum(file.size_bytes for file in log.files), config))
+    env.require_free(output, output_size_bytes(log.size_bytes, config))
     report = RebuildReport("local", assumed=list(config.assumed))
     scanner = Scanner(config, env=env)
     with output_of(root, output, in_place=in_place, sync=sync, env=env) as staging:

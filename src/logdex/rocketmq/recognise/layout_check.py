@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 
 from logdex.errors import UnsupportedLayoutError
-from logdex.io.env import DEFAULT_ENV, Env
-from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, StorePaths
+from logdex.io.path_look import PathLook
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 
 PATH_SEPARATOR = ","
 """Separates the paths in storePathCommitLog."""
-
+_ROCKSDB_DIR = "rocksdbstore"
 
 _FOLDERS = (
     (re.compile(r"dledger-.+"), "a DLedger CommitLog"),
@@ -38,32 +38,26 @@ def require_supported_conf(conf: BrokerConf, root: str) -> None:
         raise _unsupported(f"ConsumeQueues in RocksDB (storeType={store_type})", root)
 
 
-def require_supported_layout(root: str, *, env: Env = DEFAULT_ENV) -> None:
-    """Raises `UnsupportedLayoutError` if the store at `root` has an unsupported layout.
+def require_supported_layout(look: PathLook) -> None:
+    """Raises `UnsupportedLayoutError` if the store at a path has an unsupported layout.
 
     Reads names only. A missing or empty directory passes.
     """
-    names = _names(root, env)
+    names = look.names()
     for name in names:
         for pattern, what in _FOLDERS:
-            if pattern.fullmatch(name) and _names(f"{root}/{name}", env):
-                raise _unsupported(what, f"{root}/{name}")
+            if pattern.fullmatch(name) and look.names(name):
+                raise _unsupported(what, f"{look.path}/{name}")
     # RocksDB's queues are in consumequeue/ itself, or in rocksdbstore/ without a consumequeue/.
-    queues = StorePaths(root).consume_queue
-    if _is_rocksdb(_names(queues, env)):
-        raise _unsupported("ConsumeQueues in RocksDB", queues)
-    rocksdb = f"{root}/rocksdbstore"
-    if CONSUME_QUEUE_DIR not in names and any(name.endswith(".sst") for name in _names(rocksdb, env)):
-        raise _unsupported("ConsumeQueues in RocksDB", rocksdb)
+    if _is_rocksdb(look.names(CONSUME_QUEUE_DIR)):
+        raise _unsupported("ConsumeQueues in RocksDB", f"{look.path}/{CONSUME_QUEUE_DIR}")
+    if CONSUME_QUEUE_DIR not in names and any(name.endswith(".sst") for name in look.names(_ROCKSDB_DIR)):
+        raise _unsupported("ConsumeQueues in RocksDB", f"{look.path}/{_ROCKSDB_DIR}")
 
 
 def _is_rocksdb(names: list[str]) -> bool:
     """Whether a directory contains a RocksDB database."""
     return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
-
-
-def _names(directory: str, env: Env) -> list[str]:
-    return env.list_dir(directory) if env.is_dir(directory) else []
 
 
 def _unsupported(what: str, path: str) -> UnsupportedLayoutError:

@@ -10,11 +10,11 @@ import re
 
 from logdex.errors import LogdexError, NotAStoreError, UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
+from logdex.io.path_look import PathLook, StrPath
+from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
-from logdex.rocketmq.recognise.store_file import StoreFile, StoreFileKind, recognise_file
+from logdex.rocketmq.recognise.store_path import KAFKA_FILE, StorePath, recognise
 
-_KAFKA_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex)")
 _KAFKA_PARTITION = re.compile(r".+-\d+")
 _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
 _PARTS_OF_A_STORE = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"}
@@ -22,64 +22,75 @@ _KAFKA_HINT = "logdex.open reads it, and so does every command but `message`"
 _HINT = "give the store's root, the folder that holds commitlog/, or a CommitLog file, named by its offset in 20 digits"
 
 
-def require_store(root: str, *, env: Env = DEFAULT_ENV, hint: str = _HINT) -> None:
-    """Raises unless `root` is a RocketMQ store with a CommitLog, or a CommitLog file.
+def require_store(path: StrPath | StorePath, *, env: Env = DEFAULT_ENV) -> StorePath:
+    """Returns the RocketMQ store with a CommitLog, or the CommitLog file, at `path`.
 
-    `NotAStoreError` states what `root` is and which path to give; if nothing leads to a store,
-    `hint` states what can be given. `UnsupportedLayoutError` names a layout that is not read. Reads
-    only names and the beginning of a file.
+    A path that was recognised already is not looked at again. `NotAStoreError` states what `path`
+    is instead and which path to give. `UnsupportedLayoutError` names a layout that is not read.
+    Reads only names and the beginning of a file.
     """
-    if not env.exists(root):
-        raise NotAStoreError("no such file or directory", path=root, hint="check the path")
-    if not env.is_dir(root):
-        found = recognise_file(root, env=env)
-        if found is not None and found.kind is StoreFileKind.COMMIT_LOG:
-            return
-        raise _file_error(root, found, hint)
-    names = env.list_dir(root)
-    require_supported_layout(root, env=env)
-    if env.is_dir(StorePaths(root).commit_log):
-        return
-    kafka = _kafka_directory(root, names, env)
+    if isinstance(path, StorePath):
+        found: StorePath | None = path
+    else:
+        look = PathLook(path, env)
+        found = recognise(look)
+        if found is None:
+            raise why_not(look, _HINT)
+    assert found is not None
+    if not found.holds_messages:
+        raise _no_messages(found)
+    return found
+
+
+def why_not(look: PathLook, hint: str) -> LogdexError:
+    """Returns the reason why `recognise` finds no store at a path.
+
+    If nothing there leads to a store, `hint` states what can be given. Raises
+    `UnsupportedLayoutError` for a layout that is not supported.
+    """
+    if not look.exists():
+        return NotAStoreError("no such file or directory", path=look.path, hint="check the path")
+    if not look.is_dir():
+        if KAFKA_FILE.fullmatch(posixpath.basename(look.path)):
+            return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=look.path, hint=_KAFKA_HINT)
+        return NotAStoreError("a file, not a store's folder", path=look.path, hint=hint)
+    require_supported_layout(look)
+    kafka = _kafka_directory(look)
     if kafka:
-        raise UnsupportedLayoutError(f"{kafka}, no RocketMQ store", path=root, hint=_KAFKA_HINT)
-    raise _directory_error(root, names, env, hint)
+        return UnsupportedLayoutError(f"{kafka}, no RocketMQ store", path=look.path, hint=_KAFKA_HINT)
+    return _directory_error(look, hint)
 
 
-def _file_error(path: str, found: StoreFile | None, hint: str) -> LogdexError:
-    if _KAFKA_SEGMENT.fullmatch(posixpath.basename(path)):
-        return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=path, hint=_KAFKA_HINT)
-    if found is not None:
-        instead = "the store's root or a CommitLog file" if found.root is None else f"the store's root: {found.root}"
-        return NotAStoreError(
-            f"{found.kind.value}, which holds no messages",
-            path=path,
-            hint=f"give {instead}; logdex info shows what this file says",
-        )
-    return NotAStoreError("a file, not a store's folder", path=path, hint=hint)
+def _no_messages(found: StorePath) -> NotAStoreError:
+    instead = "the store's root or a CommitLog file" if found.root is None else f"the store's root: {found.root}"
+    return NotAStoreError(
+        f"{found.description}, which holds no messages",
+        path=found.path,
+        hint=f"give {instead}; logdex info shows what this file says",
+    )
 
 
-def _kafka_directory(root: str, names: list[str], env: Env) -> str | None:
+def _kafka_directory(look: PathLook) -> str | None:
     """Which Kafka directory this is, or None."""
-    if any(_KAFKA_SEGMENT.fullmatch(name) for name in names):
+    names = look.names()
+    if any(KAFKA_FILE.fullmatch(name) for name in names):
         return "a Kafka partition"
     if _KAFKA_FILES & set(names):
         return "a Kafka log directory"
     for name in names:
-        inner = f"{root}/{name}"
-        is_partition = _KAFKA_PARTITION.fullmatch(name) and env.is_dir(inner)
-        if is_partition and any(_KAFKA_SEGMENT.fullmatch(file) for file in env.list_dir(inner)):
+        if _KAFKA_PARTITION.fullmatch(name) and any(KAFKA_FILE.fullmatch(file) for file in look.names(name)):
             return "a Kafka log directory"
     return None
 
 
-def _directory_error(root: str, names: list[str], env: Env, hint: str) -> NotAStoreError:
+def _directory_error(look: PathLook, hint: str) -> NotAStoreError:
+    names, path = look.names(), look.path
     if not names:
-        return NotAStoreError("an empty directory", path=root, hint=hint)
-    above = posixpath.dirname(root.rstrip("/")) or "."
-    if posixpath.basename(root.rstrip("/")) in _PARTS_OF_A_STORE:
-        return NotAStoreError("a part of a store", path=root, hint=f"give the store's root: {above}")
-    inner = next((name for name in names if env.is_dir(f"{root}/{name}/commitlog")), None)
+        return NotAStoreError("an empty directory", path=path, hint=hint)
+    if posixpath.basename(path) in _PARTS_OF_A_STORE:
+        above = posixpath.dirname(path) or "."
+        return NotAStoreError("a part of a store", path=path, hint=f"give the store's root: {above}")
+    inner = next((name for name in names if look.is_dir(f"{name}/{COMMIT_LOG_DIR}")), None)
     if inner is not None:
-        return NotAStoreError("holds no commitlog/", path=root, hint=f"there is a store in {root.rstrip('/')}/{inner}")
-    return NotAStoreError("holds no commitlog/", path=root, hint=hint)
+        hint = f"there is a store in {path}/{inner}"
+    return NotAStoreError("holds no commitlog/", path=path, hint=hint)

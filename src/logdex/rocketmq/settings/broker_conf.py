@@ -21,13 +21,11 @@ _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<end>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 
 @dataclass(frozen=True, slots=True)
 class BrokerConf:
-    """The settings of a store in a properties file; None for a missing one. Sizes are in bytes."""
+    """The settings of a store in a properties file; None for a missing one."""
 
     path: str
-    mapped_file_size_commit_log: int | None = None
-    mapped_file_size_consume_queue: int | None = None
-    max_hash_slot_num: int | None = None
-    max_index_num: int | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    """The sizes that are there, by the broker's names: mappedFileSizeCommitLog (bytes), …"""
     message_delay_level: str | None = None
     store_path_commit_log: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
@@ -49,10 +47,7 @@ class BrokerConf:
                 sizes[name] = _whole_number(name, value, path, position)
         return BrokerConf(
             path=path,
-            mapped_file_size_commit_log=sizes.get("mappedFileSizeCommitLog"),
-            mapped_file_size_consume_queue=sizes.get("mappedFileSizeConsumeQueue"),
-            max_hash_slot_num=sizes.get("maxHashSlotNum"),
-            max_index_num=sizes.get("maxIndexNum"),
+            sizes=sizes,
             message_delay_level=properties.get("messageDelayLevel"),
             store_path_commit_log=properties.get("storePathCommitLog"),
             properties=properties,

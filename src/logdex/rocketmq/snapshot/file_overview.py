@@ -22,7 +22,7 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.geometry.index_geometry import infer_index_geometry, read_header
-from logdex.rocketmq.recognise.store_file import StoreFile, StoreFileKind, recognise_file
+from logdex.rocketmq.recognise.store_path import StorePath, StorePathKind
 
 _ENTRIES_AT_ONCE = 1 << 16
 
@@ -32,7 +32,7 @@ class FileOverview:
     """One file. `facts` are what it says, by names with their units; `content` is the object of a JSON file, `problems`
     what is wrong with it, one line each."""
 
-    file: StoreFile
+    file: StorePath
     size_bytes: int
     facts: dict[str, Any]
     content: dict[int | str, Any] | None = None
@@ -47,16 +47,13 @@ class FileOverview:
         return whole | {"problems": self.problems}
 
 
-def file_overview(path: str, *, env: Env = DEFAULT_ENV) -> FileOverview | None:
-    """What the file at `path` says; None where it is none of those that go with a log. Raises `CorruptError` and its
-    kin, located, for a file that cannot be what it is by its place and name."""
-    found = recognise_file(path, env=env)
-    if found is None or found.kind not in _READERS:
-        return None
-    return _READERS[found.kind](found, env.size_bytes(path), env)
+def file_overview(file: StorePath, *, env: Env = DEFAULT_ENV) -> FileOverview:
+    """What a file that holds no messages says. Raises `CorruptError` and its kin, located, for a file that cannot be
+    what it is by its place and name."""
+    return _READERS[file.kind](file, env.size_bytes(file.path), env)
 
 
-def _consume_queue(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
+def _consume_queue(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
     topic, queue_id = file.topic or "", -1 if file.queue_id is None else file.queue_id
     queue = ConsumeQueue(file.path, topic.encode("utf-8", "surrogateescape"), queue_id, env=env)
     try:
@@ -91,7 +88,7 @@ def _first_message(queue: ConsumeQueue) -> tuple[int, int]:
     return first, blank
 
 
-def _index(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
+def _index(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
     with env.open_read(file.path) as opened:
         header = read_header(opened)
     facts: dict[str, Any] = {"entries": header.entry_count, **header._asdict()}
@@ -106,23 +103,23 @@ def _index(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
     return look
 
 
-def _checkpoint(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
+def _checkpoint(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
     look = FileOverview(file, size_bytes, dict(StoreCheckpoint.read(file.path, env=env)._asdict()))
     if size_bytes != CHECKPOINT_FILE_SIZE_BYTES:
         look.problems.append(f"{file.path}: {size_bytes} bytes, a checkpoint has {CHECKPOINT_FILE_SIZE_BYTES}")
     return look
 
 
-def _config(file: StoreFile, size_bytes: int, env: Env) -> FileOverview:
+def _config(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
     data = env.read_file(file.path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
     if data:
         return FileOverview(file, size_bytes, {}, parse_config_json(data, path=file.path))
     return FileOverview(file, 0, {}, {}, [f"{file.path}: empty: the broker falls back on the .bak file"])
 
 
-_READERS: dict[StoreFileKind, Callable[[StoreFile, int, Env], FileOverview]] = {
-    StoreFileKind.CONSUME_QUEUE: _consume_queue,
-    StoreFileKind.INDEX: _index,
-    StoreFileKind.CHECKPOINT: _checkpoint,
-    StoreFileKind.CONFIG: _config,
+_READERS: dict[StorePathKind, Callable[[StorePath, int, Env], FileOverview]] = {
+    StorePathKind.CONSUME_QUEUE: _consume_queue,
+    StorePathKind.INDEX: _index,
+    StorePathKind.CHECKPOINT: _checkpoint,
+    StorePathKind.CONFIG: _config,
 }

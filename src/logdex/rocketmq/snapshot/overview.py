@@ -253,7 +253,7 @@ class _Look:
                 self.problems.append(error.message)
         return LogOverview(
             files=len(log.files),
-            size_bytes=sum(file.size_bytes for file in log.files),
+            size_bytes=log.size_bytes,
             min_offset=log.min_offset,
             end_offset=tail.end_offset,
             end=tail.end,

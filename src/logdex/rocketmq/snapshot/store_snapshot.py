@@ -8,19 +8,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 from logdex import limits
 from logdex.errors import CorruptError, GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
-from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.rocketmq.geometry.resolve import resolve_in_any_case
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
 from logdex.rocketmq.index_file.index_service import IndexService, QueryOffsetResult
 from logdex.rocketmq.message.message_id import MessageId
@@ -32,9 +33,11 @@ from logdex.rocketmq.read.query import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion, Qu
 from logdex.rocketmq.read.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.require_store import require_store
+from logdex.rocketmq.recognise.store_path import StorePath
 from logdex.rocketmq.scan.log_extent import LogTail, scan_log_tail
 from logdex.rocketmq.scan.log_walk import find_valid_end
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.store_settings import StoreSettings
 
 Text = str | bytes
 """A topic, a key, a tag: text, or the stored bytes."""
@@ -50,11 +53,16 @@ class StoreSnapshot:
     """
 
     def __init__(
-        self, root: str, *, config: StoreConfig | None = None, env: Env | None = None, **geometry: Any
+        self,
+        root: StrPath | StorePath,
+        *,
+        config: StoreConfig | None = None,
+        env: Env | None = None,
+        **geometry: Unpack[StoreSettings],
     ) -> None:
-        self.root = root
-        self.paths = StorePaths(root)
         self._env = env or DEFAULT_ENV
+        self.root = require_store(root, env=self._env).path
+        self.paths = StorePaths(self.root)
         self._lock = threading.RLock()
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._queue_files = OpenFiles(self._env)
@@ -64,19 +72,14 @@ class StoreSnapshot:
         self._valid_end: int | None = None
         self._missing: tuple[OffsetRange, ...] | None = None
         self._tail: LogTail | None = None
-        require_store(root, env=self._env)
-        self.config = config or self._resolve(geometry)
+        if config is not None and geometry:
+            raise UsageError("both a config and single settings", hint="give one of them")
+        if config is None:  # only the index needs its geometry: the rest of the store is readable without
+            config, self._index_error = resolve_in_any_case(self.root, env=self._env, **geometry)
+        self.config = config
         self.commit_log = CommitLog.of_store(
-            root, file_size_bytes=self.config.mapped_file_size_commit_log, env=self._env
+            self.root, file_size_bytes=config.mapped_file_size_commit_log, env=self._env
         )
-
-    def _resolve(self, geometry: dict[str, Any]) -> StoreConfig:
-        try:
-            return resolve_config(self.root, env=self._env, **geometry)
-        except GeometryError as error:
-            # Only the index needs its geometry: the rest of the store is readable without.
-            self._index_error = error
-            return resolve_config(self.root, env=self._env, **geometry, need_index=False)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
     @property

@@ -8,6 +8,7 @@ import pytest
 
 from logdex.errors import CorruptError, NotAStoreError
 from logdex.io.env import Env
+from logdex.io.path_look import PathLook
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.directory.recognise import KafkaPathKind, recognise, require_kafka
@@ -117,7 +118,7 @@ def test_recognising(root: Path) -> None:
 
 def test_an_empty_partition_and_an_empty_log_directory(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
-    assert recognise(str(tmp_path / "t-0")) is None
+    assert recognise(PathLook(tmp_path / "t-0")) is None
     (tmp_path / "t-0" / "leader-epoch-checkpoint").touch()
     assert require_kafka(str(tmp_path / "t-0")).kind is KafkaPathKind.PARTITION
     (tmp_path / "logs").mkdir()
@@ -142,6 +143,6 @@ def test_what_is_no_kafka(tmp_path: Path, name: str, why: str) -> None:
         (tmp_path / "full" / file).touch()
     (tmp_path / "full" / "x-0").mkdir()
     path = str(tmp_path / name)
-    assert recognise(path) is None
+    assert recognise(PathLook(path)) is None
     with pytest.raises(NotAStoreError, match=why):
         require_kafka(path)

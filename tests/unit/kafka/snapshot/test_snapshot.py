@@ -281,7 +281,7 @@ def test_a_segment_that_goes_while_the_directory_is_read(path: Path, monkeypatch
 def test_settings(path: Path) -> None:
     with opened(path, index_interval_bytes=200, segment_bytes=1000, kafka_version="3.9.2") as snapshot:
         assert (snapshot.config.index_interval_bytes, snapshot.config.segment_bytes) == (200, 1000)
-    with pytest.raises(UsageError, match="unknown setting"):
+    with pytest.raises(UsageError, match="a setting of RocketMQ's"):
         logdex.open(path, max_index_num=3)
     with pytest.raises(NotAStoreError, match="not one partition"):
         PartitionSnapshot(str(_log_directory(path)))

@@ -89,7 +89,7 @@ def test_broker_conf(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("mappedFileSizeCommitLog = 65536\nmaxIndexNum=500\nstorePathRootDir=/s\nmessageDelayLevel=1s 2s\n")
     conf = BrokerConf.read(str(path))
-    assert (conf.mapped_file_size_commit_log, conf.max_index_num, conf.max_hash_slot_num) == (65536, 500, None)
+    assert conf.sizes == {"mappedFileSizeCommitLog": 65536, "maxIndexNum": 500}
     assert (conf.properties["storePathRootDir"], conf.message_delay_level) == ("/s", "1s 2s")
     path.write_text("x=1\nmaxIndexNum=many\n")
     with pytest.raises(CorruptError, match="maxIndexNum") as caught:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import StorageError, TruncatedError, UnsupportedLayoutError
+from logdex.io.path_look import PathLook
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.store_files import StoreFiles
 from logdex.rocketmq.geometry.resolve import resolve_config
@@ -66,11 +67,11 @@ def test_small_files(tmp_path: Path) -> None:
 )
 def test_layouts_that_are_refused_by_name(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file.split("/")[0]).mkdir()
-    require_supported_layout(str(tmp_path))
+    require_supported_layout(PathLook(tmp_path))
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_bytes(b"x")
     with pytest.raises(UnsupportedLayoutError, match=name):
-        require_supported_layout(str(tmp_path))
+        require_supported_layout(PathLook(tmp_path))
 
 
 def test_queues_that_are_a_rocksdb_and_several_paths(tmp_path: Path) -> None:
@@ -79,11 +80,11 @@ def test_queues_that_are_a_rocksdb_and_several_paths(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(exist_ok=True)
     (tmp_path / "rocksdbstore" / "000007.sst").write_bytes(b"x")
     (tmp_path / "rocksdbstore" / "CURRENT").write_bytes(b"x")
-    require_supported_layout(str(tmp_path))
+    require_supported_layout(PathLook(tmp_path))
     for name in ("CURRENT", "MANIFEST-000005"):
         (tmp_path / "consumequeue" / name).write_bytes(b"x")
     with pytest.raises(UnsupportedLayoutError, match="RocksDB"):
-        require_supported_layout(str(tmp_path))
+        require_supported_layout(PathLook(tmp_path))
 
 
 @pytest.mark.parametrize(

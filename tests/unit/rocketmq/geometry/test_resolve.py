@@ -10,7 +10,7 @@ from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
 from logdex.rocketmq.geometry.index_geometry import infer_index_geometry, pair_of_size
-from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.rocketmq.geometry.resolve import resolve_config, resolve_in_any_case
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 
@@ -85,6 +85,24 @@ def test_a_file_without_entries_is_ambiguous_and_flags_settle_it(store: Path) ->
     with pytest.raises(GeometryError, match="has maxHashSlotNum 98"):
         resolve_config(str(store), max_hash_slot_num=98)
     assert resolve_config(str(store), need_index=False).max_index_num == StoreConfig().max_index_num
+
+
+def test_what_does_without_the_index_is_told_that_the_geometry_is_a_default(store: Path) -> None:
+    put_index(store, index_bytes(97, 500, 0))
+    for slots, why in ((None, "--max-hash-slot-num"), (98, "has maxHashSlotNum 98")):
+        config, error = resolve_in_any_case(str(store), max_hash_slot_num=slots)
+        assert why in str(error)
+        assert (config.max_hash_slot_num, config.max_index_num) == (5_000_000, 20_000_000)
+        assert "maxHashSlotNum: 5000000, as given" not in config.evidence  # nobody gave it
+        assert [line for line in config.evidence if line.startswith("index: the defaults, since")] != []
+    config, error = resolve_in_any_case(str(store), max_index_num=500)
+    assert (config.max_hash_slot_num, error) == (97, None)
+
+
+def test_an_unknown_setting_is_refused(store: Path) -> None:
+    with pytest.raises(UsageError, match="unknown setting: index_num") as caught:
+        resolve_config(str(store), index_num=3)  # type: ignore[call-arg]
+    assert "max_index_num" in str(caught.value.hint)
 
 
 def test_flags_win_over_broker_conf_and_that_over_files(store: Path) -> None:

@@ -20,6 +20,7 @@ from logdex.errors import (
     UsageError,
 )
 from logdex.rocketmq.read.results import GetMessageStatus
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.small_stores import MESSAGES, START_MS, build, message, numbers, opened
 
@@ -57,6 +58,19 @@ def test_geometry_that_cannot_be_told_stops_only_the_index(root: Path) -> None:
         assert len(store.get_message(b"TopicA", 0, 0, 100).messages) == 40
         with pytest.raises(GeometryError):
             store.query_message("TopicA", "hot")
+
+
+def test_a_size_that_no_index_file_has_stops_only_the_index(root: Path) -> None:
+    with logdex.open(root, max_hash_slot_num=8) as store:
+        assert isinstance(store, StoreSnapshot)
+        assert len(store.get_message(b"TopicA", 0, 0, 100).messages) == 40
+        with pytest.raises(GeometryError, match="has maxHashSlotNum 8"):
+            store.query_message("TopicA", "hot")
+
+
+def test_a_config_and_single_settings_exclude_each_other(root: Path) -> None:
+    with pytest.raises(UsageError, match="both a config and single settings"):
+        StoreSnapshot(root, config=StoreConfig(), max_index_num=9)
 
 
 def test_a_closed_store_opens_its_files_again(store: StoreSnapshot) -> None:

@@ -24,13 +24,16 @@ def kafka_path(store: StoreOptions, *, rocketmq: Flags | None = None, kafka: Fla
     `rocketmq` and `kafka` are a command's own flags that only one format has: `UsageError` for those of the other one,
     and for the other one's geometry flags.
     """
-    from logdex.formats import find_kafka
+    from logdex.formats import detect
+    from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.rocketmq.recognise.require_store import require_store
 
-    found = find_kafka(store.path)
-    if found is None:
+    found = detect(store.path)
+    if not isinstance(found, KafkaPath):
+        require_store(store.path)
         _refuse(_flags(store.kafka_settings()) | dict(kafka or {}), "Kafka", "a RocketMQ store", store.path)
-    else:
-        _refuse(_flags(store.geometry()) | dict(rocketmq or {}), "RocketMQ", describe(found), store.path)
+        return None
+    _refuse(_flags(store.geometry()) | dict(rocketmq or {}), "RocketMQ", describe(found), store.path)
     return found
 
 

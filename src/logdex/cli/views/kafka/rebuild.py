@@ -37,9 +37,10 @@ def rebuild_kafka(
         if spark is None:
             report = rebuild_on(LocalRunner(progress), found.path, target, settings, in_place=in_place)
         else:
-            from logdex.spark.rebuild_job import rebuild_kafka as rebuild_on_spark
+            from logdex.spark.tasks import TaskRunner
 
-            report = rebuild_on_spark(spark, found.path, target, settings, in_place=in_place, progress=progress)
+            runner = TaskRunner(spark, progress)
+            report = rebuild_on(runner, found, target, settings, in_place=in_place, engine="spark")
     print_report(report, _source(report), _rows(report, target), as_json=as_json)
     note_settings(report.inferred, report.assumed)
     for line in [*report.notes, *report.losses]:

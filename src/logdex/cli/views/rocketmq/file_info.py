@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 def look_at_file(path: str) -> FileOverview | None:
     """What the file says; None where PATH is something else."""
+    from logdex.formats import detect
+    from logdex.rocketmq.recognise.store_path import StorePath
     from logdex.rocketmq.snapshot.file_overview import file_overview
 
-    return file_overview(path)
+    found = detect(path)
+    return file_overview(found) if isinstance(found, StorePath) and not found.holds_messages else None
 
 
 def print_file(look: FileOverview) -> None:

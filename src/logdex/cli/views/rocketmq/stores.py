@@ -29,18 +29,11 @@ def resolve(store: StoreOptions) -> tuple[StoreConfig, CommitLog]:
 def resolve_in_any_case(store: StoreOptions) -> tuple[StoreConfig, GeometryError | None]:
     """The store's configuration for a command that can do without the IndexFiles, and what is wrong where those leave
     their geometry open: then it is the default one."""
-    from logdex.errors import GeometryError
-    from logdex.rocketmq.geometry.resolve import resolve_config
+    from logdex.rocketmq.geometry.resolve import resolve_in_any_case
     from logdex.rocketmq.recognise.require_store import require_store
-    from logdex.rocketmq.settings.store_config import StoreConfig
 
     require_store(store.path)
-    try:
-        return resolve_config(store.path, **store.geometry()), None
-    except GeometryError as error:
-        usual = StoreConfig()
-        pair = {"max_hash_slot_num": usual.max_hash_slot_num, "max_index_num": usual.max_index_num}
-        return resolve_config(store.path, **(store.geometry() | pair)), error
+    return resolve_in_any_case(store.path, **store.geometry())
 
 
 def note_one_file(snapshot: StoreSnapshot) -> bool:

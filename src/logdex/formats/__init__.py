@@ -1,0 +1,54 @@
+"""Detects which format's files are at a path, and states what each format offers.
+
+ARCHITECTURE.md describes how a format is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from logdex.errors import NotAStoreError, UsageError
+from logdex.formats import kafka, rocketmq
+from logdex.formats.format import Format as Format
+from logdex.formats.format import FoundPath as FoundPath
+from logdex.formats.format import RebuildJob as RebuildJob
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import PathLook, StrPath
+
+FORMATS = {each.name: each for each in (rocketmq.FORMAT, kafka.FORMAT)}
+"""All formats by name, in the order in which they look at a path."""
+
+
+def detect(path: StrPath, *, env: Env = DEFAULT_ENV) -> FoundPath:
+    """Returns what is at `path`: its format, its kind, and the path without slashes at its end.
+
+    Reads only names, and the first bytes of a file whose name does not tell its kind. Asks the
+    system no question twice. The result can be passed in place of a path to the functions of its
+    format, which then do not look again. Raises `NotAStoreError`, which states what is there
+    instead, or `UnsupportedLayoutError`.
+    """
+    look = PathLook(path, env)
+    for each in FORMATS.values():
+        found = each.recognise(look)
+        if found is not None:
+            return found
+    *most, last = [what for each in FORMATS.values() for what in each.paths]
+    hint = f"give {', '.join(most)} or {last}"
+    reasons = (each.why_not(look, hint) for each in FORMATS.values())
+    known = next((reason for reason in reasons if reason is not None), None)
+    raise known or NotAStoreError("nothing that Logdex reads", path=look.path, hint=hint)
+
+
+def format_of(found: FoundPath) -> Format:
+    """Returns the format of a detected path."""
+    return FORMATS[found.format]
+
+
+def refuse_other_settings(found: FoundPath, given: Iterable[str]) -> None:
+    """Raises `UsageError` if a name in `given` is a setting of another format only."""
+    own = format_of(found)
+    for name in given:
+        others = [each.title for each in FORMATS.values() if name in each.setting_names]
+        if others and name not in own.setting_names:
+            whose = f"a setting of {' and '.join(others)}'s"
+            raise UsageError(f"{found.path} is {found.description}, and {name} {whose}", hint="leave it out")

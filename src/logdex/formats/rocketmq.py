@@ -1,0 +1,138 @@
+"""RocketMQ's entry in the registry of formats."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NoReturn
+
+from logdex.errors import LogdexError, UsageError
+from logdex.formats.format import Format, RebuildJob, Settings
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import PathLook
+from logdex.jobs.settings import declared_settings
+from logdex.rocketmq.settings.store_settings import StoreSettings
+
+if TYPE_CHECKING:
+    from logdex.jobs.findings import VerifyReport
+    from logdex.jobs.reports import Progress
+    from logdex.jobs.tasks import Runner
+    from logdex.rocketmq.rebuild.local import RebuildReport
+    from logdex.rocketmq.recognise.store_path import StorePath
+    from logdex.rocketmq.snapshot.file_overview import FileOverview
+    from logdex.rocketmq.snapshot.overview import StoreOverview
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+
+def _recognise(look: PathLook) -> StorePath | None:
+    from logdex.rocketmq.recognise.store_path import recognise
+
+    return recognise(look)
+
+
+def _why_not(look: PathLook, hint: str) -> LogdexError:
+    from logdex.rocketmq.recognise.require_store import why_not
+
+    return why_not(look, hint)
+
+
+def _open(found: StorePath, *, env: Env = DEFAULT_ENV, **settings: object) -> StoreSnapshot:
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+    return StoreSnapshot(found, env=env, **settings)  # type: ignore[arg-type]
+
+
+def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -> StoreOverview | FileOverview:
+    from logdex.rocketmq.geometry.resolve import resolve_in_any_case
+    from logdex.rocketmq.snapshot.file_overview import file_overview
+    from logdex.rocketmq.snapshot.overview import overview
+
+    if not found.holds_messages:
+        return file_overview(found, env=env)
+    config, geometry_error = resolve_in_any_case(found.path, env=env, **settings)
+    look = overview(found.path, config, env=env)
+    if geometry_error is not None:
+        look.problems.append(geometry_error.message)
+    look.problems += [f"{found.path}: CommitLog offsets {start} to {end} are missing" for start, end in look.log.gaps]
+    return look
+
+
+def _log_size_bytes(found: StorePath, *, env: Env = DEFAULT_ENV) -> int:
+    from logdex.rocketmq.commit_log.commit_log import CommitLog
+    from logdex.rocketmq.recognise.require_store import require_store
+
+    with CommitLog.of_store(require_store(found).path, env=env) as log:
+        return log.size_bytes
+
+
+def _verify(
+    found: StorePath,
+    settings: Settings,
+    *,
+    max_findings: int,
+    checks: Collection[str] | None = None,
+    progress: Progress | None = None,
+    env: Env = DEFAULT_ENV,
+) -> VerifyReport:
+    from logdex.rocketmq.geometry.resolve import resolve_in_any_case
+    from logdex.rocketmq.recognise.require_store import require_store
+    from logdex.rocketmq.verify import verify
+
+    root = require_store(found).path
+    config, geometry_error = resolve_in_any_case(root, env=env, **settings)
+    report = verify(root, config, max_findings=max_findings, checks=checks, progress=progress, env=env)
+    report.unsettled = geometry_error
+    return report
+
+
+def _rebuild(
+    found: StorePath,
+    settings: Settings,
+    output: str | None,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    env: Env = DEFAULT_ENV,
+) -> RebuildJob:
+    from logdex.rocketmq.geometry.resolve import resolve_config
+    from logdex.rocketmq.rebuild import local
+    from logdex.rocketmq.rebuild.job import rebuild_on
+    from logdex.rocketmq.recognise.require_store import require_store
+
+    root = require_store(found).path
+    target = root if output is None else output
+    config = resolve_config(root, env=env, **settings)
+
+    def run(progress: Progress | None) -> RebuildReport:
+        return local.rebuild(root, target, config, in_place=in_place, sync=sync, progress=progress, env=env)
+
+    def run_on(runner: Runner, engine: str) -> RebuildReport:
+        return rebuild_on(runner, root, target, config, in_place=in_place, sync=sync, engine=engine, env=env)
+
+    return RebuildJob(target, _log_size_bytes(found, env=env), run, run_on)
+
+
+def _recover(found: StorePath, settings: Settings, output: str | None, **options: object) -> NoReturn:
+    from logdex.rocketmq.recognise.require_store import require_store
+
+    path = require_store(found).path
+    raise UsageError(
+        f"{path} is {found.description}: recover does not take those yet",
+        hint=f"logdex verify {path} says what is damaged; logdex rebuild derives queues and indexes anew",
+    )
+
+
+FORMAT = Format(
+    name="rocketmq",
+    title="RocketMQ",
+    paths=("a RocketMQ store's root (it holds commitlog/)", "a CommitLog file"),
+    log_title="CommitLog",
+    settings=declared_settings(StoreSettings),
+    recognise=_recognise,
+    why_not=_why_not,
+    open=_open,
+    overview=_overview,
+    log_size_bytes=_log_size_bytes,
+    verify=_verify,
+    rebuild=_rebuild,
+    recover=_recover,
+)

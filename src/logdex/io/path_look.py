@@ -1,0 +1,62 @@
+"""Looking at a path once: the answers of the system are kept for all who ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from logdex.io.env import DEFAULT_ENV, Env
+
+StrPath = str | os.PathLike[str]
+"""A path, as all public signatures take it."""
+
+
+class PathLook:
+    """A path that several formats look at, one after the other.
+
+    The answers of the system are kept, so that all formats see the same, and no question is asked
+    twice. `below` is a name in the directory, or several names joined by ``/``. For one thread.
+    """
+
+    def __init__(self, path: StrPath, env: Env = DEFAULT_ENV) -> None:
+        text = os.fspath(path)
+        self.path = text.rstrip("/") or text[:1]
+        """The path without slashes at its end."""
+        self.env = env
+        self._answers: dict[tuple[Callable[[str], Any], str], Any] = {}
+
+    def is_dir(self, below: str = "") -> bool:
+        """Whether a directory is there."""
+        if below and not self._may_be_there(below):
+            return False
+        return bool(self._ask(self.env.is_dir, below))
+
+    def is_file(self) -> bool:
+        """Whether the path is a file."""
+        return not self.is_dir() and bool(self._ask(self.env.is_file, ""))
+
+    def exists(self) -> bool:
+        """Whether anything is at the path."""
+        return self.is_dir() or self.is_file() or bool(self._ask(self.env.exists, ""))
+
+    def names(self, below: str = "") -> list[str]:
+        """The sorted names in a directory; no names if there is no directory."""
+        return list(self._ask(self.env.list_dir, below)) if self.is_dir(below) else []
+
+    @cached_property
+    def real_path(self) -> str:
+        """The absolute path, with links followed."""
+        return self.env.real_path(self.path)
+
+    def _may_be_there(self, below: str) -> bool:
+        """Whether a known listing has the name, so that the system need not be asked."""
+        above, _, name = below.rpartition("/")
+        return name in self.names(above) if not above or (self.env.list_dir, above) in self._answers else True
+
+    def _ask(self, question: Callable[[str], Any], below: str) -> Any:
+        key = question, below
+        if key not in self._answers:
+            self._answers[key] = question(f"{self.path}/{below}" if below else self.path)
+        return self._answers[key]

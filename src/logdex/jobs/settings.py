@@ -1,0 +1,48 @@
+"""Settings that no file states (sizes, a version), declared once per format.
+
+A declaration is a `TypedDict` or a dataclass whose annotations name the settings. The keyword
+arguments of `logdex.open` and the flags of the command line are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from logdex.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Marks a declared setting, in `Annotated`, as one with a flag on the command line."""
+
+    help: str
+    metavar: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A declared setting: the name of its keyword argument, its type, and its flag or None."""
+
+    name: str
+    value_type: Any
+    flag: Flag | None = None
+
+
+def declared_settings(declaration: type) -> tuple[Setting, ...]:
+    """Returns the settings of a declaration, in its order."""
+    found = []
+    for name, hint in get_type_hints(declaration, include_extras=True).items():
+        value_type, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        flag = next((mark for mark in marks if isinstance(mark, Flag)), None)
+        found.append(Setting(name, value_type, flag))
+    return tuple(found)
+
+
+def require_known(given: Iterable[str], declaration: type) -> None:
+    """Raises `UsageError` if a name in `given` is no setting of the declaration."""
+    known = [setting.name for setting in declared_settings(declaration)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UsageError(f"unknown setting: {', '.join(unknown)}", hint=f"settings are {', '.join(known)}")

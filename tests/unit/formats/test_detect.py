@@ -1,0 +1,155 @@
+"""`formats.detect`: every kind of path, with one look at each; what it says of paths of neither format."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import logdex
+from logdex.errors import NotAStoreError, UnsupportedLayoutError, UsageError
+from logdex.formats import FORMATS, detect, format_of, refuse_other_settings
+from logdex.io.env import Env
+from logdex.kafka.directory.recognise import KafkaPathKind
+from logdex.rocketmq.recognise.store_path import StorePathKind
+from tests import golden, golden_kafka
+
+SEGMENT = f"{0:020d}"
+
+KINDS = {
+    "store": ("a RocketMQ store", StorePathKind.STORE),
+    f"store/commitlog/{SEGMENT}": ("a CommitLog file", StorePathKind.COMMIT_LOG),
+    f"store/consumequeue/AaTopic/0/{SEGMENT}": ("a ConsumeQueue file", StorePathKind.CONSUME_QUEUE),
+    "store/index/*": ("an IndexFile", StorePathKind.INDEX),
+    "store/checkpoint": ("a checkpoint", StorePathKind.CHECKPOINT),
+    "store/config/topics.json": ("one of the broker's JSON files", StorePathKind.CONFIG),
+    "logs": ("a Kafka log directory", KafkaPathKind.LOG_DIR),
+    "logs/orders-0": ("a Kafka partition", KafkaPathKind.PARTITION),
+    f"logs/orders-0/{SEGMENT}.log": ("a Kafka .log file", KafkaPathKind.LOG),
+    f"logs/orders-0/{SEGMENT}.index": ("a Kafka .index file", KafkaPathKind.INDEX),
+    f"logs/orders-0/{SEGMENT}.timeindex": ("a Kafka .timeindex file", KafkaPathKind.TIME_INDEX),
+    f"logs/orders-0/{116:020d}.txnindex": ("a Kafka .txnindex file", KafkaPathKind.TXN_INDEX),
+    f"logs/orders-0/{116:020d}.snapshot": ("a Kafka .snapshot file", KafkaPathKind.SNAPSHOT),
+}
+
+
+class CountingEnv(Env):
+    """Counts what is asked of the system, by question and path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        self.asked[kind, path] += 1
+        with super().operation(kind, path):
+            yield
+
+    def repeated(self) -> list[tuple[str, str]]:
+        return [asked for asked, times in self.asked.items() if times > 1]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store in `store` and a log directory in `logs`; only read it."""
+    root = tmp_path_factory.mktemp("detect")
+    golden.unpack("tiny-5.5.0", root)
+    golden_kafka.unpack("tiny-broker", root / "logs")
+    (root / "store" / "config").mkdir(exist_ok=True)
+    (root / "store" / "config" / "topics.json").write_text("{}")
+    return root
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_is_found_with_one_look(name: str, root: Path) -> None:
+    (path, *_) = sorted(root.glob(name))
+    env = CountingEnv()
+    found = detect(path, env=env)
+    description, kind = KINDS[name]
+    assert (found.path, found.description, found.kind) == (str(path), description, kind)
+    assert format_of(found).name == found.format == ("rocketmq" if name.startswith("store") else "kafka")
+    assert env.repeated() == []
+    assert env.counters.read_bytes == 0
+    if path.is_dir():
+        assert {kind for kind, _ in env.asked} <= {"is_dir", "list_dir", "real_path"}
+    assert detect(f"{path}/" if path.is_dir() else str(path)) == found
+
+
+def test_a_file_whose_name_says_nothing_is_known_by_its_beginning(root: Path, tmp_path: Path) -> None:
+    odd = Path(shutil.copy(root / "store" / "commitlog" / SEGMENT, tmp_path / "from the disk.bin"))
+    env = CountingEnv()
+    assert detect(odd, env=env).kind is StorePathKind.COMMIT_LOG
+    assert env.repeated() == []
+    assert env.counters.read_bytes < 100
+    named_as_kafkas = odd.rename(tmp_path / f"{SEGMENT}.log")
+    assert detect(named_as_kafkas).kind is KafkaPathKind.LOG
+
+
+@pytest.mark.parametrize("name", ["store", f"store/commitlog/{SEGMENT}", "logs", f"logs/orders-0/{SEGMENT}.log"])
+def test_open_does_not_look_again(name: str, root: Path) -> None:
+    looked, opened, alone = CountingEnv(), CountingEnv(), CountingEnv()
+    found = detect(root / name, env=looked)
+    with logdex.open(root / name, env=opened), format_of(found).open(found, env=alone):
+        assert opened.asked == looked.asked + alone.asked
+    assert ("is_dir", found.path) not in alone.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "why", "hint"),
+    [
+        ("gone", NotAStoreError, "no such file or directory", "check the path"),
+        ("empty", NotAStoreError, "an empty directory", "give a RocketMQ store's root"),
+        (
+            "text",
+            NotAStoreError,
+            "a file, not a store's folder",
+            "a Kafka log directory, a topic-N directory or a .log",
+        ),
+        (
+            "other",
+            NotAStoreError,
+            "holds no commitlog/",
+            "give a RocketMQ store's root (it holds commitlog/), a Commit",
+        ),
+        ("above", NotAStoreError, "holds no commitlog/", "there is a store in {root}/above/inner"),
+        ("above/inner/consumequeue", NotAStoreError, "a part of a store", "give the store's root: {root}/above/inner"),
+        ("dledger", UnsupportedLayoutError, "a DLedger CommitLog", None),
+        ("rocksdb", UnsupportedLayoutError, "ConsumeQueues in RocksDB", None),
+    ],
+)
+def test_what_is_neither(name: str, error: type[Exception], why: str, hint: str | None, tmp_path: Path) -> None:
+    for folder in ("empty", "above/inner/commitlog", "above/inner/consumequeue/T", "rocksdb/commitlog"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("text", "other/x", "dledger/dledger-n0/x", "rocksdb/consumequeue_r/x"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x")
+    env = CountingEnv()
+    with pytest.raises(error, match=why) as caught:
+        detect(tmp_path / name, env=env)
+    told = getattr(caught.value, "hint", None)
+    assert (hint is None) == (told is None)
+    assert (hint or "").format(root=tmp_path) in (told or "")
+    assert env.repeated() == []
+
+
+def test_settings_of_the_other_format_are_refused(root: Path) -> None:
+    for name, setting, whose in (("store", "kafka_version", "Kafka"), ("logs/orders-0", "max_index_num", "RocketMQ")):
+        found = detect(root / name)
+        told = f"{root / name} is {found.description}, and {setting} a setting of {whose}'s"
+        with pytest.raises(UsageError) as caught:
+            logdex.open(root / name, env=None, **{setting: 1})
+        assert caught.value.message == told
+        refuse_other_settings(found, ["of_nobody"])
+        with pytest.raises(UsageError, match="unknown setting: of_nobody"):
+            logdex.open(root / name, of_nobody=1)
+
+
+def test_no_two_formats_share_a_name_or_a_setting() -> None:
+    assert [each.name for each in FORMATS.values()] == list(FORMATS)
+    names = [name for each in FORMATS.values() for name in each.setting_names]
+    assert len(names) == len(set(names))
