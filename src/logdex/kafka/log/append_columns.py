@@ -12,17 +12,9 @@ from logdex.errors import UsageError
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression
 from logdex.kafka.columns.encode_columns import BATCH_OPTIONS, iter_encoded
 from logdex.kafka.columns.encode_input import check_table, fill_times
-from logdex.kafka.log.append import (
-    AppendInfo,
-    EncodedAppend,
-    acknowledge,
-    next_sequence,
-    parse_compression,
-    require_keys,
-    with_append_time,
-    write_encoded,
-)
+from logdex.kafka.log.append import AppendInfo, acknowledge, next_sequence, write_encoded
 from logdex.kafka.log.core import LogCore
+from logdex.kafka.log.encoded_append import EncodedAppend, parse_compression, require_keys, with_append_time
 
 _OPTIONS = (*(name for name in BATCH_OPTIONS if name != "compression"), "piece_bytes")
 

@@ -17,21 +17,13 @@ from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
 from logdex.kafka.files.file_names import parse_partition_dir
-from logdex.kafka.log.append import (
-    AppendInfo,
-    EncodedAppend,
-    acknowledge,
-    append_encoded,
-    check_batches,
-    encode_marker,
-    encode_records,
-    next_sequence,
-    write_encoded,
-)
+from logdex.kafka.log.append import AppendInfo, acknowledge, append_encoded, next_sequence, write_encoded
+from logdex.kafka.log.append_checks import check_batches
 from logdex.kafka.log.append_columns import append_columns
 from logdex.kafka.log.cleaner.job import CompactionReport, compact
 from logdex.kafka.log.cleaner.offset_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log.core import LogCore
+from logdex.kafka.log.encoded_append import EncodedAppend, encode_marker, encode_records
 from logdex.kafka.log.home import LogHome, make_dirs_durably
 from logdex.kafka.log.loader import LogLoader
 from logdex.kafka.log.reading import ReadableLog

@@ -11,7 +11,7 @@ import pytest
 from logdex.errors import InvalidRecordError, RecordTooLargeError, UsageError
 from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.batch.record import Compression, Record, TimestampType
-from logdex.kafka.log.append import columns_of_batch
+from logdex.kafka.log.encoded_append import columns_of_batch
 from logdex.kafka.log.log import Log
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kernels.kafka.batch_columns import BatchColumns

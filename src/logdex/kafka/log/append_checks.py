@@ -1,0 +1,107 @@
+"""What a log refuses to append, as a broker refuses it.
+
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from logdex import limits
+from logdex.errors import CorruptError, InvalidRecordError, RecordTooLargeError
+from logdex.kafka.batch.record import NO_PRODUCER_ID, NO_SEQUENCE
+from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.log.core import LogCore
+from logdex.kafka.log.encoded_append import EncodedAppend, columns_of, require_keys, with_append_time
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.layout.kafka import (
+    BATCH_CODEC_MASK,
+    BATCH_CODEC_MAX,
+    BATCH_CONTROL,
+    BATCH_LOG_APPEND_TIME,
+    BATCH_TRANSACTIONAL,
+    MAGIC_V2,
+)
+
+OFFSET_END = (1 << 63) - 1
+"""The log end offset is at most this: the last record's offset is below."""
+
+
+def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epoch: int | None) -> EncodedAppend:
+    """Checks raw batches as a broker does those of a client or, without `assign_offsets`, of a
+    leader.
+
+    Batches must be whole, with correct CRCs. A client's batches must be ones that a producer
+    writes, down to their records; a leader's must not overlap and their offsets must rise. Raises
+    `InvalidRecordError`.
+    """
+    columns = columns_of(core, raw, check_crc=True)
+    encoded = EncodedAppend(bytearray(raw), columns, assign_offsets, leader_epoch)
+    if not assign_offsets:
+        _refuse(core, columns.last_offset < columns.base_offset, "a batch ends before it begins")
+        _refuse(core, columns.base_offset[1:] <= columns.last_offset[:-1], "offsets do not rise from batch to batch")
+        return encoded
+    _check_client_headers(core, columns)
+    _check_client_records(core, raw, columns)
+    if core.config.message_timestamp_type == "LogAppendTime":
+        return with_append_time(encoded, core.now_ms())
+    return encoded
+
+
+def _refuse(core: LogCore, wrong: np.ndarray[tuple[int], np.dtype[np.bool_]], why: str) -> None:
+    if wrong.any():
+        raise InvalidRecordError(why, path=core.path)
+
+
+def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
+    """LogValidator.validateBatch, and what it asks of a batch's timestamp type and codec."""
+    attributes = columns.attributes
+    spans = columns.last_offset - columns.base_offset + 1
+    has_producer = columns.producer_id != NO_PRODUCER_ID
+    _refuse(core, columns.magic != MAGIC_V2, "only batches of magic 2 are given offsets")
+    _refuse(core, attributes & BATCH_CONTROL != 0, "control batches are not a client's to append")
+    _refuse(core, (columns.count != spans) | (columns.count <= 0), "a batch has other offsets than its records need")
+    _refuse(core, attributes & BATCH_CODEC_MASK > BATCH_CODEC_MAX, "a batch has an unknown compression codec")
+    _refuse(core, attributes & BATCH_LOG_APPEND_TIME != 0, "a client's batch must not have LogAppendTime")
+    _refuse(core, has_producer & (columns.base_sequence <= NO_SEQUENCE), "a producer's batch has no sequence")
+    _refuse(core, (attributes & BATCH_TRANSACTIONAL != 0) & ~has_producer, "a transactional batch has no producer id")
+
+
+def _check_client_records(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
+    """Decodes every record: as many as stated, with consecutive offsets, keyed where the log is compacted."""
+    found = [np.empty(0, np.int64)]
+    try:
+        for batch in read_record_batches(raw, columns=("offset", "key"), check_crc=False, path="<append>"):
+            found.append(batch.column(0).to_numpy())
+            require_keys(core, batch.column(1).null_count > 0)
+    except CorruptError as error:
+        raise InvalidRecordError(error.message, path=core.path) from error
+    starts = np.cumsum(columns.count) - columns.count
+    expected = np.repeat(columns.base_offset - starts, columns.count) + np.arange(int(columns.count.sum()))
+    offsets = np.concatenate(found)
+    if not np.array_equal(offsets, expected):
+        raise InvalidRecordError("a batch's records have other offsets than its header states", path=core.path)
+
+
+def check_spans(core: LogCore, columns: BatchColumns) -> None:
+    """Refuses batches that not even an empty segment can hold, because of their last offset."""
+    base, last = columns.base_offset, columns.last_offset
+    bad = np.flatnonzero((last < base) | (last >= OFFSET_END) | (last - base > limits.RELATIVE_OFFSET_MAX))
+    if len(bad):
+        raise InvalidRecordError(
+            f"a batch from offset {base[bad[0]]} on ends at {last[bad[0]]}: at most {limits.RELATIVE_OFFSET_MAX} "
+            f"offsets follow the first one, and they end at {OFFSET_END - 1}",
+            path=core.path,
+        )
+
+
+def check_sizes(core: LogCore, columns: BatchColumns) -> None:
+    """Refuses a batch above max_message_bytes or segment_bytes: `RecordTooLargeError`."""
+    largest = int(columns.size.max())
+    bound = min(core.config.max_message_bytes, core.config.segment_bytes)
+    if largest > bound:
+        raise RecordTooLargeError(
+            f"a batch of {largest} bytes, at most {bound} are taken",
+            path=core.path,
+            hint="append fewer records at once, or raise max_message_bytes (and segment_bytes)",
+        )

@@ -1,0 +1,166 @@
+"""Batches on their way into a log: records encoded and compressed before the log's lock is taken.
+
+Source: Kafka's MemoryRecordsBuilder. A batch's checksum covers neither its base offset nor its
+leader epoch, so these are set when the batch is written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from logdex.errors import InvalidRecordError, UsageError
+from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
+from logdex.kafka.batch.record import NO_TIMESTAMP, Compression, Record, TimestampType
+from logdex.kafka.log.core import LogCore
+from logdex.kafka.scan.scanner import BatchScanner, EndKind
+from logdex.kernels.kafka.batch_columns import BatchColumns, join_columns, pick_columns
+from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, RECORD_BATCH
+from logdex.primitives.crc32c import crc32c
+
+_AT_CRC = RECORD_BATCH.offset_of("crc")
+_AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
+_AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedAppend:
+    """Batches to append, and their columns; `data` may be modified.
+
+    With `is_client` they are checked as a producer's and get offsets; otherwise they are a
+    replica's and keep theirs. `trusts_sequences` is as of `find_written`.
+    """
+
+    data: bytearray | memoryview
+    columns: BatchColumns
+    is_client: bool = True
+    leader_epoch: int | None = None
+    log_append_time_ms: int = NO_TIMESTAMP
+    trusts_sequences: bool = False
+
+    def without_first(self, batches: int) -> EncodedAppend:
+        """The append without its first batches, of which at least one other is left."""
+        start = int(self.columns.position[batches])
+        columns = pick_columns(self.columns, slice(batches, None))
+        columns = columns._replace(position=columns.position - start)
+        return replace(self, data=memoryview(self.data)[start:], columns=columns)
+
+
+def parse_compression(value: str | Compression) -> Compression:
+    """Parses ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``; a `Compression` is returned
+    unchanged.
+
+    Raises `UsageError` for anything else.
+    """
+    if isinstance(value, Compression):
+        return value
+    try:
+        return Compression[value.upper()]
+    except (KeyError, AttributeError):
+        raise UsageError(f"compression is {value!r}", hint="say none, gzip, snappy, lz4 or zstd") from None
+
+
+def encode_records(
+    core: LogCore,
+    records: Record | Iterable[Record],
+    *,
+    compression: str | Compression,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    transactional: bool,
+    leader_epoch: int | None,
+) -> EncodedAppend:
+    """Encodes records as one batch at offset 0.
+
+    Raises `UsageError` and `InvalidRecordError` for records that this log cannot have.
+    """
+    kept = [records] if isinstance(records, Record) else list(records)
+    if not kept:
+        raise InvalidRecordError("no records to append", path=core.path)
+    require_keys(core, any(record.key is None for record in kept))
+    now_ms = core.now_ms()
+    stamped = [
+        Record(each.key, each.value, now_ms if each.timestamp_ms == NO_TIMESTAMP else each.timestamp_ms, each.headers)
+        for each in kept
+    ]
+    appended = core.config.message_timestamp_type == "LogAppendTime"
+    data = encode_batch(
+        stamped,
+        base_offset=0,
+        compression=parse_compression(compression),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME,
+        max_timestamp_ms=now_ms if appended else None,
+    )
+    columns = columns_of_batch(data)
+    return EncodedAppend(bytearray(data), columns, True, leader_epoch, now_ms if appended else NO_TIMESTAMP)
+
+
+def encode_marker(
+    core: LogCore, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> EncodedAppend:
+    """Encodes the control batch that ends a producer's transaction."""
+    data = encode_end_marker(
+        commit,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        offset=0,
+        timestamp_ms=core.now_ms() if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
+    )
+    return EncodedAppend(bytearray(data), columns_of(core, data))
+
+
+def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
+    """Sets the records' timestamps to the append time, in `encoded` itself."""
+    data, columns = encoded.data, encoded.columns
+    view = memoryview(data)
+    for place, (position, size) in enumerate(zip(columns.position.tolist(), columns.size.tolist(), strict=True)):
+        attributes = int(columns.attributes[place]) | BATCH_LOG_APPEND_TIME
+        struct.pack_into(">H", data, position + _AT_ATTRIBUTES, attributes & 0xFFFF)
+        struct.pack_into(">q", data, position + _AT_MAX_TIMESTAMP, now_ms)
+        crc = crc32c(view[position + _AT_ATTRIBUTES : position + size])
+        struct.pack_into(">I", data, position + _AT_CRC, crc)
+        columns.crc[place], columns.attributes[place] = crc, attributes
+    columns.max_timestamp_ms[:] = now_ms
+    return replace(encoded, data=data, columns=columns, is_client=True, log_append_time_ms=now_ms)
+
+
+def columns_of(core: LogCore, raw: bytes, *, check_crc: bool = False) -> BatchColumns:
+    """Scans batches that are to be appended. `InvalidRecordError` for bytes that are not whole batches."""
+    scanner = BatchScanner(check_crc=check_crc, window_batches=256, env=core.env)
+    windows = [
+        BatchColumns._make(column.copy() for column in window.columns)
+        for window in scanner.scan_bytes(raw, path="<append>")
+    ]
+    end = scanner.end
+    if end.kind is not EndKind.END:
+        raise InvalidRecordError(f"{end.kind.value}: {end.reason}", path=core.path) from end.error
+    if not windows:
+        raise InvalidRecordError("no batch to append", path=core.path)
+    return join_columns(windows)
+
+
+def columns_of_batch(raw: bytes) -> BatchColumns:
+    """The columns of one batch of magic 2, as a scan returns them, but faster."""
+    (base_offset, length, epoch, magic, crc, attributes, last_delta, first_ms, last_ms, *producer) = (
+        RECORD_BATCH.struct.unpack_from(raw)
+    )
+    producer_id, producer_epoch, sequence, count = producer
+    wide = np.array([0, base_offset, base_offset + last_delta, first_ms, last_ms, producer_id, -1, crc], np.int64)
+    size = LOG_OVERHEAD_SIZE_BYTES + length
+    narrow = np.array([size, epoch, magic, attributes, producer_epoch, sequence, count, -1, -1], np.int32)
+    return BatchColumns._make([*wide.reshape(-1, 1), *narrow.reshape(-1, 1)])
+
+
+def require_keys(core: LogCore, is_keyless: bool) -> None:
+    """Refuses a record without a key in a compacted log."""
+    if is_keyless and core.config.is_compacted:
+        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
