@@ -13,10 +13,10 @@ import pytest
 
 from logdex.errors import CorruptError
 from logdex.layout.rocketmq import BLANK_MAGIC
-from logdex.rocketmq.index_file.derive_index import IndexWindow
+from logdex.rocketmq.index_file.derive import IndexWindow
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.index_file.index_service import IndexService
-from logdex.rocketmq.index_file.writer import IndexFilesDeriver, IndexTarget
+from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -95,7 +95,7 @@ def test_derived_files_equal_the_brokers(name: str, plain: bool, golden_store: A
         paths.append(tmp_path / f"{len(paths):04d}")
         return IndexTarget(str(paths[-1]), config)
 
-    with IndexFilesDeriver(config, target, plain=plain) as deriver:
+    with IndexFilesWriter(config, target, plain=plain) as deriver:
         for part in cut(window, 7 if plain else 100):
             deriver.put(part)
     assert [digest(path) for path in paths] == expected_digests(name, store)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.primitives.host import Host
-from logdex.rocketmq.index_file.derive_index import IndexWindow, index_file_name, index_file_names
+from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name, index_file_names
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.index_file.index_service import IndexService
-from logdex.rocketmq.index_file.writer import IndexFilesDeriver, IndexTarget
+from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message.properties import format_properties
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.dialect import Dialect
@@ -107,7 +107,7 @@ def _derived(case: Case, plain: bool) -> tuple[list[bytes], list[int], list[Inde
     bounds = [0, *case.cuts, len(case.messages)]
     firsts: list[int] = []
     with tempfile.TemporaryDirectory() as name:
-        deriver = IndexFilesDeriver(case.config, _targets(Path(name), case.config, firsts), plain=plain)
+        deriver = IndexFilesWriter(case.config, _targets(Path(name), case.config, firsts), plain=plain)
         with deriver:
             for start, end in pairwise(bounds):
                 window = _window(case.messages[start:end], case.config)
@@ -130,7 +130,7 @@ def _derived_by_tasks(case: Case) -> list[bytes]:
     with tempfile.TemporaryDirectory() as name:
         while place[0] < len(case.messages):
             make = _targets(Path(name), case.config, [])
-            with IndexFilesDeriver(case.config, make, previous=previous, max_files=1) as deriver:
+            with IndexFilesWriter(case.config, make, previous=previous, max_files=1) as deriver:
                 place = deriver.put(window, *place)
                 previous = deriver.finish()
         return _contents(Path(name))

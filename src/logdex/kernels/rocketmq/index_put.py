@@ -1,6 +1,6 @@
 """Putting entries into an IndexFile: one sequential pass, with the hash slots of later keys prefetched.
 
-Twin of `logdex.rocketmq.index_file.derive_index.index_put_plain`; a property test holds them equal.
+Twin of `logdex.rocketmq.index_file.derive.index_put_plain`; a property test holds them equal.
 The pass is sequential because each entry names its predecessor in the slot. What it waits for is
 one cache miss an entry, in the 20 MB of slots; prefetching some keys ahead takes it from 26 to 60 M
 entries/s, which sorting by slot does not reach by far.
@@ -13,11 +13,16 @@ import numpy.typing as npt
 from numba import njit
 
 from logdex.kernels.common.memory import load_be32, prefetch, store_be32, store_be64
+from logdex.layout import rocketmq as layout
 
+HEADER_SIZE = layout.INDEX_HEADER.size_bytes
+SLOT_SIZE = layout.INDEX_SLOT.size_bytes
+ENTRY_SIZE = layout.INDEX_ENTRY.size_bytes
+AT_HASH = layout.INDEX_ENTRY.offset_of("key_hash")
+AT_PHY_OFFSET = layout.INDEX_ENTRY.offset_of("phy_offset")
+AT_TIME_DIFF = layout.INDEX_ENTRY.offset_of("time_diff_s")
+AT_PREVIOUS = layout.INDEX_ENTRY.offset_of("previous_index")
 _AHEAD = 32
-_HEADER_SIZE = 40
-_SLOT_SIZE = 4
-_ENTRY_SIZE = 20
 _INT_MAX = 2147483647
 
 
@@ -48,10 +53,10 @@ def index_put(
     key; all are moved on. `every_put`: hashSlotCount counts every put. `skip_known`: messages before the end physical
     offset are passed over.
     """
-    slots = address + _HEADER_SIZE
+    slots = address + HEADER_SIZE
     begin_ms, end_ms, begin_phy, end_phy = state[0], state[1], state[2], state[3]
     slot_count, count, message, key = state[4], state[5], state[6], state[7]
-    entries = block - _ENTRY_SIZE * count
+    entries = block - ENTRY_SIZE * count
     keys = len(key_hash)
     while message < len(physical_offset) and count < limit:
         offset = physical_offset[message]
@@ -61,20 +66,20 @@ def index_put(
         stored_ms = store_timestamp_ms[message]
         while key < last and count < limit:
             if key + _AHEAD < keys:
-                prefetch(slots + _SLOT_SIZE * slot_of(key_hash[key + _AHEAD], slot_num))
+                prefetch(slots + SLOT_SIZE * slot_of(key_hash[key + _AHEAD], slot_num))
             value = np.int64(key_hash[key])
-            slot = slots + _SLOT_SIZE * slot_of(value, slot_num)
+            slot = slots + SLOT_SIZE * slot_of(value, slot_num)
             previous = load_be32(slot)
             if previous <= 0 or previous > count:
                 previous = np.int64(0)
             diff = np.int64(0)
             if begin_ms > 0:
                 diff = min(max((stored_ms - begin_ms) // 1000, 0), _INT_MAX)
-            entry = entries + _ENTRY_SIZE * count
-            store_be32(entry, value)
-            store_be64(entry + 4, offset)
-            store_be32(entry + 12, diff)
-            store_be32(entry + 16, previous)
+            entry = entries + ENTRY_SIZE * count
+            store_be32(entry + AT_HASH, value)
+            store_be64(entry + AT_PHY_OFFSET, offset)
+            store_be32(entry + AT_TIME_DIFF, diff)
+            store_be32(entry + AT_PREVIOUS, previous)
             store_be32(slot, count)
             if count <= 1:
                 begin_ms, begin_phy = stored_ms, offset

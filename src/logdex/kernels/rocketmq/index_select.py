@@ -12,15 +12,22 @@ import numpy.typing as npt
 from numba import njit
 
 from logdex.kernels.common.memory import load_be32, load_be64, prefetch
-from logdex.kernels.rocketmq.index_put import slot_of
+from logdex.kernels.rocketmq.index_put import (
+    AT_HASH,
+    AT_PHY_OFFSET,
+    AT_PREVIOUS,
+    AT_TIME_DIFF,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    slot_of,
+)
 
 WALKS = 64
 """Walks under way at once: where more gain little."""
 
-_HEADER_SIZE = 40
-_SLOT_SIZE = 4
-_ENTRY_SIZE = 20
-_LAST_BYTE = 19  # one entry in four lies in two cache lines; asking for both is worth half as much speed again
+_LAST_BYTE = ENTRY_SIZE - 1
+"""One entry in four lies in two cache lines; asking for both is worth half as much speed again."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -34,15 +41,15 @@ def _heads(
     index: npt.NDArray[np.int64],
 ) -> int:
     """The first entry of each row's chain: fills `row` and `index`, gives how many rows have one."""
-    entries = slots + _SLOT_SIZE * slot_num
+    entries = slots + SLOT_SIZE * slot_num
     for k in range(len(key_hash)):
-        prefetch(slots + _SLOT_SIZE * slot_of(key_hash[k], slot_num))
+        prefetch(slots + SLOT_SIZE * slot_of(key_hash[k], slot_num))
     live = 0
     for k in range(len(key_hash)):
-        at = load_be32(slots + _SLOT_SIZE * slot_of(key_hash[k], slot_num))
+        at = load_be32(slots + SLOT_SIZE * slot_of(key_hash[k], slot_num))
         if 0 < at <= last and room[k] > 0:
-            prefetch(entries + _ENTRY_SIZE * at)
-            prefetch(entries + _ENTRY_SIZE * at + _LAST_BYTE)
+            prefetch(entries + ENTRY_SIZE * at)
+            prefetch(entries + ENTRY_SIZE * at + _LAST_BYTE)
             row[live] = k
             index[live] = at
             live += 1
@@ -74,25 +81,25 @@ def _walk(
         kept = 0
         for k in range(live):
             at = index[k]
-            entry = entries + _ENTRY_SIZE * at
-            diff = load_be32(entry + 12)
+            entry = entries + ENTRY_SIZE * at
+            diff = load_be32(entry + AT_TIME_DIFF)
             if diff < 0:
                 continue
             this = row[k]
             read_ms = file_begin_ms + diff * 1000
-            if load_be32(entry) == key_hash[this] and begin_ms <= read_ms <= end_ms:
+            if load_be32(entry + AT_HASH) == key_hash[this] and begin_ms <= read_ms <= end_ms:
                 found_row[found] = this
-                found_offset[found] = load_be64(entry + 4)
+                found_offset[found] = load_be64(entry + AT_PHY_OFFSET)
                 found += 1
                 taken[this] += 1
-            previous = load_be32(entry + 16)
+            previous = load_be32(entry + AT_PREVIOUS)
             if not 0 < previous <= last or previous == at or read_ms < begin_ms or taken[this] >= room[this]:
                 continue
             if previous > at:
                 wild[this] = True
                 continue
-            prefetch(entries + _ENTRY_SIZE * previous)
-            prefetch(entries + _ENTRY_SIZE * previous + _LAST_BYTE)
+            prefetch(entries + ENTRY_SIZE * previous)
+            prefetch(entries + ENTRY_SIZE * previous + _LAST_BYTE)
             row[kept] = this
             index[kept] = previous
             kept += 1
@@ -126,8 +133,8 @@ def index_select(
     points forward, which no engine writes: the caller walks that row again, with an eye on cycles. The mapped file has
     `index_num` entries; no other is read, whatever the links say.
     """
-    slots = address + _HEADER_SIZE
-    entries = slots + _SLOT_SIZE * slot_num
+    slots = address + HEADER_SIZE
+    entries = slots + SLOT_SIZE * slot_num
     row, index, taken = np.empty(WALKS, np.int64), np.empty(WALKS, np.int64), np.empty(WALKS, np.int64)
     last = min(index_count, index_num - 1) if index_count > 1 else 0
     while first < len(key_hash):

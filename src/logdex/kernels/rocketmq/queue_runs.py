@@ -1,6 +1,6 @@
 """Groups a window's messages by queue, in log order within each, and writes their ConsumeQueue entries.
 
-Twin: `logdex.rocketmq.consume_queue.derive_consume_queue.queue_runs_plain`.
+Twin: `logdex.rocketmq.consume_queue.derive.queue_runs_plain`.
 """
 
 from __future__ import annotations

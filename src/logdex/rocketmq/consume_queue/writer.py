@@ -14,7 +14,7 @@ from logdex import limits
 from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
-from logdex.rocketmq.consume_queue.derive_consume_queue import PRE_BLANK_ENTRY
+from logdex.rocketmq.consume_queue.derive import PRE_BLANK_ENTRY
 from logdex.rocketmq.files.store_files import queue_folder
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes

@@ -30,7 +30,6 @@ _ENTRY_0_WEIGHT = 16
 """Entry 0 is never written, so bytes there mean that the pair is wrong or the entry is damaged."""
 _CHUNK_ROWS = 1 << 18
 
-ROW_DTYPE = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff_s", ">i4"), ("previous_index", ">i4")])
 RowArray = npt.NDArray[np.void]
 
 
@@ -56,7 +55,7 @@ def read_rows(file: ReadFile, geometry: IndexGeometry, first: int, count: int) -
     end."""
     at = geometry.entries_at + first * INDEX_ENTRY.size_bytes
     data = file.read_at(at, count * INDEX_ENTRY.size_bytes)
-    return np.frombuffer(data[: len(data) // INDEX_ENTRY.size_bytes * INDEX_ENTRY.size_bytes], ROW_DTYPE)
+    return np.frombuffer(data[: len(data) // INDEX_ENTRY.size_bytes * INDEX_ENTRY.size_bytes], INDEX_ENTRY.dtype)
 
 
 def pair_of_size(size_bytes: int, *, slots: int | None = None, entries: int | None = None) -> IndexGeometry | None:
@@ -167,7 +166,7 @@ def _search_first_entry(file: ReadFile, header: IndexHeader) -> list[int]:
         # Reads one more row than the part, because each row is compared with the previous one.
         data = file.read_at(shift + first * row_size, (_CHUNK_ROWS + 1) * row_size)
         whole = data[: len(data) // row_size * row_size]
-        rows = np.frombuffer(whole, ROW_DTYPE)
+        rows = np.frombuffer(whole, INDEX_ENTRY.dtype)
         is_zero: npt.NDArray[np.bool_] = np.frombuffer(whole, np.uint32).reshape(-1, 5).max(axis=1) == 0
         begins = is_zero[:-1] & ~is_zero[1:] & (rows["previous_index"] == 0)[1:]
         begins &= (rows["phy_offset"] == header.begin_phy_offset)[1:]

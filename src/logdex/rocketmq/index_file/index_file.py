@@ -15,7 +15,7 @@ from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
 from logdex.primitives.text import to_bytes
-from logdex.rocketmq.index_file.derive_index import IndexState, IndexWindow
+from logdex.rocketmq.index_file.derive import IndexState, IndexWindow
 from logdex.rocketmq.index_file.index_chain import ChainEnd, IndexChain, IndexEntry
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys

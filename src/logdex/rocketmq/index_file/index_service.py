@@ -13,7 +13,7 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.errors import GeometryError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.rocketmq.index_file.derive_index import index_file_name
+from logdex.rocketmq.index_file.derive import index_file_name
 from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -150,7 +150,7 @@ class IndexService:
 
     # -- putting -------------------------------------------------------------------------------------------------------
     def build_index(self, message: StoredMessage) -> None:
-        """Puts a message's keys, one by one, as the engine does; rolls files. The slow twin of `IndexFilesDeriver`.
+        """Puts a message's keys, one by one, as the engine does; rolls files. The slow twin of `IndexFilesWriter`.
 
         A new file is named by the store time of the message that makes it. Raises `UsageError` unless writable.
         """

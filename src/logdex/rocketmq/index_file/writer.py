@@ -12,7 +12,7 @@ import numpy as np
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from logdex.rocketmq.index_file.derive_index import IndexState, IndexWindow, index_put_plain
+from logdex.rocketmq.index_file.derive import IndexState, IndexWindow, derive_index
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -120,27 +120,13 @@ def put_window(
     while True:
         first = int(state.values[5])
         limit = target.reserve(first)
-        if plain:
-            index_put_plain(target.array, target.block, config, window, state, limit, skip_known=skip_known)
-        else:
-            from logdex.kernels.rocketmq.index_put import index_put
-
-            index_put(
-                target.array.ctypes.data,
-                target.block.ctypes.data,
-                config.max_hash_slot_num,
-                limit,
-                config.dialect.slot_count_every_put,
-                skip_known,
-                *window,
-                state.values,
-            )
+        derive_index(target.array, target.block, config, window, state, limit, skip_known=skip_known, plain=plain)
         target.write_entries(first, int(state.values[5]))
         if state.place[0] >= len(window.physical_offset) or state.values[5] >= config.max_index_num:
             return
 
 
-class IndexFilesDeriver:
+class IndexFilesWriter:
     """Turns windows of messages into IndexFiles, rolling them as the engine does. One thread.
 
     `target` gives the file to write for a first entry's store time (ms); a file that gets no entry is named by the
@@ -237,7 +223,7 @@ class IndexFilesDeriver:
         self._end_file()
         return self._previous
 
-    def __enter__(self) -> IndexFilesDeriver:
+    def __enter__(self) -> IndexFilesWriter:
         return self
 
     def __exit__(
@@ -254,9 +240,9 @@ def derive_index_files(
 ) -> list[IndexHeader]:
     """Writes the IndexFiles of a whole log, given window after window in order; gives their headers.
 
-    `target` opens the file for a first entry's store time (ms). What `IndexFilesDeriver` does step by step.
+    `target` opens the file for a first entry's store time (ms). What `IndexFilesWriter` does step by step.
     """
-    with IndexFilesDeriver(config, target) as deriver:
+    with IndexFilesWriter(config, target) as writer:
         for window in windows:
-            deriver.put(window)
-    return deriver.headers
+            writer.put(window)
+    return writer.headers

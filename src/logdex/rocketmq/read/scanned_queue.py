@@ -42,7 +42,7 @@ class ScannedQueue(ConsumeQueue):
         self.files = (OffsetFile(self._log.files[0].path, start * ENTRY_SIZE_BYTES, size),)
 
     def _scan(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]:
-        from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+        from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
         from logdex.rocketmq.scan.scanner import Scanner
 
         scanner, deriver = Scanner(self._config, env=self._env), ConsumeQueueDeriver()

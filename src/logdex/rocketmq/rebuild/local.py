@@ -20,12 +20,12 @@ from logdex.jobs.reports import Progress
 from logdex.jobs.staging import PREFIX as STAGING_PREFIX
 from logdex.jobs.staging import Staging
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
-from logdex.rocketmq.index_file.derive_index import IndexWindow, index_file_name
-from logdex.rocketmq.index_file.writer import IndexFilesDeriver, IndexTarget
+from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
+from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -121,7 +121,7 @@ class StoreWriter:
         self.queues = ConsumeQueueSet(
             f"{directory}/{CONSUME_QUEUE_DIR}", config.consume_queue_file_size_bytes, env, sync=sync
         )
-        self.index = IndexFilesDeriver(config, self._next_index_file)
+        self.index = IndexFilesWriter(config, self._next_index_file)
         env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
         env.make_dirs(f"{directory}/{INDEX_DIR}")
 

@@ -14,8 +14,8 @@ import numpy as np
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
-from logdex.rocketmq.index_file.derive_index import IndexWindow, index_file_names
-from logdex.rocketmq.index_file.writer import IndexFilesDeriver, IndexTarget
+from logdex.rocketmq.index_file.derive import IndexWindow, index_file_names
+from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.rebuild.local import RebuildReport
 from logdex.rocketmq.rebuild.parts import PartScan, WholeLog
 from logdex.rocketmq.rebuild.stage import StageFile, StageReader
@@ -109,7 +109,7 @@ def write_index_file(
         return IndexTarget(path, config, env=env, sync=sync)
 
     previous, window, place = _begin_of(task, env)
-    with IndexFilesDeriver(config, target, previous=previous, max_files=1) as deriver:
+    with IndexFilesWriter(config, target, previous=previous, max_files=1) as deriver:
         for stage in task.stages:
             with StageReader(stage, env) as reader:
                 for index in reader.index_windows(window):
@@ -121,7 +121,7 @@ def write_index_file(
 
 
 def _begin_of(task: IndexTask, env: Env) -> tuple[tuple[int, int] | None, int, tuple[int, int]]:
-    """What `IndexFilesDeriver` must know of the file before, and the window of the first stage file, the message and
+    """What `IndexFilesWriter` must know of the file before, and the window of the first stage file, the message and
     the key in it to go on with."""
     if task.previous_key < 0:
         return None, 0, (0, 0)

@@ -18,7 +18,7 @@ from logdex.layout.rocketmq import MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
-from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.rebuild.local import index_window
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.scan.scanner import Scanner, Window, cut_file_end, end_of_files, missing_file_end

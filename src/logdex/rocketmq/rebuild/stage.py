@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
-from logdex.rocketmq.consume_queue.derive_consume_queue import QueueRuns
-from logdex.rocketmq.index_file.derive_index import IndexWindow
+from logdex.rocketmq.consume_queue.derive import QueueRuns
+from logdex.rocketmq.index_file.derive import IndexWindow
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 

@@ -1,386 +1,263 @@
-"""All IndexFiles against the log, both ways: the entries on disk are the log's keys in order, so the two are walked
-side by side; where they differ, the shortest way to go on is taken (harmed, lacking, too many)."""
+"""One IndexFile against the keys that it holds: links, times, slots and header must be those that `derive_index` makes
+of the keys in order.
+
+Where an entry was harmed, what it should be is taken instead of what it is, so that one harmed byte is one finding.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import StoreError
-from logdex.io.env import Env
-from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, MESSAGE_HEAD, SYS_FLAG_BORN_HOST_V6
-from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.geometry.resolve import index_file_paths
-from logdex.rocketmq.index_file.index_keys import message_key_hashes
-from logdex.rocketmq.scan.scanner import Window
+from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.index_file.derive import IndexState, IndexWindow, derive_index
+from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
-from logdex.rocketmq.verify.index_fold import IndexFold
 from logdex.rocketmq.verify.report import Collector
 
-_LOOK_AHEAD_ROWS = 4096
-_LAST_ROWS = 1 << 16
-_STEPS_MAX = 50_000
-"""Differences that are gone through one by one; with more the files are of another log."""
+_SLOTS_CHUNK = 1 << 20
+TimeSuspect = Callable[[int, int, int], None]
+"""Called with (physical offset, storeTimestamp, seconds that all its entries are off) of a message."""
 
 
-@dataclass(slots=True)
-class _Lack:
-    """Keys of messages from `start` to `end` (physical offsets) that have no entry; where those would be."""
+class _Derived:
+    """The header, the slots and the entries of an IndexFile of `config` as `derive_index` makes them, in memory."""
 
-    path: str
-    position: int
-    start: int
-    end: int
-    keys: int
+    def __init__(self, config: StoreConfig, header: IndexHeader) -> None:
+        self._config = config
+        self._array = np.zeros(INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * config.max_hash_slot_num, np.uint8)
+        self._block = np.empty(0, np.uint8)
+        self.slots = self._array[INDEX_HEADER.size_bytes :].view(">i4")
+        self.state = IndexState(header)
 
+    @property
+    def next(self) -> int:
+        """The number of the next entry."""
+        return int(self.state.values[5])
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """A window's keys, one place a key: hash, physical offset, store time."""
+    def begin_at(self, begin_ms: int) -> None:
+        """Has the times of the next entries counted from `begin_ms`."""
+        self.state.values[0] = begin_ms
 
-    key_hash: npt.NDArray[np.int32]
-    offset: npt.NDArray[np.int64]
-    store_ms: npt.NDArray[np.int64]
-
-    @staticmethod
-    def of(window: Window) -> _Keys:
-        c, n = window.columns, window.count
-        counts = np.diff(c.key_end[:n], prepend=np.int32(0))
-        times = np.repeat(c.store_timestamp_ms[:n], counts)
-        return _Keys(c.key_hash[: window.key_count], np.repeat(c.position[:n], counts), times)
+    def put(
+        self, key_hash: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.void]:
+        """The next entries, valid until the next call; one for each key."""
+        count, size = len(key_hash), INDEX_ENTRY.size_bytes
+        if len(self._block) < count * size:
+            self._block = np.empty(count * size, np.uint8)
+        hashes = key_hash & np.int32(0x7FFFFFFF)  # a harmed entry's may be below 0, which no key's is
+        ends = np.arange(1, count + 1, dtype=np.int32)
+        window = IndexWindow(np.ascontiguousarray(offsets), np.ascontiguousarray(store_ms), ends, hashes)
+        self.state.place = 0, 0
+        derive_index(self._array, self._block, self._config, window, self.state, self.next + count, skip_known=False)
+        return self._block[: count * size].view(INDEX_ENTRY.dtype)
 
 
 class IndexCheck:
-    """Takes windows in log order. One thread; `close` it."""
+    """Takes the entries of one file in order. `begin_ms` is the end timestamp of the file before, 0 without one, None
+    if not known. One thread."""
 
     def __init__(
-        self,
-        root: str,
-        config: StoreConfig,
-        log: CommitLog,
-        damage: Damage,
-        out: Collector,
-        env: Env,
-        *,
-        is_unclean: bool,
+        self, disk: IndexDisk, begin_ms: int | None, config: StoreConfig, out: Collector, suspect: TimeSuspect
     ) -> None:
-        self._directory = StorePaths(root).index
-        self._paths = index_file_paths(root, env)
+        self.disk = disk
+        self.end_ms: int | None = None
+        """storeTimestamp of the last entry's message; None if not known."""
+        self._begin_ms = begin_ms
+        self._first_ms: int | None = None
+        self._is_begin_sure = False
         self._config = config
-        self._log = log
-        self._damage = damage
         self._out = out
-        self._env = env
-        self._is_unclean = is_unclean
-        self._place = 0
-        self._fold: IndexFold | None = None
-        self._end_ms: int | None = None if log.min_offset else 0
-        self._is_excused = False  # a file that cannot be read lies between here and the next match
-        self._lacks: list[_Lack] = []
-        self._repeats = 0
-        self._expired = 0
-        self._steps = 0
+        self._suspect = suspect
+        self._derived = _Derived(config, IndexHeader())
 
-    # -- the files, one after the other --------------------------------------------------------------------------------
-    def _rows(self, count: int) -> IndexRows | None:
-        """The next entries, at most `count`, all of one file; None behind the last."""
-        while True:
-            fold = self._fold
-            if fold is not None and fold.next < fold.disk.end:
-                return fold.disk.rows(fold.next, count)
-            self._end_file()
-            if self._place == len(self._paths):
-                return None
-            self._open(self._paths[self._place])
-            self._place += 1
+    @property
+    def next(self) -> int:
+        """The number of the next entry."""
+        return self._derived.next
 
-    def _open(self, path: str) -> None:
-        self._out.files += 1
-        expected, size = self._config.index_file_size_bytes, self._env.size_bytes(path)
-        if size == expected:
-            disk = IndexDisk(path, self._config, self._env)
-            self._fold = IndexFold(disk, self._end_ms, self._config.dialect, self._out, self._suspect_time)
+    def forget_begin(self) -> None:
+        """Keys are lacking before the file's first entry: what its time was counted from is not known."""
+        self._begin_ms = None
+
+    def put(
+        self,
+        rows: IndexRows,
+        key_hash: npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.int64],
+        store_ms: npt.NDArray[np.int64] | None,
+    ) -> None:
+        """Takes entries as they are, with what their hash, offset and store time should be (None: not known)."""
+        if not len(key_hash):
             return
-        self._out.find(
-            "index-file-size",
-            path,
-            size,
-            "an IndexFile of another size",
-            expected=expected,
-            found=size,
-            mend=f"{self._out.rebuild}; if all are so long, state --max-hash-slot-num and --max-index-num",
-        )
-        self._is_excused, self._end_ms = True, None
+        behind_first = 1 if rows.first == 1 else 0
+        if behind_first:
+            if store_ms is not None:
+                self._first_ms = int(store_ms[0])
+            first_ms = None if store_ms is None else store_ms[:1]
+            self._compare(rows.part(0, 1), key_hash[:1], offsets[:1], first_ms, self._begin_ms)
+        if len(key_hash) > behind_first:
+            begin_ms = None if store_ms is None else self._begin_for(rows, offsets, store_ms)
+            rest_ms = None if store_ms is None else store_ms[behind_first:]
+            rest = rows.part(behind_first, len(key_hash))
+            self._compare(rest, key_hash[behind_first:], offsets[behind_first:], rest_ms, begin_ms)
 
-    def _end_file(self) -> None:
-        fold, self._fold = self._fold, None
-        if fold is not None:
-            fold.finish()
-            if fold.next > 1:
-                self._end_ms = fold.end_ms if fold.end_ms is not None else fold.disk.header[1]
-            fold.disk.close()
+    def _compare(
+        self,
+        rows: IndexRows,
+        key_hash: npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.int64],
+        store_ms: npt.NDArray[np.int64] | None,
+        begin_ms: int | None,
+    ) -> None:
+        """Compares entries with what is derived; their times are counted from `begin_ms` (None: not known)."""
+        times = np.zeros(len(key_hash), np.int64) if store_ms is None else store_ms
+        self._derived.begin_at(begin_ms or 0)
+        derived = self._derived.put(key_hash, offsets, times)
+        self._check_links(rows, derived)
+        self.end_ms = None if store_ms is None else int(times[-1])
+        if begin_ms is not None and store_ms is not None:
+            self._check_times(rows, offsets, times, derived["time_diff_s"])
 
-    def close(self) -> None:
-        """Unmaps the file that is open."""
-        if self._fold is not None:
-            self._fold.disk.close()
-            self._fold = None
-
-    # -- walking side by side ------------------------------------------------------------------------------------------
-    def put(self, window: Window) -> None:
-        """Compares a window's keys with the next entries."""
-        keys = _Keys.of(window)
-        at, count = 0, len(keys.offset)
-        while at < count:
-            rows = self._rows(count - at)
-            if rows is None:
-                self._lack(keys, at, count)
-                return
-            behind = at + len(rows.key_hash)
-            equal = (rows.key_hash == keys.key_hash[at:behind]) & (rows.phy_offset == keys.offset[at:behind])
-            same = len(equal) if equal.all() else int(np.argmin(equal))
-            if same:
-                self._take(rows.part(0, same), keys, at)
-                at += same
-            elif self._steps < _STEPS_MAX:
-                at = self._differ(keys, at, count)
-            else:
-                self._give_up()
-                return
-
-    def _take(self, rows: IndexRows, keys: _Keys, at: int) -> None:
-        """Entries that are those of the keys from `at` on."""
-        assert self._fold is not None  # rows came from it
-        part = slice(at, at + len(rows.key_hash))
-        self._fold.put(rows, keys.key_hash[part], keys.offset[part], keys.store_ms[part])
-        self._is_excused = False
-
-    def _take_extra(self, rows: IndexRows) -> None:
-        """Entries that are none of the log's next keys."""
-        assert self._fold is not None  # rows came from it
-        self._fold.put(rows, rows.key_hash, rows.phy_offset, None)
-
-    def _differ(self, keys: _Keys, at: int, count: int) -> int:
-        """The next entry is not that of the next key: takes one or skips the other; gives the next key's place."""
-        self._steps += 1
-        rows = self._rows(_LOOK_AHEAD_ROWS)
-        assert rows is not None  # put() has just seen one
-        key_hash, offset = int(keys.key_hash[at]), int(keys.offset[at])
-        found_hash, found_offset = int(rows.key_hash[0]), int(rows.phy_offset[0])
-        if (found_hash == key_hash) != (found_offset == offset) and self._goes_on(rows, keys, at, count):
-            self._harmed(rows, keys, at)
-            return at + 1
-        if found_offset < offset:
-            behind = rows.phy_offset >= offset
-            self._extra(rows.part(0, int(np.argmax(behind)) if behind.any() else len(behind)))
-            return at
-        if found_offset > offset:
-            if len(rows.phy_offset) > 1 and rows.phy_offset[1] < found_offset:
-                self._extra(rows.part(0, 1))  # it leaps ahead alone: it is what is wrong
-                return at
-            until = at + int(np.searchsorted(keys.offset[at:], found_offset))
-            self._lack(keys, at, until)
-            return until
-        first, end = np.searchsorted(keys.offset, offset), np.searchsorted(keys.offset, offset, side="right")
-        if found_hash in keys.key_hash[first:at]:
-            self._repeats += 1
-            self._take_extra(rows.part(0, 1))
-            return at
-        if found_hash in keys.key_hash[at:end]:
-            self._lack(keys, at, at + 1)
-        else:
-            self._harmed(rows, keys, at)
-        return at + 1
-
-    @staticmethod
-    def _goes_on(rows: IndexRows, keys: _Keys, at: int, count: int) -> bool:
-        """Whether the entry after the first is that of the key after `at`, as far as can be seen."""
-        if len(rows.key_hash) < 2 or at + 1 >= count:
-            return True
-        return bool(rows.key_hash[1] == keys.key_hash[at + 1] and rows.phy_offset[1] == keys.offset[at + 1])
-
-    def _harmed(self, rows: IndexRows, keys: _Keys, at: int) -> None:
-        assert self._fold is not None  # rows came from it
-        disk, index = self._fold.disk, rows.first
-        offset, found = int(keys.offset[at]), int(rows.phy_offset[0])
-        if found != offset:
+    def _check_links(self, rows: IndexRows, derived: npt.NDArray[np.void]) -> None:
+        previous = derived["previous_index"]
+        for i in self._out.some("index-link", np.flatnonzero(previous != rows.previous_index)):
             self._out.find(
-                "index-entry-offset",
-                disk.path,
-                disk.position(index, "phy_offset"),
-                f"entry {index} does not name its message",
-                expected=offset,
-                found=found,
+                "index-link",
+                self.disk.path,
+                self.disk.position(rows.first + i, "previous_index"),
+                f"entry {rows.first + i} does not name the one before it in its slot",
+                expected=int(previous[i]),
+                found=int(rows.previous_index[i]),
                 mend=self._out.rebuild,
             )
-        elif self._fold.chain_score(rows, int(rows.key_hash[0])) > self._fold.chain_score(rows, int(keys.key_hash[at])):
-            self._suspect_keys(offset, int(keys.key_hash[at]), int(rows.key_hash[0]))
-            self._fold.put(rows.part(0, 1), rows.key_hash[:1], keys.offset[at : at + 1], keys.store_ms[at : at + 1])
+
+    def fits_better(self, rows: IndexRows, key_hash: int, than: int) -> bool:
+        """Whether more links to and from the first of `rows` fit the one hash than the other."""
+        return self._chain_score(rows, key_hash) > self._chain_score(rows, than)
+
+    def _chain_score(self, rows: IndexRows, key_hash: int) -> int:
+        """How many of the links to and from the first of `rows` (those behind it are the look-ahead) fit a hash."""
+        slot = (key_hash & 0x7FFFFFFF) % self.disk.slot_num
+        score = int(int(self._derived.slots[slot]) == int(rows.previous_index[0]))
+        named_by = np.flatnonzero(rows.previous_index[1:] == rows.first)
+        if len(named_by):
+            behind = int(rows.key_hash[1 + int(named_by[0])]) & 0x7FFFFFFF
+            return score + int(behind % self.disk.slot_num == slot)
+        return score + int(int(self.disk.slots[slot]) == rows.first)
+
+    def _begin_for(self, rows: IndexRows, offsets: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64]) -> int:
+        """The time that entries are counted from: the first message's, unless other messages side with the header."""
+        stated_ms, first_ms = self.disk.header[0], self._first_ms
+        if first_ms is None:
+            return stated_ms
+        first_offset = int(self._derived.state.header.begin_phy_offset)
+        others = offsets != first_offset
+        if first_ms == stated_ms or self._is_begin_sure or not others.any():
+            return first_ms
+        self._is_begin_sure = True
+        found = rows.time_diff_s[others]
+        if self._misfits(store_ms[others], stated_ms, found) >= self._misfits(store_ms[others], first_ms, found):
+            return first_ms
+        self._suspect(first_offset, first_ms, (stated_ms - first_ms) // 1000)
+        self._first_ms = None
+        return stated_ms
+
+    def _misfits(self, store_ms: npt.NDArray[np.int64], begin_ms: int, found: npt.NDArray[np.int32]) -> int:
+        """How many of the times found are not those that are derived with `begin_ms`."""
+        trial = _Derived(replace(self._config, max_hash_slot_num=1), IndexHeader(index_count=2))
+        trial.begin_at(begin_ms)
+        derived = trial.put(np.zeros(len(store_ms), np.int32), np.zeros(len(store_ms), np.int64), store_ms)
+        return int((derived["time_diff_s"] != found).sum())
+
+    def _check_times(
+        self,
+        rows: IndexRows,
+        offsets: npt.NDArray[np.int64],
+        store_ms: npt.NDArray[np.int64],
+        expected: npt.NDArray[np.int32],
+    ) -> None:
+        """Compares timeDiff; a message all of whose entries (two or more) disagree is itself what is wrong."""
+        wrong = np.flatnonzero(expected != rows.time_diff_s)
+        if not len(wrong):
             return
-        else:
-            self._out.find(
-                "index-entry-hash",
-                disk.path,
-                disk.position(index, "key_hash"),
-                f"the hash of entry {index} is of no key of its message at {offset}",
-                expected=int(keys.key_hash[at]),
-                found=int(rows.key_hash[0]),
-                mend=self._out.rebuild,
-                about=offset,
-            )
-        self._take(rows.part(0, 1), keys, at)
-
-    def _extra(self, rows: IndexRows) -> None:
-        """Entries before the next key: of messages that are gone, of damaged ones, repeats, or of none."""
-        assert self._fold is not None  # rows came from it
-        disk = self._fold.disk
-        self._take_extra(rows)
-        self._explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
-
-    def _explain(self, disk: IndexDisk, rows: IndexRows, which: npt.NDArray[np.bool_]) -> None:
-        """Says what those of the entries are that are none of the log's next keys."""
-        gone = which & (rows.phy_offset >= 0) & (rows.phy_offset < self._log.min_offset)
-        self._expired += int(gone.sum())
-        unexplained = np.flatnonzero(which & ~gone & ~self._damage.covers(rows.phy_offset))
-        for i in self._out.some("index-extra-entry", unexplained):
-            offset = int(rows.phy_offset[i])
-            key_hash = int(rows.key_hash[i])
-            hashes = self._hashes_of(offset)
-            if hashes is not None and key_hash in hashes:
-                self._repeats += 1
-            elif hashes is not None:
-                self._suspect_keys(offset, hashes[0] if hashes else "none", key_hash)
-            else:
+        if self._out.is_full:
+            self._out.truncated += len(wrong)
+            return
+        for offset in np.unique(offsets[wrong]).tolist():
+            all_of_it = np.flatnonzero(offsets == offset)
+            of_it = wrong[offsets[wrong] == offset]
+            off_by = rows.time_diff_s[of_it].astype(np.int64) - expected[of_it]
+            if len(all_of_it) > 1 and len(of_it) == len(all_of_it) and (off_by == off_by[0]).all():
+                self._suspect(int(offset), int(store_ms[of_it[0]]), int(off_by[0]))
+                if all_of_it[-1] == len(offsets) - 1:
+                    self.end_ms = None
+                continue
+            for i in of_it.tolist():
                 self._out.find(
-                    "index-extra-entry",
-                    disk.path,
-                    disk.position(rows.first + i),
-                    f"entry {rows.first + i} is of no message",
-                    expected="an entry of a message that the log has",
-                    found=f"hash {key_hash}, physical offset {offset}",
+                    "index-entry-time",
+                    self.disk.path,
+                    self.disk.position(rows.first + i, "time_diff_s"),
+                    f"timeDiff of entry {rows.first + i} is not that of its message at {offset}",
+                    expected=int(expected[i]),
+                    found=int(rows.time_diff_s[i]),
                     mend=self._out.rebuild,
+                    about=int(offset),
                 )
 
-    def _hashes_of(self, offset: int) -> list[int] | None:
-        """The key hashes of the message at a physical offset; None where there is no message."""
-        try:
-            message = self._log.read_message(offset, check_crc=False)
-        except StoreError:
-            return None
-        if message.physical_offset != offset:
-            return None
-        return message_key_hashes(message, self._config.dialect)
-
-    def _suspect_keys(self, offset: int, found: object, expected: int) -> None:
-        """The chains side with an entry that is of no key of its message: the message's topic or properties changed."""
-        file = self._log.file_of(offset)
-        if file is not None:
-            self._out.suspect(
-                offset,
-                "message-keys",
-                file.path,
-                offset - file.start_offset,
-                "its index entries are of other keys: its topic or properties have changed",
-                f"a key of hash {expected}",
-                f"hash {found}",
+    def finish(self) -> None:
+        """All entries are in: compares slots and header, notes what lies behind the entries."""
+        disk = self.disk
+        for at in range(0, disk.slot_num, _SLOTS_CHUNK):
+            found, expected = disk.slots[at : at + _SLOTS_CHUNK], self._derived.slots[at : at + _SLOTS_CHUNK]
+            for i in self._out.some("index-slot", np.flatnonzero(found != expected)):
+                self._out.find(
+                    "index-slot",
+                    disk.path,
+                    disk.slot_position(at + i),
+                    f"slot {at + i} does not name its newest entry",
+                    expected=int(expected[i]),
+                    found=int(found[i]),
+                    mend=self._out.rebuild,
+                )
+        if disk.stray is not None:
+            self._out.find(
+                "index-stray-bytes",
+                disk.path,
+                disk.first_byte(disk.stray),
+                "not zero, behind the last entry",
+                expected="zeros",
+                found="other bytes",
+                mend="nothing: no broker reads it, the next entry overwrites it",
+            )
+        derived = self._derived.state.header
+        ends = {"begin_timestamp_ms": derived.begin_phy_offset, "end_timestamp_ms": derived.end_phy_offset}
+        for field, wanted, stated in self._header_differs():
+            self._out.find(
+                "index-header",
+                disk.path,
+                INDEX_HEADER.offset_of(field),
+                f"the header's {field} does not tell of the entries",
+                expected=wanted,
+                found=stated,
+                mend=f"{self._out.rebuild}; --rocketmq-version if only hash_slot_count differs in every file",
+                about=ends.get(field),
             )
 
-    def _lack(self, keys: _Keys, start: int, end: int) -> None:
-        """Keys [start, end) have no entry."""
-        if self._is_excused or start == end:
-            return
-        fold = self._fold
-        path, position = (fold.disk.path, fold.disk.position(fold.next)) if fold else (self._directory, 0)
-        if fold is None or fold.next == 1:
-            self._end_ms = None
-            if fold is not None:
-                fold.forget_begin()
-        last = self._lacks[-1] if self._lacks else None
-        if last is not None and (last.path, last.position) == (path, position):
-            last.end, last.keys = int(keys.offset[end - 1]), last.keys + end - start
-        elif len(self._lacks) < _STEPS_MAX:
-            self._lacks.append(_Lack(path, position, int(keys.offset[start]), int(keys.offset[end - 1]), end - start))
-
-    def _give_up(self) -> None:
-        if self._place < len(self._paths) or self._fold is not None:
-            self._out.info(
-                "index-not-checked", self._directory, f"more than {_STEPS_MAX} differences: the rest is not compared"
-            )
-        self.close()
-        self._place, self._is_excused = len(self._paths), True
-
-    def _suspect_time(self, offset: int, store_ms: int, off_by_s: int) -> None:
-        """All entries of a message agree on another time than its own."""
-        file = self._log.file_of(offset)
-        if file is None:
-            return
-        at = MESSAGE_HEAD.offset_of("sys_flag")
-        sys_flag = int.from_bytes(self._log.read(offset + at, 4), "big")
-        host = HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else HOST_V4_SIZE_BYTES
-        self._out.suspect(
-            offset,
-            "message-store-timestamp",
-            file.path,
-            offset - file.start_offset + MESSAGE_HEAD.size_bytes + host,
-            f"all IndexFile entries of this message are {off_by_s} s off its storeTimestamp",
-            f"about {store_ms + 1000 * off_by_s}",
-            store_ms,
-        )
-
-    # -- the end -------------------------------------------------------------------------------------------------------
-    def finish(self, end_offset: int) -> None:
-        """The log is at its end: looks at the entries that are left, and says what is lacking."""
-        behind = 0
-        found_in = ""
-        while (rows := self._rows(_LAST_ROWS)) is not None:
-            assert self._fold is not None  # rows came from it
-            disk = self._fold.disk
-            self._take_extra(rows)
-            beyond = (rows.phy_offset >= end_offset) & ~self._damage.covers(rows.phy_offset)
-            self._explain(disk, rows, ~beyond)
-            behind += int(beyond.sum())
-            if beyond.any() and not self._is_unclean and found_in != disk.path:
-                found_in = disk.path
-                self._find_beyond(disk, rows, int(np.argmax(beyond)), end_offset)
-        if self._is_unclean:
-            self._say(behind, "index-ahead", "entries point behind the log's end: the last end was unclean")
-        self._say(self._repeats, "index-repeated-entries", "entries repeat one of the same key and message")
-        self._say(self._expired, "index-expired-entries", "entries are of messages before the log's start")
-        for lack in self._lacks:
-            self._find_lack(lack)
-
-    def _find_beyond(self, disk: IndexDisk, rows: IndexRows, row: int, end_offset: int) -> None:
-        self._out.find(
-            "index-extra-entry",
-            disk.path,
-            disk.position(rows.first + row),
-            f"entry {rows.first + row}, and perhaps more of this file, points behind the log's end",
-            expected=f"a physical offset below {end_offset}",
-            found=int(rows.phy_offset[row]),
-            mend=self._out.rebuild,
-        )
-
-    def _say(self, count: int, kind: str, text: str) -> None:
-        if count:
-            self._out.info(kind, self._directory, f"{count} {text}")
-
-    def _find_lack(self, lack: _Lack) -> None:
-        text = f"{lack.keys} keys of messages from physical offset {lack.start} to {lack.end} have no entry"
-        if self._is_unclean:
-            self._out.info("index-missing-range", lack.path, text)
-            return
-        self._out.find(
-            "index-missing-range",
-            lack.path,
-            lack.position,
-            text,
-            expected=f"{lack.keys} entries",
-            found="none here",
-            mend=self._out.rebuild,
-            about=lack.start if lack.start == lack.end else None,
-        )
+    def _header_differs(self) -> list[tuple[str, object, int]]:
+        """(field, what is derived, what is stated) where the two differ; times that are not known do not."""
+        header = self.disk.header
+        if self.next == 1:
+            return [] if header[5] in (0, 1) else [("index_count", "0 or 1", header[5])]
+        derived = self._derived.state.header
+        wanted = self._first_ms, self.end_ms, *derived[2:]
+        return [
+            (name, want, found)
+            for name, want, found in zip(derived._fields, wanted, header, strict=True)
+            if want is not None and want != found
+        ]

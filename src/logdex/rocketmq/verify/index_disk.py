@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from logdex.rocketmq.geometry.index_geometry import ROW_DTYPE
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _CHUNK_ROWS = 1 << 16
@@ -51,7 +50,7 @@ class IndexDisk:
         """The six fields as they stand."""
         self.slots = data[_HEADER : _HEADER + _SLOT * self.slot_num].view(">i4")
         self._entries_at = _HEADER + _SLOT * self.slot_num
-        self._rows = data[self._entries_at : self._entries_at + _ENTRY * self.max_index_num].view(ROW_DTYPE)
+        self._rows = data[self._entries_at : self._entries_at + _ENTRY * self.max_index_num].view(INDEX_ENTRY.dtype)
         self._bytes = data[self._entries_at : self._entries_at + _ENTRY * self.max_index_num].reshape(-1, _ENTRY)
         self.stray: int | None = None
         """An entry behind the last one that is not zero, and that no slot knows."""
@@ -115,5 +114,5 @@ class IndexDisk:
     def close(self) -> None:
         """Unmaps the file."""
         self.slots = np.empty(0, ">i4")
-        self._rows, self._bytes = np.empty(0, ROW_DTYPE), np.empty((0, _ENTRY), np.uint8)
+        self._rows, self._bytes = np.empty(0, INDEX_ENTRY.dtype), np.empty((0, _ENTRY), np.uint8)
         self._mapped.close()

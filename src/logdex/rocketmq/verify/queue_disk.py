@@ -15,7 +15,7 @@ from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BL
 from logdex.rocketmq.files.offset_files import list_offset_files
 
 ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
-ROW_DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ROW_DTYPE = CONSUME_QUEUE_ENTRY.dtype
 Rows = npt.NDArray[np.uint8]
 """uint8[n, 20]: entries as they stand on disk."""
 

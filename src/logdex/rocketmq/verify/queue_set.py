@@ -6,7 +6,7 @@ from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
-from logdex.rocketmq.consume_queue.derive_consume_queue import ConsumeQueueDeriver
+from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig

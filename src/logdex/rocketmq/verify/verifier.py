@@ -17,7 +17,7 @@ from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX
-from logdex.rocketmq.verify.index_check import IndexCheck
+from logdex.rocketmq.verify.index_set import IndexSet
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
@@ -47,7 +47,7 @@ def verify(
     is_unclean = check_abort_and_lock(root, out, env)
     scan = LogPass(log, config, out, env)
     queues = QueueSet(root, config, log.min_offset, scan.damage, out, env, is_unclean=is_unclean)
-    index = IndexCheck(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
+    index = IndexSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
     newest_ms = 0
     try:
         for window in scan.windows():

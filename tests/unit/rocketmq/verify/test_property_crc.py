@@ -1,4 +1,4 @@
-"""The two kernels of verify against their plain twins, and against what IndexFiles are derived with."""
+"""The kernel that checks the property `__CRC32#` against its plain twin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logdex.kernels.common.crc import crc_function_address, crc_table
-from logdex.kernels.rocketmq.index_links import index_links, index_links_plain
 from logdex.kernels.rocketmq.property_crc import (
     ABSENT,
     PROPERTY_SIZE_BYTES,
@@ -18,17 +17,6 @@ from logdex.kernels.rocketmq.property_crc import (
     property_crc_plain,
     property_crcs,
 )
-
-HASHES = st.lists(st.one_of(st.integers(0, 40), st.integers(-(1 << 31), (1 << 31) - 1)), max_size=60)
-
-
-@given(hashes=HASHES, slots=st.integers(1, 50), first=st.integers(1, 1000))
-def test_links_equal_the_plain_twin(hashes: list[int], slots: int, first: int) -> None:
-    table, plain_table = np.zeros(slots, np.int32), [0] * slots
-    previous = np.zeros(len(hashes), np.int32)
-    fresh = index_links(np.array(hashes, np.int32), first, table, previous)
-    assert (previous.tolist(), fresh) == index_links_plain(hashes, first, plain_table)
-    assert table.tolist() == plain_table
 
 
 def crc_results(messages: list[bytes], properties_at: list[int], function: int) -> list[int]:

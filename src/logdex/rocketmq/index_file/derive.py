@@ -82,6 +82,41 @@ class IndexState:
         self.values[6], self.values[7] = place
 
 
+def derive_index(
+    array: npt.NDArray[np.uint8],
+    block: npt.NDArray[np.uint8],
+    config: StoreConfig,
+    window: IndexWindow,
+    state: IndexState,
+    limit: int,
+    *,
+    skip_known: bool = True,
+    plain: bool = False,
+) -> None:
+    """Makes the entries of the window's messages from `state.place` on, until the window ends or the file's count
+    reaches `limit`.
+
+    `array` is the file's header and slots in memory, of which the slots are moved on. The new entries are put at the
+    beginning of `block`, which must have room from the count to `limit`. `state` is moved on. `skip_known`: messages
+    before the header's end physical offset are passed over. `plain` takes the twin in the place of the kernel.
+    """
+    if plain:
+        index_put_plain(array, block, config, window, state, limit, skip_known=skip_known)
+        return
+    from logdex.kernels.rocketmq.index_put import index_put
+
+    index_put(
+        array.ctypes.data,
+        block.ctypes.data,
+        config.max_hash_slot_num,
+        limit,
+        config.dialect.slot_count_every_put,
+        skip_known,
+        *window,
+        state.values,
+    )
+
+
 def index_put_plain(
     array: npt.NDArray[np.uint8],
     block: npt.NDArray[np.uint8],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logdex import limits
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
-from logdex.rocketmq.consume_queue.derive_consume_queue import PRE_BLANK_ENTRY, derive_consume_queue, queue_runs_plain
+from logdex.rocketmq.consume_queue.derive import PRE_BLANK_ENTRY, derive_consume_queue, queue_runs_plain
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
 from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message

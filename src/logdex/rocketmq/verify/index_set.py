@@ -1,0 +1,387 @@
+"""All IndexFiles against the log, both ways: the entries on disk are the log's keys in order, so the two are walked
+side by side; where they differ, the shortest way to go on is taken (harmed, lacking, too many)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.errors import StoreError
+from logdex.io.env import Env
+from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, MESSAGE_HEAD, SYS_FLAG_BORN_HOST_V6
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.geometry.resolve import index_file_paths
+from logdex.rocketmq.index_file.index_keys import message_key_hashes
+from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.damage import Damage
+from logdex.rocketmq.verify.index_check import IndexCheck
+from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
+from logdex.rocketmq.verify.report import Collector
+
+_LOOK_AHEAD_ROWS = 4096
+_LAST_ROWS = 1 << 16
+_STEPS_MAX = 50_000
+"""Differences that are gone through one by one; with more the files are of another log."""
+
+
+@dataclass(slots=True)
+class _Lack:
+    """Keys of messages from `start` to `end` (physical offsets) that have no entry; where those would be."""
+
+    path: str
+    position: int
+    start: int
+    end: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """A window's keys, one place a key: hash, physical offset, store time."""
+
+    key_hash: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+    store_ms: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(window: Window) -> _Keys:
+        c, n = window.columns, window.count
+        counts = np.diff(c.key_end[:n], prepend=np.int32(0))
+        times = np.repeat(c.store_timestamp_ms[:n], counts)
+        return _Keys(c.key_hash[: window.key_count], np.repeat(c.position[:n], counts), times)
+
+
+class IndexSet:
+    """Takes windows in log order. One thread; `close` it."""
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        log: CommitLog,
+        damage: Damage,
+        out: Collector,
+        env: Env,
+        *,
+        is_unclean: bool,
+    ) -> None:
+        self._directory = StorePaths(root).index
+        self._paths = index_file_paths(root, env)
+        self._config = config
+        self._log = log
+        self._damage = damage
+        self._out = out
+        self._env = env
+        self._is_unclean = is_unclean
+        self._place = 0
+        self._check: IndexCheck | None = None
+        self._end_ms: int | None = None if log.min_offset else 0
+        self._is_excused = False  # a file that cannot be read lies between here and the next match
+        self._lacks: list[_Lack] = []
+        self._repeats = 0
+        self._expired = 0
+        self._steps = 0
+
+    # -- the files, one after the other --------------------------------------------------------------------------------
+    def _rows(self, count: int) -> IndexRows | None:
+        """The next entries, at most `count`, all of one file; None behind the last."""
+        while True:
+            check = self._check
+            if check is not None and check.next < check.disk.end:
+                return check.disk.rows(check.next, count)
+            self._end_file()
+            if self._place == len(self._paths):
+                return None
+            self._open(self._paths[self._place])
+            self._place += 1
+
+    def _open(self, path: str) -> None:
+        self._out.files += 1
+        expected, size = self._config.index_file_size_bytes, self._env.size_bytes(path)
+        if size == expected:
+            disk = IndexDisk(path, self._config, self._env)
+            self._check = IndexCheck(disk, self._end_ms, self._config, self._out, self._suspect_time)
+            return
+        self._out.find(
+            "index-file-size",
+            path,
+            size,
+            "an IndexFile of another size",
+            expected=expected,
+            found=size,
+            mend=f"{self._out.rebuild}; if all are so long, state --max-hash-slot-num and --max-index-num",
+        )
+        self._is_excused, self._end_ms = True, None
+
+    def _end_file(self) -> None:
+        check, self._check = self._check, None
+        if check is not None:
+            check.finish()
+            if check.next > 1:
+                self._end_ms = check.end_ms if check.end_ms is not None else check.disk.header[1]
+            check.disk.close()
+
+    def close(self) -> None:
+        """Unmaps the file that is open."""
+        if self._check is not None:
+            self._check.disk.close()
+            self._check = None
+
+    # -- walking side by side ------------------------------------------------------------------------------------------
+    def put(self, window: Window) -> None:
+        """Compares a window's keys with the next entries."""
+        keys = _Keys.of(window)
+        at, count = 0, len(keys.offset)
+        while at < count:
+            rows = self._rows(count - at)
+            if rows is None:
+                self._lack(keys, at, count)
+                return
+            behind = at + len(rows.key_hash)
+            equal = (rows.key_hash == keys.key_hash[at:behind]) & (rows.phy_offset == keys.offset[at:behind])
+            same = len(equal) if equal.all() else int(np.argmin(equal))
+            if same:
+                self._take(rows.part(0, same), keys, at)
+                at += same
+            elif self._steps < _STEPS_MAX:
+                at = self._differ(keys, at, count)
+            else:
+                self._give_up()
+                return
+
+    def _take(self, rows: IndexRows, keys: _Keys, at: int) -> None:
+        """Entries that are those of the keys from `at` on."""
+        assert self._check is not None  # rows came from it
+        part = slice(at, at + len(rows.key_hash))
+        self._check.put(rows, keys.key_hash[part], keys.offset[part], keys.store_ms[part])
+        self._is_excused = False
+
+    def _take_extra(self, rows: IndexRows) -> None:
+        """Entries that are none of the log's next keys."""
+        assert self._check is not None  # rows came from it
+        self._check.put(rows, rows.key_hash, rows.phy_offset, None)
+
+    def _differ(self, keys: _Keys, at: int, count: int) -> int:
+        """The next entry is not that of the next key: takes one or skips the other; gives the next key's place."""
+        self._steps += 1
+        rows = self._rows(_LOOK_AHEAD_ROWS)
+        assert rows is not None  # put() has just seen one
+        key_hash, offset = int(keys.key_hash[at]), int(keys.offset[at])
+        found_hash, found_offset = int(rows.key_hash[0]), int(rows.phy_offset[0])
+        if (found_hash == key_hash) != (found_offset == offset) and self._goes_on(rows, keys, at, count):
+            self._harmed(rows, keys, at)
+            return at + 1
+        if found_offset < offset:
+            behind = rows.phy_offset >= offset
+            self._extra(rows.part(0, int(np.argmax(behind)) if behind.any() else len(behind)))
+            return at
+        if found_offset > offset:
+            if len(rows.phy_offset) > 1 and rows.phy_offset[1] < found_offset:
+                self._extra(rows.part(0, 1))  # it leaps ahead alone: it is what is wrong
+                return at
+            until = at + int(np.searchsorted(keys.offset[at:], found_offset))
+            self._lack(keys, at, until)
+            return until
+        first, end = np.searchsorted(keys.offset, offset), np.searchsorted(keys.offset, offset, side="right")
+        if found_hash in keys.key_hash[first:at]:
+            self._repeats += 1
+            self._take_extra(rows.part(0, 1))
+            return at
+        if found_hash in keys.key_hash[at:end]:
+            self._lack(keys, at, at + 1)
+        else:
+            self._harmed(rows, keys, at)
+        return at + 1
+
+    @staticmethod
+    def _goes_on(rows: IndexRows, keys: _Keys, at: int, count: int) -> bool:
+        """Whether the entry after the first is that of the key after `at`, as far as can be seen."""
+        if len(rows.key_hash) < 2 or at + 1 >= count:
+            return True
+        return bool(rows.key_hash[1] == keys.key_hash[at + 1] and rows.phy_offset[1] == keys.offset[at + 1])
+
+    def _harmed(self, rows: IndexRows, keys: _Keys, at: int) -> None:
+        assert self._check is not None  # rows came from it
+        disk, index = self._check.disk, rows.first
+        offset, found = int(keys.offset[at]), int(rows.phy_offset[0])
+        key_hash, found_hash = int(keys.key_hash[at]), int(rows.key_hash[0])
+        if found != offset:
+            self._out.find(
+                "index-entry-offset",
+                disk.path,
+                disk.position(index, "phy_offset"),
+                f"entry {index} does not name its message",
+                expected=offset,
+                found=found,
+                mend=self._out.rebuild,
+            )
+        elif self._check.fits_better(rows, found_hash, key_hash):
+            self._suspect_keys(offset, key_hash, found_hash)
+            self._check.put(rows.part(0, 1), rows.key_hash[:1], keys.offset[at : at + 1], keys.store_ms[at : at + 1])
+            return
+        else:
+            self._out.find(
+                "index-entry-hash",
+                disk.path,
+                disk.position(index, "key_hash"),
+                f"the hash of entry {index} is of no key of its message at {offset}",
+                expected=key_hash,
+                found=found_hash,
+                mend=self._out.rebuild,
+                about=offset,
+            )
+        self._take(rows.part(0, 1), keys, at)
+
+    def _extra(self, rows: IndexRows) -> None:
+        """Entries before the next key: of messages that are gone, of damaged ones, repeats, or of none."""
+        assert self._check is not None  # rows came from it
+        disk = self._check.disk
+        self._take_extra(rows)
+        self._explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
+
+    def _explain(self, disk: IndexDisk, rows: IndexRows, which: npt.NDArray[np.bool_]) -> None:
+        """Says what those of the entries are that are none of the log's next keys."""
+        gone = which & (rows.phy_offset >= 0) & (rows.phy_offset < self._log.min_offset)
+        self._expired += int(gone.sum())
+        unexplained = np.flatnonzero(which & ~gone & ~self._damage.covers(rows.phy_offset))
+        for i in self._out.some("index-extra-entry", unexplained):
+            offset = int(rows.phy_offset[i])
+            key_hash = int(rows.key_hash[i])
+            hashes = self._hashes_of(offset)
+            if hashes is not None and key_hash in hashes:
+                self._repeats += 1
+            elif hashes is not None:
+                self._suspect_keys(offset, hashes[0] if hashes else "none", key_hash)
+            else:
+                self._out.find(
+                    "index-extra-entry",
+                    disk.path,
+                    disk.position(rows.first + i),
+                    f"entry {rows.first + i} is of no message",
+                    expected="an entry of a message that the log has",
+                    found=f"hash {key_hash}, physical offset {offset}",
+                    mend=self._out.rebuild,
+                )
+
+    def _hashes_of(self, offset: int) -> list[int] | None:
+        """The key hashes of the message at a physical offset; None where there is no message."""
+        try:
+            message = self._log.read_message(offset, check_crc=False)
+        except StoreError:
+            return None
+        if message.physical_offset != offset:
+            return None
+        return message_key_hashes(message, self._config.dialect)
+
+    def _suspect_keys(self, offset: int, found: object, expected: int) -> None:
+        """The chains side with an entry that is of no key of its message: the message's topic or properties changed."""
+        file = self._log.file_of(offset)
+        if file is not None:
+            self._out.suspect(
+                offset,
+                "message-keys",
+                file.path,
+                offset - file.start_offset,
+                "its index entries are of other keys: its topic or properties have changed",
+                f"a key of hash {expected}",
+                f"hash {found}",
+            )
+
+    def _lack(self, keys: _Keys, start: int, end: int) -> None:
+        """Keys [start, end) have no entry."""
+        if self._is_excused or start == end:
+            return
+        check = self._check
+        path, position = (check.disk.path, check.disk.position(check.next)) if check else (self._directory, 0)
+        if check is None or check.next == 1:
+            self._end_ms = None
+            if check is not None:
+                check.forget_begin()
+        last = self._lacks[-1] if self._lacks else None
+        if last is not None and (last.path, last.position) == (path, position):
+            last.end, last.keys = int(keys.offset[end - 1]), last.keys + end - start
+        elif len(self._lacks) < _STEPS_MAX:
+            self._lacks.append(_Lack(path, position, int(keys.offset[start]), int(keys.offset[end - 1]), end - start))
+
+    def _give_up(self) -> None:
+        if self._place < len(self._paths) or self._check is not None:
+            self._out.info(
+                "index-not-checked", self._directory, f"more than {_STEPS_MAX} differences: the rest is not compared"
+            )
+        self.close()
+        self._place, self._is_excused = len(self._paths), True
+
+    def _suspect_time(self, offset: int, store_ms: int, off_by_s: int) -> None:
+        """All entries of a message agree on another time than its own."""
+        file = self._log.file_of(offset)
+        if file is None:
+            return
+        at = MESSAGE_HEAD.offset_of("sys_flag")
+        sys_flag = int.from_bytes(self._log.read(offset + at, 4), "big")
+        host = HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else HOST_V4_SIZE_BYTES
+        self._out.suspect(
+            offset,
+            "message-store-timestamp",
+            file.path,
+            offset - file.start_offset + MESSAGE_HEAD.size_bytes + host,
+            f"all IndexFile entries of this message are {off_by_s} s off its storeTimestamp",
+            f"about {store_ms + 1000 * off_by_s}",
+            store_ms,
+        )
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+    def finish(self, end_offset: int) -> None:
+        """The log is at its end: looks at the entries that are left, and says what is lacking."""
+        behind = 0
+        found_in = ""
+        while (rows := self._rows(_LAST_ROWS)) is not None:
+            assert self._check is not None  # rows came from it
+            disk = self._check.disk
+            self._take_extra(rows)
+            beyond = (rows.phy_offset >= end_offset) & ~self._damage.covers(rows.phy_offset)
+            self._explain(disk, rows, ~beyond)
+            behind += int(beyond.sum())
+            if beyond.any() and not self._is_unclean and found_in != disk.path:
+                found_in = disk.path
+                self._find_beyond(disk, rows, int(np.argmax(beyond)), end_offset)
+        if self._is_unclean:
+            self._say(behind, "index-ahead", "entries point behind the log's end: the last end was unclean")
+        self._say(self._repeats, "index-repeated-entries", "entries repeat one of the same key and message")
+        self._say(self._expired, "index-expired-entries", "entries are of messages before the log's start")
+        for lack in self._lacks:
+            self._find_lack(lack)
+
+    def _find_beyond(self, disk: IndexDisk, rows: IndexRows, row: int, end_offset: int) -> None:
+        self._out.find(
+            "index-extra-entry",
+            disk.path,
+            disk.position(rows.first + row),
+            f"entry {rows.first + row}, and perhaps more of this file, points behind the log's end",
+            expected=f"a physical offset below {end_offset}",
+            found=int(rows.phy_offset[row]),
+            mend=self._out.rebuild,
+        )
+
+    def _say(self, count: int, kind: str, text: str) -> None:
+        if count:
+            self._out.info(kind, self._directory, f"{count} {text}")
+
+    def _find_lack(self, lack: _Lack) -> None:
+        text = f"{lack.keys} keys of messages from physical offset {lack.start} to {lack.end} have no entry"
+        if self._is_unclean:
+            self._out.info("index-missing-range", lack.path, text)
+            return
+        self._out.find(
+            "index-missing-range",
+            lack.path,
+            lack.position,
+            text,
+            expected=f"{lack.keys} entries",
+            found="none here",
+            mend=self._out.rebuild,
+            about=lack.start if lack.start == lack.end else None,
+        )
