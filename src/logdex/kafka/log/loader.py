@@ -138,11 +138,15 @@ class LogLoader:
                 return self._recover()
             except OffsetOverflowError as error:
                 segment = next(each for each in self._segments if each.log.path == error.path)
-                parts = split_overflowed_segment(
+                size_bytes = segment.size_bytes
+                parts, end = split_overflowed_segment(
                     segment, self._segments, self._config, self._path, clock_ms=self._now_ms, env=self._env
                 )
                 bases = ", ".join(str(part.base_offset) for part in parts)
                 self._report.note(LoadStep.SPLIT, error.path, f"into those at {bases}: {error.message}")
+                if end < size_bytes:
+                    reason = "no batch that a segment can hold begins here"
+                    self._report.note(LoadStep.CUT, error.path, reason, position=end, size_bytes=size_bytes - end)
                 self._report.recovered.clear()
                 self._make_producers().set_aside(segment.base_offset)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -79,19 +80,25 @@ def split_overflowed_segment(
     *,
     clock_ms: Callable[[], int],
     env: Env,
-) -> list[LogSegment]:
+) -> tuple[list[LogSegment], int]:
     """Splits a segment whose offsets are too far from its base offset; batches keep their bytes.
 
-    Bytes after the last good batch are dropped, as the following recovery would.
+    Returns the new segments and the byte of the old .log at which they end. Bytes from there on are
+    dropped, as the following recovery would drop them: they are no batch, or one whose own offsets
+    fit no segment.
     """
     parts: list[LogSegment] = []
+    end = 0
     try:
-        for window in BatchScanner(check_crc=False, env=env).scan_file(segment.log.path):
+        for window in _good_windows(segment, env):
+            end = int(window.columns.position[-1]) + int(window.columns.size[-1])
             for start, stop in _runs(window, parts[-1].base_offset if parts else None):
                 base_offset = _base_offset(window, start)
                 if not parts or not 0 <= int(window.columns.last_offset[start]) - parts[-1].base_offset <= _FAR:
                     parts.append(open_cleaned_segment(directory, base_offset, config, clock_ms=clock_ms, env=env))
                 _copy(window, start, stop, parts[-1])
+        if not parts:
+            parts.append(open_cleaned_segment(directory, segment.base_offset, config, clock_ms=clock_ms, env=env))
         for part in parts:
             part.on_become_inactive()
             part.flush()
@@ -100,7 +107,22 @@ def split_overflowed_segment(
         for part in [segment, *parts]:
             part.close()
         raise
-    return parts
+    return parts, end
+
+
+def _good_windows(segment: LogSegment, env: Env) -> Iterator[BatchWindow]:
+    """Windows of the batches before the first one that ends before it begins or spans too much."""
+    for window in BatchScanner(check_crc=False, env=env).scan_file(segment.log.path):
+        columns = window.columns
+        spans = columns.last_offset - columns.base_offset
+        bad = np.flatnonzero((spans < 0) | (spans > _FAR))
+        if not len(bad):
+            yield window
+            continue
+        if bad[0]:
+            columns = pick_columns(columns, slice(int(bad[0])))
+            yield replace(window, columns=columns, count=int(bad[0]))
+        return
 
 
 def _copy(window: BatchWindow, start: int, stop: int, part: LogSegment) -> None:

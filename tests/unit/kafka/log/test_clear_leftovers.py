@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.files.file_names import offset_file_name
 from logdex.kafka.log.load_report import LoadStep
 from logdex.kafka.segment.file_records import FileRecords
+from logdex.layout.kafka import RECORD_BATCH
+from logdex.primitives.crc32c import crc32c
 from tests.unit.kafka.log.crashed_logs import bases, contents, crash, expected, fill, reopen, steps
 
 
@@ -129,3 +132,23 @@ def test_segments_are_replaced(path: Path) -> None:
         assert log.load_report.was_clean
         assert contents(log) == expected(20)
     assert not [file for file in path.iterdir() if file.name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize("delta", [-1, -(1 << 31)])
+def test_a_batch_that_ends_before_it_begins_ends_a_split(path: Path, delta: int, at_start: bool) -> None:
+    """No segment can hold it: making new ones for it went on until no descriptor was left."""
+    far = encode_batch([Record(value=b"far")], base_offset=1 << 32)
+    wrong = bytearray(encode_batch([Record(value=b"wrong")], base_offset=(1 << 32) + 1))
+    struct.pack_into(">i", wrong, RECORD_BATCH.offset_of("last_offset_delta"), delta)
+    at = RECORD_BATCH.offset_of("attributes")
+    struct.pack_into(">I", wrong, RECORD_BATCH.offset_of("crc"), crc32c(bytes(wrong[at:])))
+    path.mkdir(parents=True)
+    data = (bytes(wrong) if at_start else b"") + far + bytes(wrong) + far
+    (path / offset_file_name(0, ".log")).write_bytes(data)
+    with reopen(path) as log:
+        assert len(log.segments) == 1
+        assert contents(log) == ([] if at_start else [b"far"])
+        assert sum(action.size_bytes for action in log.load_report.actions) > 0
+    with reopen(path) as log:
+        assert contents(log) == ([] if at_start else [b"far"])
