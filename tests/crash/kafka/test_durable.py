@@ -256,7 +256,7 @@ def test_a_rolls_failed_fsync_is_believed_by_those_who_wait(tmp_path: Path) -> N
     env.armed = True
     threads = [outcome_of(log.roll, outcomes)]
     assert env.under_way.wait(20)
-    threads.append(outcome_of(lambda: log._core.wait_durable(1), outcomes))
+    threads.append(outcome_of(lambda: log._core.group_commit.wait(1), outcomes))
     env.go.set()
     for thread in threads:
         thread.join(20)

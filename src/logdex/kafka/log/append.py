@@ -73,7 +73,7 @@ def append_encoded(core: LogCore, encoded: EncodedAppend) -> AppendInfo:
 def acknowledge(core: LogCore, info: AppendInfo, ticket: int) -> AppendInfo:
     """Waits until the append is on disk if ``flush="sync"``. Call it without the lock."""
     if core.config.flush == "sync":
-        core.wait_durable(ticket)
+        core.group_commit.wait(ticket)
     return info
 
 
@@ -87,7 +87,7 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
         if written.batches == len(encoded.columns.position):
             known = written.first_offset, written.last_offset, written.timestamp_ms
             info = AppendInfo(*known, is_duplicate=True, duplicate_batches=written.batches)
-            return info, core.last_ticket
+            return info, core.group_commit.last_ticket
         if written.batches:
             encoded = encoded.without_first(written.batches)
         columns = _placed(core, encoded)
@@ -104,7 +104,7 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
             len(columns.position),
             duplicate_batches=written.batches,
         )
-        return info, core.next_ticket()
+        return info, core.group_commit.next_ticket()
 
 
 def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from logdex.errors import LogClosedError, LogFailedError, LogInUseError
+from logdex.errors import LogClosedError, LogInUseError
 from logdex.io.env import Env
+from logdex.io.group_commit import GroupCommit
+from logdex.io.reader_gate import ReaderGate
 from logdex.kafka.files.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES, offset_file_name
-from logdex.kafka.log.gate import ReaderGate
 from logdex.kafka.log.home import LogHome
 from logdex.kafka.log.loader import LoadedLog, save_epochs
 from logdex.kafka.log.swap import open_cleaned_segment
@@ -46,15 +47,10 @@ class LogCore:
         self.next_offset = loaded.next_offset
         self.lock = threading.RLock()
         self.closed = False
-        self.failed: BaseException | None = None
         self.truncations = 0
         """How often the log end offset has decreased."""
-        self._synced = threading.Condition(self.lock)
-        self._syncing = False
-        self._fsync_lock = threading.Lock()
-        self._fsync_error: BaseException | None = None
+        self.group_commit = GroupCommit(self.lock, self._syncing_active, path=self.path)
         self._unreleased: list[LogSegment] = []
-        self._ticket = self._durable_ticket = 0
         self._pinned_high_watermark: int | None = None
         self._durable_offset = loaded.next_offset
         # first offset -> marker offset, of ended transactions above the high watermark
@@ -84,12 +80,12 @@ class LogCore:
                 path=self.path,
                 hint="append there, or open the log after the fork",
             )
-        if self.failed is not None:
-            raise LogFailedError(
-                f"a write failed ({self.failed}); nothing more is written",
-                path=self.path,
-                hint="close and open it again",
-            ) from self.failed
+        self.group_commit.require_unfailed()
+
+    @property
+    def failed(self) -> BaseException | None:
+        """The write or fsync that made this a failed log."""
+        return self.group_commit.failed
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -100,8 +96,7 @@ class LogCore:
             try:
                 yield
             except BaseException as error:
-                self.failed = error
-                self._synced.notify_all()
+                self.group_commit.fail(error)
                 raise
 
     # -- watermarks ----------------------------------------------------------------------------------------------------
@@ -148,85 +143,26 @@ class LogCore:
         return 0 if latest is None else latest
 
     # -- durability ----------------------------------------------------------------------------------------------------
-    @property
-    def last_ticket(self) -> int:
-        """The ticket of the last append."""
-        return self._ticket
-
-    def next_ticket(self) -> int:
-        """Returns a new ticket for `wait_durable`. Call it after an append, with the lock held."""
-        self._ticket += 1
-        return self._ticket
-
-    def wait_durable(self, ticket: int) -> None:
-        """Returns when the appends up to `ticket` are on disk. Threads that wait together share an
-        fsync.
-
-        Do not call it with the lock held.
-        """
-        with self._synced:
-            while self._syncing and self._durable_ticket < ticket and self.failed is None:
-                self._synced.wait()
-            if self._durable_ticket >= ticket:
-                return
-            self.require_usable()
-            upto, end, truncations, active = self._ticket, self.next_offset, self.truncations, self.segments.active
-            self._syncing = True
-            done = False
-            try:
-                with self._given_up():
-                    self._sync(active.log.flush)
-                done = True
-            except BaseException as error:
-                self.failed = self.failed or error
-                raise
-            finally:
-                self._syncing = False
-                for segment in self._unreleased:
-                    segment.release()
-                self._unreleased.clear()
-                if done and truncations == self.truncations:
-                    self._set_durable(upto, end)
-                self._synced.notify_all()
-
     @contextmanager
-    def _given_up(self) -> Iterator[None]:
-        """Releases the lock, which this thread holds once, during the block."""
-        self.lock.release()
+    def _syncing_active(self) -> Iterator[Callable[[], None]]:
+        """An fsync of the active segment for threads that wait. The segments before it are on disk."""
+        self.require_usable()
+        end, truncations, active = self.next_offset, self.truncations, self.segments.active
         try:
-            yield
+            yield active.log.flush
+            if truncations == self.truncations:
+                self._durable_offset = max(self._durable_offset, end)
         finally:
-            self.lock.acquire()
-
-    def _sync(self, flush: Callable[[], None]) -> None:
-        """Syncs the active segment by `flush`, one thread at a time and never after a failed fsync.
-
-        The system reports a failed write to one caller of fsync only; to all others the fsync seems
-        to succeed.
-        """
-        with self._fsync_lock:
-            if self._fsync_error is not None:
-                raise LogFailedError(
-                    f"an fsync failed ({self._fsync_error}); nothing more is acknowledged",
-                    path=self.path,
-                    hint="close and open it again",
-                ) from self._fsync_error
-            try:
-                flush()
-            except BaseException as error:
-                self._fsync_error = error
-                raise
-
-    def _set_durable(self, ticket: int, offset: int) -> None:
-        self._durable_ticket = max(self._durable_ticket, ticket)
-        self._durable_offset = max(self._durable_offset, offset)
+            for segment in self._unreleased:
+                segment.release()
+            self._unreleased.clear()
 
     def flush(self) -> None:
         """Writes all earlier appends to disk and moves the recovery point to their end."""
         with self.lock:
             self.require_usable()
-            ticket = self._ticket
-        self.wait_durable(ticket)
+            ticket = self.group_commit.last_ticket
+        self.group_commit.wait(ticket)
         with self.writing():
             self.set_recovery_point(self._durable_offset)
 
@@ -238,22 +174,15 @@ class LogCore:
         Check preconditions inside the block, because other threads may append before it begins.
         """
         with self.lock:
-            self.wait_for_syncs()
+            self.group_commit.wait_until_idle()
             with self.writing(), self.gate.excluding():
                 yield
-
-    def wait_for_syncs(self) -> None:
-        """Waits until no thread is in an fsync. Call it with the lock held, which is released
-        meanwhile."""
-        while self._syncing:
-            self._synced.wait()
 
     def all_is_durable(self) -> None:
         """Wakes the threads that wait for an fsync. Call it with the lock held, once all data is on
         disk."""
-        self._durable_ticket = self._ticket
         self._durable_offset = self.next_offset
-        self._synced.notify_all()
+        self.group_commit.all_is_durable()
 
     def end_went_back_to(self, offset: int) -> None:
         """Updates the state after a truncation, on disk, to `offset`."""
@@ -307,14 +236,14 @@ class LogCore:
         if base_offset == active.base_offset:
             return active  # the active segment is still empty
         active.on_become_inactive()
-        self._sync(active.flush)
+        self.group_commit.sync(active.flush)
         self.producers.states.map_end_offset = base_offset
         self.producers.take_snapshot()
         segment = self.open_segment(base_offset)
         self.segments.add(segment)
         self.all_is_durable()
         self.set_recovery_point(self.next_offset)
-        if self._syncing:
+        if self.group_commit.is_syncing:
             self._unreleased.append(active)  # an fsync of it is running and needs its descriptor
         else:
             active.release()
@@ -346,7 +275,7 @@ class LogCore:
             self.producers.take_snapshot()
             active = self.segments.active
             active.on_become_inactive()
-            self._sync(active.flush)
+            self.group_commit.sync(active.flush)
             self.all_is_durable()
             self.env.sync_dir(self.path)
             self.set_recovery_point(self.next_offset)

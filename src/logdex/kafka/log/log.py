@@ -264,7 +264,7 @@ class Log(ReadableLog):
         with core.cleaner_lock, core.lock:
             if core.closed:
                 return
-            core.wait_for_syncs()
+            core.group_commit.wait_until_idle()
             try:
                 if core.failed is None:
                     core.close_cleanly()

@@ -21,7 +21,7 @@ def delete_records(core: LogCore, before: int) -> int:
     Returns the log start offset.
     """
     with core.lock:
-        core.wait_for_syncs()
+        core.group_commit.wait_until_idle()
         core.require_usable()
         high_watermark = core.high_watermark
         start = high_watermark if before == -1 else before

@@ -90,7 +90,7 @@ def test_within_a_log_directory_the_brokers_marks_count(tmp_path: Path) -> None:
         assert not marker.exists()
     assert marker.read_text() == '{"version":0,"brokerEpoch":7}'
     log = reopen(first)
-    log._core.failed = OSError("a write that failed")
+    log._core.group_commit.failed = OSError("a write that failed")
     log.close()
     assert not marker.exists()
 

@@ -209,7 +209,7 @@ class _Cleaning:
         core = self._core
         with core.lock:
             try:
-                core.wait_for_syncs()  # here, because the lock is then held until the segments are replaced
+                core.group_commit.wait_until_idle()  # here: from now on the lock is held until they are replaced
                 self._require_in_log(group)
             except BaseException:
                 cleaned.discard()

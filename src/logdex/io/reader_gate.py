@@ -37,9 +37,10 @@ class ReaderGate:
         """Keeps readers out during the block. For one thread at a time, which may nest blocks."""
         with self._changed:
             self._excluding += 1
-            while self._readers:
-                self._changed.wait()
         try:
+            with self._changed:
+                while self._readers:
+                    self._changed.wait()
             yield
         finally:
             with self._changed:
