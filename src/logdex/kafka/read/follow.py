@@ -15,13 +15,22 @@ from dataclasses import replace
 
 from logdex.errors import CorruptError, CrcMismatchError, StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
+from logdex.kafka.directory.partition_files import open_segments
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.files.file_names import LOG_SUFFIX, offsets_of
+from logdex.kafka.read.committed import AbortedTransactions, TransactionFold
 from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, check_isolation
+from logdex.kafka.read.scan_state import load_producers
+from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.layout.kafka import CONTROL_ABORT, LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES
+from logdex.kafka.segment.transaction_index import AbortedTxn
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.state.producer_state import ProducerStates
+from logdex.layout.kafka import LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES
 
 POLL_INTERVAL_S = 0.05
 _SIZE_MIN = LOG_OVERHEAD_SIZE_BYTES + LEGACY_SIZE_MIN_V0
@@ -58,6 +67,8 @@ class LogFollower:
         self._segment: LogSegment | None = None
         self._position = 0
         self._doubts = 0
+        self._missed_at = -1
+        self._is_first = True
         self._stopped = threading.Event()
 
     # -- what comes ----------------------------------------------------------------------------------------------------
@@ -66,13 +77,16 @@ class LogFollower:
 
         Raises `StorageError` where the directory is gone, `CorruptError` for bytes that stay wrong.
         """
-        start = self.offset
-        batches = self._next_batches()
+        batches, start = self._next_batches()
+        found = [(batch, start) for batch in batches]
         if self._committed is not None:
-            batches = self._committed.take(batches)
-            start = 0
+            found = self._committed.take(batches, start)
         return [
-            record for batch in batches if not batch.is_control for record in batch.records() if record.offset >= start
+            record
+            for batch, begin in found
+            if not batch.is_control
+            for record in batch.records()
+            if record.offset >= begin
         ]
 
     def __iter__(self) -> Iterator[Record]:
@@ -98,23 +112,34 @@ class LogFollower:
         self.close()
 
     # -- the files -----------------------------------------------------------------------------------------------------
-    def _next_batches(self) -> list[RecordBatch]:
+    def _next_batches(self) -> tuple[list[RecordBatch], int]:
+        """Whole batches, and the offset that their records count from: the first may begin before it."""
         bases = self._base_offsets()
         if self._segment is None and not self._enter_segment(bases):
-            return []
+            return [], self.offset
         segment = self._segment
         assert segment is not None
         self._look_for_cut(segment)
+        start = self.offset
         batches = self._whole_batches(segment)
         if not batches:
             higher = [base for base in bases if base > segment.base_offset]
             if higher:  # they were there before the segment was read to its end, so it is done
                 self._leave_segment()
-                self.offset = max(self.offset, higher[0])
-        return batches
+                self._go_on(bases, higher[0])
+        return batches, start
 
     def _base_offsets(self) -> list[int]:
         return offsets_of(self._env.list_dir(self.path), LOG_SUFFIX)
+
+    def _go_on(self, bases: list[int], next_base: int) -> None:
+        """Behind a segment's end. Where offsets are missing before the next one, a compaction may have put them into
+        another segment in this one's place, which is looked at once; else they are gone."""
+        if self.offset < next_base and self._missed_at != self.offset:
+            self._missed_at = self.offset
+            self._enter_segment(bases)
+        else:
+            self.offset = max(self.offset, next_base)
 
     def _enter_segment(self, bases: list[int]) -> bool:
         """Opens the segment that holds `offset`, or the first one behind it, at the batch to go on from."""
@@ -128,9 +153,28 @@ class LogFollower:
             if self._env.exists(posixpath.join(self.path, f"{base_offset:020d}{LOG_SUFFIX}")):
                 raise
             return False  # removed since the directory was listed
+        is_new = self._is_first or base_offset > self.offset
+        self._is_first = False
         self.offset = max(self.offset, base_offset)
+        if is_new:
+            self._restart_committed(0)  # retention has taken what waits, and perhaps the markers that end it
         self._position = self._find(self._segment, self.offset)[0]
         return True
+
+    def _restart_committed(self, kept_below: int) -> None:
+        """Transactions that are open at `offset` hold back what is behind it, also where they begin before."""
+        if self._committed is None:
+            return
+        files = OpenFiles(self._env)
+        found = open_segments(KafkaPath(self.path, KafkaPathKind.PARTITION), LogConfig(), self._env, files)
+        try:
+            below = [segment for segment in found if segment.base_offset < self.offset]
+            producers = load_producers(self.path, below, self.offset, [], self._env)
+        finally:
+            for segment in found:
+                segment.close()
+            files.close()
+        self._committed.restart(producers, kept_below)
 
     def _leave_segment(self) -> None:
         if self._segment is not None:
@@ -165,8 +209,7 @@ class LogFollower:
         self._leave_segment()
         self._segment = LogSegment(self.path, base_offset, env=self._env)
         self._position, self.offset = self._find(self._segment, self.offset)
-        if self._committed is not None:
-            self._committed.forget_from(self.offset)
+        self._restart_committed(self.offset)
 
     def _whole_batches(self, segment: LogSegment) -> list[RecordBatch]:
         batches: list[RecordBatch] = []
@@ -204,30 +247,33 @@ class LogFollower:
 
 
 class _CommittedOnly:
-    """Holds back what is not decided; gives batches in the order of the log once they are."""
+    """Holds batches back until their transactions have ended; gives committed ones in log order."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[RecordBatch, bool]] = deque()
-        """A batch and whether it is sure to be given."""
+        self._waiting: deque[tuple[RecordBatch, int]] = deque()
+        """Every batch from the first undecided one on, with the offset that its records count from."""
+        self._fold = TransactionFold()
+        self._aborted: list[AbortedTxn] = []
 
-    def take(self, batches: list[RecordBatch]) -> list[RecordBatch]:
-        for batch in batches:
-            if batch.is_control and batch.control_type is not None:
-                self._decide(batch.producer_id, is_aborted=batch.control_type == CONTROL_ABORT)
-            elif not batch.is_control:
-                self._waiting.append((batch, not batch.is_transactional))
-        given = []
-        while self._waiting and self._waiting[0][1]:
-            given.append(self._waiting.popleft()[0])
+    def restart(self, producers: ProducerStates, kept_below: int) -> None:
+        """The log goes on where its producers are `producers`. Of what waits, batches below `kept_below` still
+        count."""
+        self._waiting = deque(each for each in self._waiting if each[0].last_offset < kept_below)
+        self._fold = TransactionFold(producers)
+        self._aborted = [txn for txn in self._aborted if txn.last_offset < kept_below]
+
+    def take(self, batches: list[RecordBatch], start: int) -> list[tuple[RecordBatch, int]]:
+        """Takes in `batches`, of which records below `start` do not count; what is decided by now."""
+        self._waiting.extend((batch, start) for batch in batches)
+        raw = b"".join(batch.raw for batch in batches)
+        for window in BatchScanner(check_crc=False).scan_bytes(raw):
+            self._aborted += self._fold.add(window.columns)
+        open_from = self._fold.first_open_offset
+        aborted, given = AbortedTransactions(self._aborted), []
+        while self._waiting and (open_from is None or self._waiting[0][0].base_offset < open_from):
+            batch, begin = self._waiting.popleft()
+            if not aborted.has(batch):
+                given.append((batch, begin))
+        if not self._waiting:
+            self._aborted.clear()
         return given
-
-    def _decide(self, producer_id: int, *, is_aborted: bool) -> None:
-        self._waiting = deque(
-            (batch, is_sure or batch.producer_id == producer_id)
-            for batch, is_sure in self._waiting
-            if is_sure or batch.producer_id != producer_id or not is_aborted
-        )
-
-    def forget_from(self, offset: int) -> None:
-        """The log was cut there."""
-        self._waiting = deque(each for each in self._waiting if each[0].last_offset < offset)

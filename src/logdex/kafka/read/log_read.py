@@ -1,24 +1,23 @@
 """Reading batches and records from the segments of a log, by offset; committed ones.
 
 Works on any rising sequence of segments: an open log's, a snapshot's, those of a live broker's directory. Source:
-Kafka's LocalLog.read, and the consumer's CompletedFetch for aborted transactions.
+Kafka's LocalLog.read; what is committed: `logdex.kafka.read.committed`.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from logdex.errors import CorruptError, OffsetOutOfRangeError, TruncatedError, UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
+from logdex.kafka.read.committed import AbortedTransactions, find_aborted
 from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn
-from logdex.layout.kafka import CONTROL_ABORT
 
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
@@ -128,7 +127,8 @@ def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iter
 
 
 def collect_aborted(view: LogView, offset: int, upper_offset: int) -> list[AbortedTxn]:
-    """The aborted transactions with records in [`offset`, `upper_offset`), from the transaction indexes."""
+    """What the transaction indexes say of aborted transactions with records in [`offset`, `upper_offset`): a broker's
+    answer, and the cleaner's to change."""
     found: list[AbortedTxn] = []
     for segment in _segments_from(view, offset):
         result = segment.txn_index.collect_aborted_txns(offset, upper_offset)
@@ -138,32 +138,15 @@ def collect_aborted(view: LogView, offset: int, upper_offset: int) -> list[Abort
     return found
 
 
-def committed_batches(batches: Iterable[RecordBatch], aborted: Iterable[AbortedTxn]) -> Iterator[RecordBatch]:
-    """`batches` without those of the aborted transactions, as a consumer leaves them out; control batches stay."""
-    waiting = [(txn.first_offset, txn.producer_id) for txn in aborted]
-    heapq.heapify(waiting)
-    open_aborted: set[int] = set()
-    for batch in batches:
-        while waiting and waiting[0][0] <= batch.last_offset:
-            open_aborted.add(heapq.heappop(waiting)[1])
-        if batch.is_control:
-            if batch.control_type == CONTROL_ABORT:
-                open_aborted.discard(batch.producer_id)
-        elif batch.is_transactional and batch.producer_id in open_aborted:
-            continue
-        yield batch
-
-
 def visible_batches(
     view: LogView, batches: Sequence[RecordBatch], isolation: str, control: bool
 ) -> Iterator[RecordBatch]:
-    """Of batches that were read one after the other, those whose records a reader is shown; asks the view's indexes
-    before it returns."""
-    shown: Iterable[RecordBatch] = batches
-    if isolation == READ_COMMITTED and batches:
-        aborted = collect_aborted(view, batches[0].base_offset, batches[-1].last_offset + 1)
-        shown = committed_batches(batches, aborted)
-    return (batch for batch in shown if control or not batch.is_control)
+    """Of batches that were read one after the other, those whose records a reader is shown; reads what it needs of the
+    log before it returns."""
+    aborted = AbortedTransactions()
+    if isolation == READ_COMMITTED and any(batch.is_transactional and not batch.is_control for batch in batches):
+        aborted = find_aborted(view.segments, batches[0].base_offset, batches[-1].last_offset + 1)
+    return (batch for batch in batches if (control or not batch.is_control) and not aborted.has(batch))
 
 
 def read_records(

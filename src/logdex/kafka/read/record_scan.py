@@ -19,11 +19,11 @@ from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Header, Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_of
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
+from logdex.kafka.read.committed import AbortedTransactions, find_aborted
 from logdex.kafka.read.log_read import READ_COMMITTED, check_isolation
-from logdex.kafka.read.scan_state import find_aborted, walk_from
+from logdex.kafka.read.scan_state import position_of, walk_from
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.kafka.segment.transaction_index import AbortedTxn
 
 OFFSET_MAX = (1 << 63) - 1
 SCAN_SCHEMA = pa.schema(
@@ -214,12 +214,11 @@ class _PartitionPass(Generic[Partition]):
         segments = self._partition.segments
         env = self._partition.env
         wanted = self._segments()
-        # to the log's very end: what is wanted may end before the markers that say what was aborted of it
-        aborted = _Aborted(find_aborted(segments, self._start, env)) if self._committed else None
+        aborted = find_aborted(segments, self._start, self._end) if self._committed else None
         for segment in wanted:
             position = 0
             if self._start > segment.base_offset:
-                position = self._first_position(segment)
+                position = position_of(segment, self._start)
             read = read_record_batches(
                 segment.log.path,
                 start=position,
@@ -262,20 +261,13 @@ class _PartitionPass(Generic[Partition]):
             return True
         return walk.end is None or walk.end.kind is not EndKind.END
 
-    def _first_position(self, segment: LogSegment) -> int:
-        try:
-            found = segment.locate_readable(self._start)
-        except CorruptError:
-            return 0  # the index leads nowhere, or damage lies on the way: reading tells
-        return segment.size_bytes if found is None else found.position
-
     def _is_done(self, batch: pa.RecordBatch) -> bool:
         limit = self._wanted.limit
         return (limit is not None and self._scan.rows >= limit) or (
             len(batch) > 0 and self._end - 1 <= batch.column("offset")[-1].as_py() < OFFSET_MAX
         )
 
-    def _pass(self, batch: pa.RecordBatch, aborted: _Aborted | None) -> Iterator[pa.RecordBatch]:
+    def _pass(self, batch: pa.RecordBatch, aborted: AbortedTransactions | None) -> Iterator[pa.RecordBatch]:
         """What of a batch is wanted, if anything."""
         offsets = batch.column("offset").to_numpy()
         self._count_gaps(offsets)
@@ -288,7 +280,7 @@ class _PartitionPass(Generic[Partition]):
         if self._wanted.end_ms is not None:
             keep &= batch.column("timestamp_ms").to_numpy() <= self._wanted.end_ms
         if aborted is not None:
-            keep &= ~aborted.rows(batch, offsets)
+            keep &= ~aborted.rows(batch)
         if not keep.all():
             batch = batch.filter(pa.array(keep))
         if self._wanted.limit is not None:
@@ -305,33 +297,6 @@ class _PartitionPass(Generic[Partition]):
         self._scan.gaps += len(jumps)
         self._scan.missing_offsets += int(jumps.sum())
         self._last_offset = int(offsets[-1])
-
-
-class _Aborted:
-    """Aborted transactions, asked for rows."""
-
-    def __init__(self, transactions: Iterable[AbortedTxn]) -> None:
-        by_producer: dict[int, list[tuple[int, int]]] = {}
-        for txn in transactions:
-            by_producer.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
-        self._spans = {producer: np.array(sorted(spans), np.int64) for producer, spans in by_producer.items()}
-
-    def rows(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which rows are data of an aborted transaction."""
-        dropped = np.zeros(len(batch), np.bool_)
-        if not self._spans:
-            return dropped
-        producers = batch.column("producer_id").to_numpy()
-        data = batch.column("is_transactional").to_numpy(zero_copy_only=False)
-        data &= ~batch.column("is_control").to_numpy(zero_copy_only=False)
-        for producer in np.unique(producers[data]).tolist():
-            spans = self._spans.get(producer)
-            if spans is None:
-                continue
-            rows = np.flatnonzero(data & (producers == producer))
-            place = np.searchsorted(spans[:, 0], offsets[rows], side="right") - 1
-            dropped[rows] = (place >= 0) & (offsets[rows] <= spans[place, 1])
-        return dropped
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:

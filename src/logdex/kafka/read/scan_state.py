@@ -16,11 +16,9 @@ from logdex.io.env import Env
 from logdex.kafka.files.file_names import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.kafka.segment.transaction_index import AbortedTxn
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
-from logdex.kafka.state.producer_state import ProducerStates, aborted_of
+from logdex.kafka.state.producer_state import ProducerStates
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
-from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL
 
 
 class HeaderWalk:
@@ -46,12 +44,18 @@ class HeaderWalk:
 
 
 def walk_from(segment: LogSegment, offset: int, env: Env, *, check_crc: bool = False) -> HeaderWalk:
-    """A walk that sees every batch with `offset` or more; through the offset index where that leads to a batch."""
+    """A walk that sees every batch with `offset` or more."""
+    return HeaderWalk(segment, position_of(segment, offset), env, check_crc=check_crc)
+
+
+def position_of(segment: LogSegment, offset: int) -> int:
+    """Where to begin reading to see every batch with `offset` or more, through the offset index; the segment's
+    beginning where that leads to no batch, or damage lies on the way; its end where no batch has the offset."""
     try:
         found = segment.locate_readable(offset)
     except CorruptError:
-        return HeaderWalk(segment, 0, env, check_crc=check_crc)
-    return HeaderWalk(segment, segment.size_bytes if found is None else found.position, env, check_crc=check_crc)
+        return 0
+    return segment.size_bytes if found is None else found.position
 
 
 def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
@@ -101,21 +105,9 @@ def _replay(states: ProducerStates, segments: Sequence[LogSegment], end_offset: 
         if is_below or start >= end_offset:
             continue
         for window in walk_from(segment, max(start, segment.base_offset), env):
-            states.add_of(_only(window.columns, window.columns.base_offset >= start), segment.log.path)
-
-
-def find_aborted(segments: Sequence[LogSegment], offset: int, env: Env) -> list[AbortedTxn]:
-    """The aborted transactions with batches at `offset` or behind it, from the log itself, to its end. `first_offset`
-    is that of the first such batch. A batch of a wrong checksum says nothing here: whoever reads it tells of it."""
-    states, aborted = ProducerStates(), list[AbortedTxn]()
-    for place, segment in enumerate(segments):
-        if place + 1 < len(segments) and segments[place + 1].base_offset <= offset:
-            continue
-        for window in walk_from(segment, max(offset, segment.base_offset), env, check_crc=True):
             columns = window.columns
-            telling = columns.attributes & (BATCH_TRANSACTIONAL | BATCH_CONTROL) != 0
-            aborted += aborted_of(states.add_of(_only(columns, telling), segment.log.path))
-    return aborted
+            wanted = (columns.base_offset >= start) & (columns.last_offset < end_offset)
+            states.add_of(_only(columns, wanted), segment.log.path)
 
 
 def _only(columns: BatchColumns, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> BatchColumns:

@@ -184,3 +184,48 @@ def test_the_iterator_waits_until_it_is_stopped(path: str) -> None:
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with LogFollower(str(tmp_path / "none-0")) as follower, pytest.raises(StorageError):
         follower.poll()
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_the_first_batch_may_begin_before_the_first_offset(path: str, isolation: str) -> None:
+    with Log.open(path) as log, LogFollower(path, 1, isolation=isolation) as follower:
+        put(log, "a", "b")
+        assert drain(follower) == [b"b"]
+
+
+def test_offsets_that_a_compaction_moved_into_another_segment_come(path: str) -> None:
+    with Log.open(path, cleanup_policy="compact") as log, LogFollower(path) as follower:
+        for keys in ("ab", "cd", "e"):
+            log.append([Record(key=key.encode(), value=key.encode()) for key in keys])
+            log.roll()
+        assert values(follower.poll()) == [b"a", b"b"]
+        log.compact()
+        assert [segment.base_offset for segment in log.segments] == [0, 5]
+        assert drain(follower) == [b"c", b"d", b"e"]
+
+
+def test_a_transaction_whose_end_was_removed_holds_nothing_back(path: str) -> None:
+    """Its records are gone too: retention takes whole segments, from the log's start on."""
+    with Log.open(path) as log, LogFollower(path, isolation="read_committed") as follower:
+        transaction = log.transaction(1)
+        transaction.append(Record(value=b"removed", timestamp_ms=1))
+        assert drain(follower) == []
+        log.roll()
+        transaction.commit()
+        log.roll()
+        log.delete_records(2)
+        put(log, "a")
+        assert drain(follower) == [b"a"]
+
+
+def test_a_transaction_whose_end_was_cut_off_is_open_again(path: str) -> None:
+    with Log.open(path) as log, LogFollower(path, isolation="read_committed") as follower:
+        with log.transaction(1) as transaction:
+            transaction.append(Record(value=b"a", timestamp_ms=1))
+        assert drain(follower) == [b"a"]
+        log.truncate_to(1)
+        assert drain(follower) == []
+        put(log, "b")
+        assert drain(follower) == []
+        log.append_end_marker(1, 0, commit=True)
+        assert drain(follower) == [b"b"]

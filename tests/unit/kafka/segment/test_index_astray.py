@@ -153,13 +153,7 @@ def test_a_marker_of_a_type_that_there_is_not(tmp_path: Path, with_crc: bool) ->
         [problem] = snapshot.problems
         assert isinstance(problem, CorruptError)
         assert (problem.path, problem.position) == (str(file), marker.position)
-        scan = snapshot.scan(isolation="read_committed")
-        if with_crc:
-            with pytest.raises(CorruptError, match="control record of type 8192") as told:
-                list(scan)
-            assert (told.value.path, told.value.position) == (str(file), marker.position)
-        else:
-            assert [found.value for found in scan] == [b"0"]
+        assert [found.value for found in snapshot.scan(isolation="read_committed")] == [b"0"]
     (path / ".logdex-clean").unlink()
     if with_crc:
         with pytest.raises(CorruptError, match="control record of type 8192") as told:
