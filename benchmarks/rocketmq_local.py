@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import peer, stores
 from benchmarks.measure import AnonymousMemory, remove, same_derived, summary, timed
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import stores
 from benchmarks.measure import AnonymousMemory, remove, summary, timed
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot

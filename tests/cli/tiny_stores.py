@@ -18,7 +18,7 @@ from logdex.layout.rocketmq import (
 from logdex.primitives.host import Host
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import write_commit_log

@@ -12,7 +12,7 @@ import pytest
 
 import logdex
 from logdex.errors import LogdexError
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing import CHANGES, Fault, FaultEnv
 from tests.crash.trees import CONFIG, fingerprint, write_log

@@ -12,7 +12,7 @@ import pytest
 
 from logdex.errors import LogdexError, StorageError
 from logdex.io.env import Env
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing import Fault, FaultEnv, Killed

@@ -13,8 +13,7 @@ import pytest
 import logdex.spark
 from logdex.errors import CorruptError, EnvironmentProblem, MissingFileError, StorageError
 from logdex.io.env import Env
-from logdex.rocketmq.rebuild.job import rebuild_on
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests import golden

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logdex.rocketmq.rebuild.job import rebuild_on
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests.directories import contents
@@ -41,7 +40,7 @@ CONFIG_64K = replace(
 PROGRAM = """
 import json, sys
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.rebuild.job import rebuild_on
+from logdex.rocketmq.rebuild import rebuild_on
 from logdex.spark.session import session
 from logdex.spark.tasks import TaskRunner
 

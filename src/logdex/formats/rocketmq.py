@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from logdex.jobs.findings import VerifyReport
     from logdex.jobs.reports import Progress
     from logdex.jobs.tasks import Runner
-    from logdex.rocketmq.rebuild.local import RebuildReport
+    from logdex.rocketmq.rebuild.report import RebuildReport
     from logdex.rocketmq.recognise.store_path import StorePath
     from logdex.rocketmq.snapshot.file_overview import FileOverview
     from logdex.rocketmq.snapshot.overview import StoreOverview
@@ -94,8 +94,7 @@ def _rebuild(
     env: Env = DEFAULT_ENV,
 ) -> RebuildJob:
     from logdex.rocketmq.geometry.resolve import resolve_config
-    from logdex.rocketmq.rebuild import local
-    from logdex.rocketmq.rebuild.job import rebuild_on
+    from logdex.rocketmq.rebuild import local, rebuild_on
     from logdex.rocketmq.recognise.require_store import require_store
 
     root = require_store(found).path

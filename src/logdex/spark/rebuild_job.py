@@ -31,7 +31,7 @@ def rebuild(
 
     `store` is a RocketMQ store (its ConsumeQueues and IndexFiles are rebuilt), or a Kafka log
     directory, partition or .log file (its indexes, producer snapshots and leader epochs are
-    rebuilt). The files are byte-identical to those of `logdex.rocketmq.rebuild.local.rebuild` and
+    rebuilt). The files are byte-identical to those of `logdex.rocketmq.rebuild.rebuild` and
     `logdex.kafka.rebuild.rebuild`. All workers must see `store` and `output` (by default
     ``STORE-rebuilt``) under these paths.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from tests import golden

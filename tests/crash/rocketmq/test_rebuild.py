@@ -13,7 +13,7 @@ import pytest
 from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.jobs.staging import LOCK_NAME
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.trees import (
     CONFIG,

@@ -13,7 +13,7 @@ from logdex.errors import GeometryError
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.geometry.resolve import resolve_config
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.rebuild.parts import WholeLog, join_parts, plan_parts, scan_part
 from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner
 from logdex.rocketmq.snapshot.overview import overview

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from tests import golden
 from tests.conformance.rocketmq.test_rebuild import config_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import LogdexError
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify

@@ -123,7 +123,7 @@ def _read(log: CommitLog, messages: list[tuple[int, StoredMessage]]) -> Figure:
 
 def _rebuild(path: str, folder: str, config: StoreConfig) -> Figure:
     from logdex.rocketmq.files.store_files import StorePaths
-    from logdex.rocketmq.rebuild.local import rebuild
+    from logdex.rocketmq.rebuild import rebuild
 
     begin = time.perf_counter()
     report = rebuild(path, folder, config, sync=False)

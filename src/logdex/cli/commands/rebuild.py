@@ -15,7 +15,7 @@ from logdex.cli.views.kafka.paths import directory_of, kafka_path
 from logdex.cli.views.kafka.rebuild import rebuild_kafka
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.rebuild.local import RebuildReport
+    from logdex.rocketmq.rebuild.report import RebuildReport
 
 
 class Engine(StrEnum):
@@ -83,11 +83,11 @@ def rebuild(
     total = sum(file.size_bytes for file in log.files)
     with rebuilding(master if engine is Engine.SPARK else None, total) as (spark, progress):
         if spark is None:
-            from logdex.rocketmq.rebuild.local import rebuild as rebuild_here
+            from logdex.rocketmq.rebuild import rebuild as rebuild_here
 
             report = rebuild_here(store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress)
         else:
-            from logdex.rocketmq.rebuild.job import rebuild_on
+            from logdex.rocketmq.rebuild import rebuild_on
             from logdex.spark.tasks import TaskRunner
 
             report = rebuild_on(

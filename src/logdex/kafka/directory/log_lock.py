@@ -8,6 +8,8 @@ Source: Kafka's LogManager.lockLogDirs, FileLock.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from logdex.errors import LogInUseError
@@ -84,6 +86,20 @@ class DirectoryLock:
             self._common.claims.discard(self._claimed)
             self._claimed = ""
         self._lock.release()
+
+
+@contextmanager
+def in_place_lock(directory: str, *, env: Env) -> Iterator[None]:
+    """Holds the lock of a log directory for a job that writes in it, shared with nobody; a directory without a lock
+    file gets none. `LogInUseError` while a broker runs on it or this process has one of its logs open."""
+    if not env.exists(f"{directory}/{LOCK_FILE}"):
+        yield
+        return
+    lock = DirectoryLock(directory, env=env, exclusive=True)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def lock_is_held(directory: str, *, env: Env) -> bool | None:

@@ -14,11 +14,12 @@ from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.output import staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.directory.given_names import GivenNames
+from logdex.kafka.directory.log_lock import in_place_lock
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
-from logdex.kafka.directory.staged_output import staged_output
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
@@ -98,8 +99,9 @@ def rebuild_on(
     if not source.is_whole:
         report.notes.append("one segment by itself: no .snapshot, .txnindex and leader epochs")
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
+    lock = in_place_lock(source.home, env=env)
     with staged_output(
-        output, home=source.home, in_place=in_place, partition=partition, sync=settings.sync, env=env
+        output, in_place=in_place, lock=lock, staging_home=partition, sync=settings.sync, env=env
     ) as staging:
         job = _Job(runner, source, settings, staging.directory, env, worker_env)
         segments = job.derive_segments(task_size_bytes)

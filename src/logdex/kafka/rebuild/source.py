@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import Env
-from logdex.jobs.staging import PREFIX as STAGING_PREFIX
+from logdex.jobs import output as outputs
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, not_alone, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.directory.staged_output import require_own_directory
 from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.segment.index_interval import DEFAULT_INTERVAL_BYTES
 
@@ -105,17 +104,16 @@ def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
 
 
 def check_output(source: RebuildSource, output: str, *, in_place: bool, env: Env) -> None:
-    """Refuses an output inside the input, and one with logs of its own, unless `in_place`."""
-    target = env.real_path(output)
+    """Raises `UsageError` if what is rebuilt from `source` may not be written to `output`.
+
+    Besides what holds for all jobs, an output with logs of its own is refused: the files would not
+    be derived from those.
+    """
+    published = source.partitions if source.is_log_dir else ()
+    outputs.check_output(output, source.root, home=source.home, published=published, in_place=in_place, env=env)
     if in_place:
-        require_own_directory(target, source.root)
         return
-    if posixpath.commonpath([source.home, target]) == source.home:
-        raise UsageError(f"{output} lies in {source.home}", hint="choose another --output, or say --in-place")
-    if source.is_log_dir and posixpath.commonpath([source.root, target]) == target:
-        name = posixpath.relpath(source.root, target).split("/")[0]
-        if name in source.partitions or name.startswith(STAGING_PREFIX):
-            raise UsageError(f"{output} holds the logs as {name}", hint="choose another --output")
+    target = env.real_path(output)
     if is_log_directory(target, env=env):
         raise UsageError(f"{output} is a log directory", hint="choose another --output")
     for folder in (f"{target}/{name}" if name else target for name in source.partitions):

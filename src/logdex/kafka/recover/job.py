@@ -15,11 +15,11 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import counted
+from logdex.jobs.output import staged_output
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.given_names import GivenNames
-from logdex.kafka.directory.log_lock import lock_is_held
+from logdex.kafka.directory.log_lock import in_place_lock, lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
-from logdex.kafka.directory.staged_output import staged_output
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import LOCK_FILE, LOG_SUFFIX, parse_offset_file
 from logdex.kafka.recover.home import LogBounds, SmallFiles
@@ -62,7 +62,8 @@ def recover(
     output = env.real_path(output)
     env.require_free(output, source.size_bytes + source.size_bytes // 64 + _RESERVE_BYTES)
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
-    with staged_output(output, home=source.home, in_place=in_place, partition=partition, sync=sync, env=env) as staging:
+    lock = in_place_lock(source.home, env=env)
+    with staged_output(output, in_place=in_place, lock=lock, staging_home=partition, sync=sync, env=env) as staging:
         job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
         if config is None if infer_interval is None else infer_interval:
             job.infer_intervals()

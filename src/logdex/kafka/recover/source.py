@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
+from logdex.jobs import output as outputs
 from logdex.jobs.staging import LOCK_NAME
-from logdex.jobs.staging import PREFIX as STAGING_PREFIX
 from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.directory.staged_output import require_own_directory
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
@@ -140,16 +139,8 @@ def _next_offset(path: str, base_offset: int, env: Env) -> int:
 
 
 def check_output(source: RecoverSource, output: str, *, in_place: bool, env: Env) -> None:
-    """Refuses an output in what is read or around it, and one that holds something already, unless `in_place`."""
-    target = env.real_path(output)
-    if in_place:
-        require_own_directory(target, source.root)
-        return
-    for outer, inner in ((source.home, target), (target, source.root)):
-        if posixpath.commonpath([outer, inner]) == outer:
-            raise UsageError(f"{output} lies in or around {source.root}", hint="choose another --output")
-    if not env.exists(target):
-        return
-    names = [name for name in env.list_dir(target) if name != LOCK_NAME and not name.startswith(STAGING_PREFIX)]
-    if names:
-        raise UsageError(f"{output} is not empty", hint="choose another --output, or empty it")
+    """Raises `UsageError` if what is recovered from `source` may not be written to `output`, which must be new or
+    empty unless `in_place`."""
+    outputs.check_output(output, source.root, home=source.home, in_place=in_place, env=env)
+    if not in_place:
+        outputs.require_empty(output, env=env)

@@ -12,23 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.output import staged_output
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR
-from logdex.rocketmq.rebuild.local import RebuildReport, check_output, output_of, output_size_bytes
-from logdex.rocketmq.rebuild.outputs import (
-    QUEUE_TASKS_PER_CORE,
-    IndexDone,
-    IndexTask,
-    Outputs,
-    QueuesDone,
-    QueueTask,
-    plan_index,
-    plan_queues,
-    write_index_file,
-    write_queues,
-)
+from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.rebuild.parts import (
     PartScan,
     ScanPart,
@@ -37,6 +25,20 @@ from logdex.rocketmq.rebuild.parts import (
     parallel_part_size,
     plan_parts,
     scan_part,
+)
+from logdex.rocketmq.rebuild.publish import Outputs
+from logdex.rocketmq.rebuild.report import RebuildReport
+from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes
+from logdex.rocketmq.rebuild.write import (
+    QUEUE_TASKS_PER_CORE,
+    IndexDone,
+    IndexTask,
+    QueuesDone,
+    QueueTask,
+    plan_index,
+    plan_queues,
+    write_index_file,
+    write_queues,
 )
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -56,7 +58,7 @@ def rebuild_on(
     env: Env = DEFAULT_ENV,
     part_size_bytes: int | None = None,
 ) -> RebuildReport:
-    """What `logdex.rocketmq.rebuild.local.rebuild` does, on `runner`. `env` is the caller's own;
+    """What `logdex.rocketmq.rebuild.rebuild` does, on `runner`. `env` is the caller's own;
     `part_size_bytes` overrides how the log is cut into tasks, which changes nothing in what is
     written."""
     started = time.perf_counter()
@@ -66,14 +68,15 @@ def rebuild_on(
     total = log.size_bytes
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
     report = RebuildReport(engine, assumed=list(config.assumed))
-    with output_of(root, output, in_place=in_place, sync=sync, env=env) as staging:
+    lock = broker_lock(root, env=env)
+    with staged_output(output, in_place=in_place, lock=lock, sync=sync, env=env) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole)
         outputs.assemble(staging.directory, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that none of their folders is synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
-        report.kept = staging.publish([CONSUME_QUEUE_DIR, INDEX_DIR])
+        report.kept = staging.publish(PUBLISHED)
     outputs.note(whole, report)
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset

@@ -19,8 +19,8 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
-from logdex.rocketmq.rebuild.local import index_window
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
+from logdex.rocketmq.rebuild.store_writer import index_window
 from logdex.rocketmq.scan.scanner import Scanner, Window, cut_file_end, end_of_files, missing_file_end
 from logdex.rocketmq.scan.topic_table import QueueName
 from logdex.rocketmq.settings.store_config import StoreConfig

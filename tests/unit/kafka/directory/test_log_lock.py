@@ -8,8 +8,7 @@ import pytest
 
 from logdex.errors import LogInUseError
 from logdex.io.env import Env
-from logdex.kafka.directory.log_lock import DirectoryLock, lock_is_held
-from logdex.kafka.directory.staged_output import staged_output
+from logdex.kafka.directory.log_lock import DirectoryLock, in_place_lock, lock_is_held
 from logdex.kafka.log.log import Log
 from tests.locks import is_free_elsewhere
 
@@ -36,8 +35,7 @@ def test_logs_share_it_whatever_the_path(root: Path) -> None:
 
 
 def test_no_log_is_opened_where_a_job_writes_in_place(root: Path) -> None:
-    writing = staged_output(str(root), home=str(root), in_place=True, partition=None, sync=False, env=Env())
-    with writing, pytest.raises(LogInUseError, match="in this process"):
+    with in_place_lock(str(root), env=Env()), pytest.raises(LogInUseError, match="in this process"):
         Log.open(str(root / "a-0"))
     Log.open(str(root / "a-0")).close()
 
@@ -47,3 +45,9 @@ def test_reading_the_lock_file_does_not_give_the_lock_up(root: Path) -> None:
         assert Env().read_file(str(root / ".lock"), 10) == b""
         assert not is_free_elsewhere(root / ".lock")
     assert is_free_elsewhere(root / ".lock")
+
+
+def test_a_directory_without_a_lock_file_gets_none(root: Path) -> None:
+    (root / ".lock").unlink()
+    with in_place_lock(str(root), env=Env()):
+        assert not (root / ".lock").exists()

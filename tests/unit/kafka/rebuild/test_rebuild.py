@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import NotAStoreError
+from logdex.errors import NotAStoreError, UsageError
+from logdex.jobs.staging import PREFIX as STAGING_PREFIX
 from logdex.jobs.tasks import LocalRunner
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import encode_batch
@@ -133,3 +134,12 @@ def test_tasks_take_segments_up_to_their_size() -> None:
     for size, expected in ((10, [[5, 5], [3], [20], [1, 0, 9]]), (1, [[5], [5], [3], [20], [1, 0], [9]])):
         assert [[segment.size_bytes for segment in task] for task in plan_tasks(segments, size)] == expected
     assert plan_tasks([], 10) == []
+
+
+def test_the_log_is_not_removed_as_what_a_killed_run_left(tmp_path: Path) -> None:
+    log = put(tmp_path / f"{STAGING_PREFIX}1" / "t-0", 0, batch(0))
+    with pytest.raises(UsageError, match="would be replaced"):
+        rebuild(str(log.parent), str(tmp_path), sync=False)
+    with pytest.raises(UsageError, match="would be replaced"):
+        rebuild(str(log), str(tmp_path), sync=False)
+    assert log.is_file()

@@ -12,7 +12,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
 from logdex.rocketmq.geometry.resolve import resolve_config
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.rebuild.parts import WholeLog, join_parts, plan_parts, scan_part
 from logdex.rocketmq.scan.log_extent import find_log_tail, scan_log_tail
 from logdex.rocketmq.scan.scanner import Scanner

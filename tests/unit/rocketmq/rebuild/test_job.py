@@ -15,9 +15,8 @@ from logdex.io.env import Env
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
 from logdex.rocketmq.index_file import writer
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
+from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
 from logdex.rocketmq.rebuild import parts as rebuild_parts
-from logdex.rocketmq.rebuild.job import rebuild_on
-from logdex.rocketmq.rebuild.local import RebuildReport, rebuild
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests import golden

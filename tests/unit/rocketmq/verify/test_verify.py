@@ -11,7 +11,7 @@ import pytest
 from logdex.errors import MissingFileError, NotAStoreError, UsageError
 from logdex.kernels.rocketmq.property_crc import property_crc_of
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
-from logdex.rocketmq.rebuild.local import rebuild
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import CHECKS, verify

@@ -1,0 +1,83 @@
+"""Where a job over a directory may write, and where its files are staged until they are published.
+
+A job that derives or recovers files reads a directory, its *source*, and writes to an output elsewhere, or with
+``--in-place`` to the source itself. An output must not lie in the source, and must not be a directory in which
+publishing or cleaning up would move the source away.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from logdex.errors import UsageError
+from logdex.io.env import Env
+from logdex.jobs.staging import LOCK_NAME, PREFIX, Staging
+
+
+def check_output(
+    output: str,
+    root: str,
+    *,
+    home: str | None = None,
+    published: Collection[str] = (),
+    in_place: bool,
+    may_be_in_place: bool = True,
+    env: Env,
+) -> None:
+    """Raises `UsageError` if a job that reads `root`, a real path, may not write to `output`.
+
+    In place the output must be `root` itself. Otherwise it must not lie in `home`, the directory around `root` that
+    belongs to the same broker (by default `root`), nor hold `root` under a name that the job publishes or removes:
+    `published` are the names of the directories that it replaces. `may_be_in_place` is for the hint.
+    """
+    target, home = env.real_path(output), home or root
+    if in_place:
+        if target != root:
+            raise UsageError(f"--in-place writes into {root} itself", hint="leave out --output")
+        return
+    if _lies_in(target, home):
+        hint = "choose another --output" + (", or say --in-place" if may_be_in_place else "")
+        raise UsageError(f"{output} lies in {home}", hint=hint)
+    if _lies_in(root, target):
+        name = posixpath.relpath(root, target).split("/")[0]
+        if name in published or name.startswith(PREFIX):
+            raise UsageError(
+                f"{root} lies in {posixpath.join(output, name)}, which would be replaced",
+                hint="choose another --output",
+            )
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return posixpath.commonpath([path, directory]) == directory
+
+
+def require_empty(output: str, *, env: Env) -> None:
+    """Raises `UsageError` if there is anything in `output` but what a killed run left."""
+    if not env.exists(output):
+        return
+    if any(name != LOCK_NAME and not name.startswith(PREFIX) for name in env.list_dir(output)):
+        raise UsageError(f"{output} is not empty", hint="choose another --output, or empty it")
+
+
+@contextmanager
+def staged_output(
+    output: str,
+    *,
+    in_place: bool,
+    lock: AbstractContextManager[object],
+    staging_home: str | None = None,
+    sync: bool,
+    env: Env,
+) -> Iterator[Staging]:
+    """The staging folder for `output` during the block.
+
+    In place the broker's lock, `lock`, is held meanwhile, and the folder is made in `staging_home` if that is given:
+    a directory of the output in which the broker tolerates a folder.
+    """
+    with (
+        lock if in_place else nullcontext(),
+        Staging(env, output, sync=sync, home=staging_home if in_place else None) as staging,
+    ):
+        yield staging

@@ -1,0 +1,57 @@
+"""From what the tasks of a rebuild wrote to what is published, and to the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.io.env import Env
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
+from logdex.rocketmq.index_file.derive import index_file_names
+from logdex.rocketmq.rebuild.parts import WholeLog
+from logdex.rocketmq.rebuild.report import RebuildReport
+from logdex.rocketmq.rebuild.write import IndexDone, QueuesDone
+from logdex.rocketmq.scan.topic_table import QueueName
+
+
+@dataclass(slots=True)
+class Outputs:
+    """What the tasks wrote, gathered for publishing."""
+
+    index: list[IndexDone]
+    queues: list[QueuesDone]
+    skipped: dict[QueueName, int]
+
+    def assemble(self, directory: str, env: Env) -> None:
+        """Moves all files to their names in ``directory/consumequeue`` and ``directory/index``."""
+        env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
+        env.make_dirs(f"{directory}/{INDEX_DIR}")
+        done = sorted(self.index, key=lambda file: file.number)
+        names = index_file_names(file.first_store_timestamp_ms for file in done)
+        for file, name in zip(done, names, strict=True):
+            env.rename(file.path, f"{directory}/{INDEX_DIR}/{name}")
+        topics: set[str] = set()
+        for part in self.queues:
+            for folder, report in part.queues.items():
+                if report.entries == 0:
+                    continue  # nothing plausible was met: no file was written
+                topic = folder.rpartition("/")[0]
+                if topic not in topics:
+                    topics.add(topic)
+                    env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}/{topic}")
+                env.rename(f"{part.directory}/{folder}", f"{directory}/{CONSUME_QUEUE_DIR}/{folder}")
+
+    def note(self, log: WholeLog, report: RebuildReport) -> None:
+        """Fills in the report as a rebuild in one process does, queues in the order of their first entries."""
+        report.index_files = len(self.index)
+        report.index_entries = sum(file.entries for file in self.index)
+        report.files = report.index_files + sum(part.files for part in self.queues)
+        found = {folder: queue for part in self.queues for folder, queue in part.queues.items()}
+        for scan in log.scans:
+            for name in scan.queues:
+                folder = queue_folder(*name)
+                if folder in found:
+                    report.note_queue(folder, found.pop(folder))
+        for (topic, queue_id), entries in self.skipped.items():
+            report.note_skipped(topic, queue_id, entries)
+        report.note_end(log.end)
+        report.messages = log.messages

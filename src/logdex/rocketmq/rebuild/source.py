@@ -1,0 +1,37 @@
+"""What a rebuild of a store reads, where it may write, and how much space it takes there."""
+
+from __future__ import annotations
+
+import posixpath
+
+from logdex.errors import UsageError
+from logdex.io.env import Env
+from logdex.jobs import output as outputs
+from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
+"""The names that a rebuild writes in its output."""
+
+
+def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
+    """Raises `UsageError` if what is rebuilt from `root`, a store or one CommitLog file, may not be written to
+    `output`."""
+    is_file = env.is_file(root)
+    if in_place and is_file:
+        raise UsageError(f"--in-place needs a store, and {root} is one file", hint="say --output DIR, or give the root")
+    store = _store_of(env.real_path(root), env)
+    outputs.check_output(output, store, published=PUBLISHED, in_place=in_place, may_be_in_place=not is_file, env=env)
+
+
+def _store_of(root: str, env: Env) -> str:
+    """The store. For one CommitLog file it is the store around it, whose files must not be replaced by those of one."""
+    folder = posixpath.dirname(root)
+    lies_in_store = env.is_file(root) and posixpath.basename(folder) == COMMIT_LOG_DIR
+    return posixpath.dirname(folder) if lies_in_store else root
+
+
+def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
+    """A high estimate of the disk space that a rebuild takes, for messages of 200 bytes with three keys."""
+    messages = log_bytes // 200 + 1
+    return messages * (20 + 3 * 20) + 4 * config.max_hash_slot_num

@@ -1,0 +1,76 @@
+"""All derived files of one store, written as the windows of a scan come."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from logdex.io.env import Env
+from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
+from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR
+from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
+from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
+from logdex.rocketmq.rebuild.report import RebuildReport
+from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+
+class StoreWriter:
+    """The derived files of one store being written below `directory`; takes windows in log order. One thread.
+
+    A context manager: on an error it closes its files as they are.
+    """
+
+    def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool) -> None:
+        self._directory = directory
+        self._config = config
+        self._env = env
+        self._sync = sync
+        self._deriver = ConsumeQueueDeriver()
+        self._last_name: str | None = None
+        self.queues = ConsumeQueueSet(
+            f"{directory}/{CONSUME_QUEUE_DIR}", config.consume_queue_file_size_bytes, env, sync=sync
+        )
+        self.index = IndexFilesWriter(config, self._next_index_file)
+        env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
+        env.make_dirs(f"{directory}/{INDEX_DIR}")
+
+    def _next_index_file(self, first_store_timestamp_ms: int) -> IndexTarget:
+        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name)
+        path = f"{self._directory}/{INDEX_DIR}/{self._last_name}"
+        return IndexTarget(path, self._config, env=self._env, sync=self._sync)
+
+    def put(self, window: Window, scanner: Scanner) -> None:
+        """Derives one window's entries and writes them."""
+        names = scanner.table.queues
+        for number, offsets, entries in self._deriver.derive(window, len(names)):
+            self.queues.put(*names[number], offsets, entries)
+        self.index.put(index_window(window))
+
+    def finish(self, report: RebuildReport) -> None:
+        """Closes (and syncs) all files and fills in the report."""
+        files = self.queues.close()
+        self.index.finish()
+        headers = self.index.headers
+        report.index_files, report.files = len(headers), files + len(headers)
+        report.index_entries = sum(max(header.index_count - 1, 0) for header in headers)
+        for folder, writer in self.queues.writers.items():
+            report.note_queue(folder, writer.report)
+        for (topic, queue_id), entries in self.queues.skipped.items():
+            report.note_skipped(topic, queue_id, entries)
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.queues.output.abandon()
+            self.index.__exit__(kind, error, trace)
+
+
+def index_window(window: Window) -> IndexWindow:
+    """The part of a window that IndexFiles are made of."""
+    c, n = window.columns, window.count
+    return IndexWindow(c.position[:n], c.store_timestamp_ms[:n], c.key_end[:n], c.key_hash[: window.key_count])
