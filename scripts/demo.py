@@ -25,12 +25,12 @@ from typing import Any
 
 import pyarrow as pa
 
-PACKED = Path(__file__).resolve().parent.parent / "tests" / "conformance" / "stores" / "demo.tar.zst"
+PACKED = Path(__file__).resolve().parent.parent / "tests" / "conformance" / "rocketmq" / "stores" / "demo.tar.zst"
 MANIFEST = PACKED.with_name("demo.files.json")
 """The results of the real broker's engine on the store: sample messages, and its answers to some
 queries."""
 
-KAFKA = PACKED.parent.parent / "kafka" / "stores"
+KAFKA = PACKED.parents[2] / "kafka" / "stores"
 """Log directories written by Kafka 4.4.0 brokers, each with the results of Kafka's own classes and
 a consumer."""
 

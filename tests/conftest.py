@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests import golden, golden_kafka
+from tests.golden import kafka as golden_kafka
+from tests.golden import rocketmq as golden
+from tests.golden.archives import SHARED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +30,7 @@ settings.load_profile("logdex")
 # A Java that lives for one test does best without its second compiler and its threads for garbage: half the seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-SHARED = golden.SHARED
+SHARED = SHARED
 GoldenStore = Callable[..., Path]
 
 

@@ -13,9 +13,9 @@ from types import ModuleType
 
 import pytest
 
-from tests import golden
+from tests.golden.archives import ROOT
 
-SCRIPT = golden.ROOT / "scripts" / "demo.py"
+SCRIPT = ROOT / "scripts" / "demo.py"
 
 
 def load() -> ModuleType:

@@ -239,9 +239,12 @@ def test_nothing_of_this_machine() -> None:
 
 
 def test_unit_tests_mirror_the_source() -> None:
+    """Every folder of unit tests is a folder of the source, and what lies in none of them tests a module beside it."""
     unit = ROOT / "tests" / "unit"
-    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
-    assert [str(folder) for folder in sorted(folders) if not (SRC / folder).is_dir()] == []
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("*.py")}
+    assert [str(folder) for folder in sorted(folders) if not any((SRC / folder).glob("*.py"))] == []
+    modules = {path.stem for path in SRC.glob("*.py")}
+    assert [path.name for path in unit.glob("*.py") if path.stem.removeprefix("test_") not in modules] == []
 
 
 def test_logdex_imports_without_spark() -> None:

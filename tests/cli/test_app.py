@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logdex
-from tests import golden
+from tests.golden import rocketmq as golden
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -126,7 +126,7 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path) -> None:
-    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", tmp_path)  # more than a pipe holds
+    golden.unpack_demo(tmp_path)  # more than a pipe holds
     command = [sys.executable, "-m", "logdex", "cat", str(tmp_path / "store"), *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -11,8 +11,9 @@ import pytest
 
 from logdex.cli.commands import app
 from logdex.cli.reference import reference
-from tests import golden, golden_kafka
 from tests.cli.helpers import run
+from tests.golden import kafka as golden_kafka
+from tests.golden import rocketmq as golden
 
 COMMANDS = sorted(
     str(command.name or command.callback.__name__) for command in app.registered_commands if command.callback
@@ -42,7 +43,7 @@ def test_help_has_examples_on_lines_of_their_own(command: str) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the demo's store in `store` and a Kafka log directory in `logs`."""
     folder = tmp_path_factory.mktemp("demo")
-    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", folder)
+    golden.unpack_demo(folder)
     golden_kafka.unpack("tiny-broker", folder / "logs")
     return folder
 

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import golden, golden_kafka
+from tests.golden import kafka as golden_kafka
+from tests.golden import rocketmq as golden
 
 BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KAFKA = {"logs": "tiny-broker", "crashed": "tiny-crash"}
@@ -23,7 +24,7 @@ def unpack_kafka(folder: Path) -> None:
 
 def unpack_all(folder: Path) -> None:
     """What `scripts/demo --keep` leaves for trying things: a store, and the Kafka directories."""
-    golden.extract(golden.FOLDERS[0] / "demo.tar.zst", folder)
+    golden.unpack_demo(folder)
     unpack_kafka(folder)
 
 

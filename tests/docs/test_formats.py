@@ -1,7 +1,7 @@
 """docs/formats against the code and against real bytes.
 
 The byte tables are those of `logdex.layout`; the worked examples are read again from the stores in
-tests/conformance/stores and decoded again. Marks in the pages, as HTML comments:
+tests/conformance/rocketmq/stores and decoded again. Marks in the pages, as HTML comments:
 
     <!-- layout: NAME -->                           the next table is that Layout's
     <!-- example: store=S file=F at=N size=N as=K --> the next block is a hex dump, the next table what it decodes to;
@@ -29,9 +29,10 @@ from logdex.layout.base import Layout
 from logdex.primitives.host import Host
 from logdex.primitives.java_hash import index_key_hash, java_hash
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
-from tests import golden
+from tests.golden import rocketmq as golden
+from tests.golden.archives import ROOT
 
-FORMATS = golden.ROOT / "docs" / "formats"
+FORMATS = ROOT / "docs" / "formats"
 PAGES = sorted(FORMATS.glob("*.md"))
 TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 LAYOUTS = {
@@ -265,10 +266,10 @@ def test_page_has_the_parts_that_every_page_has(page: Path) -> None:
 
 
 def test_pages_that_the_code_names_are_there() -> None:
-    sources = "".join(path.read_text("utf-8") for path in (golden.ROOT / "src").rglob("*.py"))
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     named = set(re.findall(r"docs/[\w/-]+\.md", sources))
     assert named
-    assert [name for name in sorted(named) if not (golden.ROOT / name).is_file()] == []
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
 
 
 def test_links_lead_somewhere() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import golden
 from tests.docs.pages import BLOCK, run_block, run_page, unpack_all
+from tests.golden.archives import ROOT
 
-PAGE = golden.ROOT / "docs" / "guide" / "quickstart.md"
+PAGE = ROOT / "docs" / "guide" / "quickstart.md"
 
 
 @pytest.mark.spark

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from logdex.cli.commands import app
-from tests import golden, golden_kafka
 from tests.docs.pages import BLOCK, run_page, unpack_all, unpack_kafka
+from tests.golden import kafka as golden_kafka
+from tests.golden import rocketmq as golden
+from tests.golden.archives import ROOT, SHARED
 
-README = golden.ROOT / "README.md"
-GUIDE = golden.ROOT / "docs" / "guide"
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide"
 TOURS = [README, GUIDE / "rebuild.md", GUIDE / "kafka-rebuild.md"]
 WITHOUT_SPARK = [GUIDE / "kafka-log.md", GUIDE / "kafka-operator.md"]
-FRONT = [golden.ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
-DOCUMENTS = [*FRONT, *sorted((golden.ROOT / "docs").rglob("*.md"))]
+FRONT = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
+DOCUMENTS = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -47,7 +49,7 @@ def test_no_block_escapes(page: Path) -> None:
 def test_the_commands_on_top_are_there() -> None:
     (block,) = re.findall(r"^```sh\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     for line in block.splitlines():
-        script = golden.ROOT / line.split()[0]
+        script = ROOT / line.split()[0]
         assert script.stat().st_mode & 0o111, f"{script} cannot be run"
 
 
@@ -62,12 +64,12 @@ def test_the_versions_that_readme_names_are_those_that_are_tested() -> None:
         assert told is not None
         named = set(re.findall(r"\d+\.\d+\.\d+", told[1]))
         assert {stores.manifest(name)[key] for name in stores.NAMES if is_own(stores.CASES[name])} <= named
-    if golden.SHARED.is_dir():
+    if SHARED.is_dir():
         assert named <= {golden_kafka.manifest(name)["kafka"] for name in golden_kafka.NAMES}
 
 
 def is_own(path: Path) -> bool:
-    return golden.ROOT in path.parents
+    return ROOT in path.parents
 
 
 def test_the_commands_that_readme_lists_are_those_that_there_are() -> None:
@@ -77,7 +79,7 @@ def test_the_commands_that_readme_lists_are_those_that_there_are() -> None:
     )
 
 
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.relative_to(golden.ROOT).as_posix())
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in links(page) if not (page.parent / target).exists()] == []
 
@@ -89,13 +91,13 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
         found = {(page.parent / target).resolve() for target in links(page) if target.endswith(".md")} - reached
         reached |= found
         waiting += found
-    assert [str(page.relative_to(golden.ROOT)) for page in DOCUMENTS if page not in reached] == []
+    assert [str(page.relative_to(ROOT)) for page in DOCUMENTS if page not in reached] == []
 
 
 def test_every_layer_is_in_the_architecture() -> None:
-    text = (golden.ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    inside = (golden.ROOT / "src" / "logdex").iterdir()
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    inside = (ROOT / "src" / "logdex").iterdir()
     names = {path.name + "/" if path.is_dir() else path.name for path in inside}
     names -= {"__pycache__/", "py.typed", "__init__.py", "__main__.py"}
-    names |= {f"{path.name}/" for path in (golden.ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
+    names |= {f"{path.name}/" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
     assert sorted(name for name in names if name not in text) == []

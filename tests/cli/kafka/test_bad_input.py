@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import golden_kafka
 from tests.cli import helpers
 from tests.cli.harm import Run, check_run, flipped, harmed
+from tests.golden import kafka as golden_kafka
 
 COMMANDS: dict[str, list[str]] = {
     "info": ["info", "LOGS"],

@@ -12,10 +12,10 @@ import pytest
 
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from tests import golden_kafka
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
-from tests.golden_kafka import Line
+from tests.golden import kafka as golden_kafka
+from tests.golden.kafka import Line
 
 RECORD_FIELDS = [
     *("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers", "leader_epoch"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests import golden_kafka
 from tests.cli.helpers import run, run_json
 from tests.conformance.kafka.test_rebuild import expected_files
 from tests.directories import digests, tree_hash
-from tests.locks import held_elsewhere
+from tests.golden import kafka as golden_kafka
+from tests.unit.io.locks import held_elsewhere
 
 REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lossy"}
 INTERVAL = ("--index-interval-bytes", 256)

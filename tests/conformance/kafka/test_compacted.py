@@ -9,7 +9,7 @@ import pytest
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
-from tests.golden_kafka import NAMES, index_interval_bytes, manifest, partitions, unpack
+from tests.golden.kafka import NAMES, index_interval_bytes, manifest, partitions, unpack
 
 COMPACTED = [name for name in NAMES if "compact" in name]
 

@@ -18,9 +18,9 @@ from logdex.kafka.recover import recover
 from logdex.kafka.segment.index_interval import IndexInterval, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
-from tests import golden_kafka
 from tests.conformance.kafka.test_rebuild import expected_files
 from tests.directories import digests
+from tests.golden import kafka as golden_kafka
 
 GoldenLog = Callable[[str], Path]
 

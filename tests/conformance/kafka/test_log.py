@@ -19,7 +19,7 @@ from logdex.kafka.files.file_names import (
     parse_partition_dir,
 )
 from logdex.kafka.log.log import Log
-from tests.golden_kafka import NAMES, index_interval_bytes, lines, unpack
+from tests.golden.kafka import NAMES, index_interval_bytes, lines, unpack
 
 MODES = ("clean", "unclean", "full")
 OWN = {".lock", LONE_CLEAN_MARK, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT}

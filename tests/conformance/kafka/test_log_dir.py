@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logdex.kafka.directory.log_dir import KafkaLogDir
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 Tree = dict[str, tuple[int, int]]
 

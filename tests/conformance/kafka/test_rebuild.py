@@ -14,8 +14,8 @@ from logdex.jobs.tasks import LocalRunner
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
-from tests import golden_kafka
 from tests.directories import digests, tree_hash
+from tests.golden import kafka as golden_kafka
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")

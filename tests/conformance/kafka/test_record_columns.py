@@ -16,7 +16,7 @@ from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batch
 from logdex.kafka.columns.record_window import records_to_batch
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 pytestmark = pytest.mark.skipif(not golden_kafka.NAMES, reason="needs golden Kafka logs")
 

@@ -13,7 +13,7 @@ import pytest
 
 from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch, encode_batch, encode_end_marker
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 CONTROL_NAMES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
 GoldenLog = Callable[[str], Path]

@@ -21,7 +21,7 @@ from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.segment.segment_recovery import derive_segment, recover
 from logdex.kafka.segment.time_index import TimeIndex
 from logdex.kafka.settings.log_config import LogConfig
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 Line = dict[str, Any]
 KINDS: dict[str, type[OffsetIndex] | type[TimeIndex]] = {"index": OffsetIndex, "timeindex": TimeIndex}

@@ -19,9 +19,9 @@ from logdex.kafka.batch.record_json import record_to_json
 from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
-from tests import golden_kafka
 from tests.directories import tree_hash
-from tests.golden_kafka import Line
+from tests.golden import kafka as golden_kafka
+from tests.golden.kafka import Line
 
 Case = tuple[str, Path, LogDirSnapshot]
 

@@ -25,7 +25,7 @@ from logdex.kafka.state.producer_snapshot import (
     read_producer_snapshot,
 )
 from logdex.kafka.state.producer_state import ProducerState, ProducerStates, aborted_of
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 GoldenKafka = Callable[..., Path]
 

@@ -13,8 +13,8 @@ from logdex.io.env import Env
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
-from tests import golden_kafka as golden
 from tests.directories import tree_hash
+from tests.golden import kafka as golden
 
 GoldenLog = Callable[[str], Path]
 

@@ -20,7 +20,7 @@ from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
-from tests import golden
+from tests.golden import rocketmq as golden
 
 DERIVED_ANEW = golden.derived_anew()
 

@@ -25,8 +25,8 @@ from logdex.rocketmq.message.body import decompress_body
 from logdex.rocketmq.message.message_id import MessageId, parse_unique_key
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
 from logdex.rocketmq.settings.dialect import Dialect
-from tests import golden
 from tests.conftest import GoldenStore
+from tests.golden import rocketmq as golden
 
 VARIANTS = [
     (name, recovered)

@@ -11,7 +11,7 @@ import pytest
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
-from tests import golden
+from tests.golden import rocketmq as golden
 
 Files = dict[str, str]
 

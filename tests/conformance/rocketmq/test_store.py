@@ -14,8 +14,8 @@ from logdex.rocketmq.index_file.index_keys import key_hash_of
 from logdex.rocketmq.message.message_json import message_to_json
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests import golden
 from tests.conftest import GoldenStore
+from tests.golden import rocketmq as golden
 
 VARIANTS = [
     (name, recovered)

@@ -9,7 +9,7 @@ import pytest
 
 from logdex.io.env import Env
 from logdex.rocketmq.verify import VerifyReport, verify
-from tests import golden
+from tests.golden import rocketmq as golden
 from tests.unit.rocketmq.verify.store_harm import config_of
 
 RECOVERED = [name for name in golden.NAMES if golden.has_recovered(name)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden import ROOT
+from tests.golden.archives import ROOT
 
 
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])

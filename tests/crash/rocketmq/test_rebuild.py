@@ -15,9 +15,8 @@ from logdex.io.env import Env
 from logdex.jobs.staging import LOCK_NAME
 from logdex.rocketmq.rebuild import rebuild
 from logdex.testing import Fault, FaultEnv, Killed
+from tests.crash.rocketmq.stores import CONFIG, NAMES, make_outputs
 from tests.crash.trees import (
-    CONFIG,
-    NAMES,
     REFUSALS,
     Fresh,
     Outputs,
@@ -25,7 +24,6 @@ from tests.crash.trees import (
     count_harmed_without_sync,
     fingerprint,
     killed_at,
-    make_outputs,
     operations,
     place,
     put_tree,

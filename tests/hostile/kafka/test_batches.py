@@ -21,7 +21,7 @@ from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 from logdex.primitives.xxh32 import xxh32
 from tests.hostile.kafka.hostile import bounded, command, every_way
-from tests.kafka_bytes import batch, legacy, record, varint
+from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, varint
 
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 NAMES = [field.name for field in RECORD_BATCH.fields]

@@ -18,7 +18,7 @@ from logdex.kafka.state.producer_snapshot import load_producer_snapshot, read_pr
 from logdex.primitives.crc32c import crc32c
 from tests.cli.kafka.tiny_logs import usual
 from tests.hostile.kafka.hostile import bounded, command, every_way
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 
 CHECKPOINTS = [
     "recovery-point-offset-checkpoint",

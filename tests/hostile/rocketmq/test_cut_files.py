@@ -19,7 +19,7 @@ from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify
 from tests.cli.helpers import run
-from tests.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message, opened
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message, opened
 
 
 @pytest.fixture

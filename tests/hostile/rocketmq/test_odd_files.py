@@ -21,7 +21,7 @@ from logdex.rocketmq.files.offset_files import OFFSET_MAX
 from logdex.rocketmq.settings.store_config import parse_delay_levels
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify
-from tests.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message, opened
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message, opened
 
 
 @contextmanager

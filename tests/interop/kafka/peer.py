@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from logdex.kafka.settings.log_config import LogConfig
-from tests.golden import SHARED
+from tests.golden.archives import SHARED
 
 PEERS = SHARED / "peers" / "kafka"
 VERSIONS = ("4.4.0", "3.9.2")

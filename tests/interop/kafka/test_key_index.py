@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from logdex.kafka.key_index.build import build_key_index
-from tests import golden_kafka
-from tests.golden import SHARED
+from tests.golden import kafka as golden_kafka
+from tests.golden.archives import SHARED
 
 PEERS = SHARED / "peers" / "kafka"
 

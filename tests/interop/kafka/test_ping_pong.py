@@ -19,7 +19,7 @@ from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
 from tests.crash.kafka.runs import check_indexes
-from tests.golden import ROOT
+from tests.golden.archives import ROOT
 from tests.interop.kafka.peer import VERSIONS, Line, Lines, needs_peers, run_broker, serving, topic_config
 from tests.interop.kafka.writing import (
     CODECS,

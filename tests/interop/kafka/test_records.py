@@ -14,7 +14,7 @@ import pytest
 
 from logdex.kafka.batch.record import Compression, Header, Record, TimestampType
 from logdex.kafka.batch.record_batch import decode_batch, encode_batch, encode_end_marker
-from tests.golden import SHARED
+from tests.golden.archives import SHARED
 
 PEERS = SHARED / "peers" / "kafka"
 START_MS = 1_700_000_000_000

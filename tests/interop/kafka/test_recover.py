@@ -12,7 +12,7 @@ import pytest
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
-from tests import golden_kafka as golden
+from tests.golden import kafka as golden
 from tests.interop.kafka.peer import Line, digests, needs_peers, read_log
 from tests.property.kafka.test_recover import harm
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from logdex.rocketmq.rebuild import rebuild
-from tests import golden
 from tests.conformance.rocketmq.test_rebuild import config_of
+from tests.golden import rocketmq as golden
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600)]
 

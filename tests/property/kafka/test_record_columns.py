@@ -26,7 +26,7 @@ from logdex.kafka.columns.record_window import records_to_batch
 from logdex.kafka.scan.scanner import EndKind, ScanEnd, find_next_batch
 from logdex.kernels.common.libraries import address_of
 from logdex.kernels.kafka import decompress as codec_functions
-from tests.kafka_bytes import batch, legacy, record
+from tests.unit.kafka.batch.batch_bytes import batch, legacy, record
 
 _BYTES = st.none() | st.binary(max_size=6) | st.binary(min_size=30, max_size=200)
 _HEADERS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=70)), max_size=3)

@@ -14,7 +14,7 @@ import pytest
 from logdex.kafka.recover import recover
 from logdex.kafka.scan.scanner import find_next_batch
 from logdex.kafka.verify import verify
-from tests import golden_kafka as golden
+from tests.golden import kafka as golden
 
 STORES = [name for name in golden.NAMES if name.startswith("tiny-")]
 SEEDS = 36

@@ -15,7 +15,7 @@ from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEn
 from logdex.kernels.common.crc32c import crc32c, crc32c_function_address, crc32c_table, crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.primitives.crc32c import crc32c_by_table
-from tests.kafka_bytes import batch, legacy, record, sized, varint
+from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, sized, varint
 
 _KINDS = {
     kernel.FILE_END: EndKind.END,

@@ -11,7 +11,7 @@ from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify
-from tests.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, opened
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, opened
 
 
 def whole_messages(root: Path) -> list[tuple[int, int, int]]:

@@ -13,9 +13,9 @@ from logdex.errors import UsageError
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.spark.tasks import TaskRunner
-from tests import golden_kafka
 from tests.conformance.kafka.test_rebuild import check_files, facts
 from tests.directories import digests, tree_hash
+from tests.golden import kafka as golden_kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

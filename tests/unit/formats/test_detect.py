@@ -16,7 +16,8 @@ from logdex.formats import FORMATS, detect, format_of, refuse_other_settings
 from logdex.io.env import Env
 from logdex.kafka.directory.recognise import KafkaPathKind
 from logdex.rocketmq.recognise.store_path import StorePathKind
-from tests import golden, golden_kafka
+from tests.golden import kafka as golden_kafka
+from tests.golden import rocketmq as golden
 
 SEGMENT = f"{0:020d}"
 

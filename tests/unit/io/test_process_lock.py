@@ -16,7 +16,7 @@ from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, ProcessLock, lock_is_held, take_lock
 from logdex.testing import Fault, FaultEnv
-from tests.locks import held_elsewhere, is_free_elsewhere
+from tests.unit.io.locks import held_elsewhere, is_free_elsewhere
 
 
 @pytest.fixture

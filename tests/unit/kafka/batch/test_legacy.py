@@ -10,7 +10,7 @@ from logdex.errors import CorruptError, CrcMismatchError
 from logdex.kafka.batch.compression import compress
 from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.batch.record_batch import decode_batch, encode_batch
-from tests import kafka_bytes as kb
+from tests.unit.kafka.batch import batch_bytes as kb
 
 GZIP = Compression.GZIP
 

@@ -12,7 +12,7 @@ from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UsageE
 from logdex.kafka.batch.compression import compress
 from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.batch.record_batch import EndMarker, decode_batch, encode_batch, encode_end_marker
-from tests import kafka_bytes as kb
+from tests.unit.kafka.batch import batch_bytes as kb
 
 
 def _records(raw: bytes) -> list[Record]:

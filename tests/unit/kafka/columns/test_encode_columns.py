@@ -17,7 +17,7 @@ from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.columns.encode_columns import encode_columns, iter_encoded
 from logdex.kernels.kafka import record_encode
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 Change = dict[str, Any]
 

@@ -14,7 +14,7 @@ from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.directory.recognise import KafkaPathKind, recognise, require_kafka
 from logdex.kafka.files.checkpoints import TopicPartition, write_offset_checkpoint
 from logdex.kafka.files.file_names import PartitionName, parse_partition_dir
-from tests.locks import held_elsewhere
+from tests.unit.io.locks import held_elsewhere
 
 MARK = ".0123456789abcdef0123456789abcdef"
 SEGMENT = f"{0:020d}.log"

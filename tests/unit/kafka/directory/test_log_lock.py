@@ -10,7 +10,7 @@ from logdex.errors import LogInUseError
 from logdex.io.env import Env
 from logdex.kafka.directory.log_lock import DirectoryLock, in_place_lock, lock_is_held
 from logdex.kafka.log.log import Log
-from tests.locks import is_free_elsewhere
+from tests.unit.io.locks import is_free_elsewhere
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from logdex.kafka.files.metadata_files import uuid_to_text
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from logdex.layout.kafka import BATCH_CONTROL
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 
 DIRECTORY = uuid.UUID(int=0x123456789ABCDEF0FEDCBA9876543210)
 ID = uuid_to_text(DIRECTORY)

@@ -13,7 +13,7 @@ from logdex.kafka.internal_topics.consumer_offsets import (
     read_consumer_offsets,
 )
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 
 
 def text(value: str) -> bytes:

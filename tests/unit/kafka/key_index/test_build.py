@@ -15,7 +15,7 @@ from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import build_key_index, fan_out_bits, filter_blocks
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 BASE = 4000
 

@@ -10,7 +10,7 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.kafka.log.log import Log
-from tests.unit.kafka.logs import values
+from tests.unit.kafka.log.logs import values
 
 _SCRIPT = """
 import os, sys

@@ -15,7 +15,7 @@ from logdex.kafka.log.encoded_append import columns_of_batch
 from logdex.kafka.log.log import Log
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kernels.kafka.batch_columns import BatchColumns
-from tests.unit.kafka.logs import put, values
+from tests.unit.kafka.log.logs import put, values
 
 
 @pytest.fixture

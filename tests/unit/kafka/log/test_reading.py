@@ -18,7 +18,7 @@ from logdex.errors import (
 )
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from tests.unit.kafka.logs import put, values
+from tests.unit.kafka.log.logs import put, values
 
 
 @pytest.fixture

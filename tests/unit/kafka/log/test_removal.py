@@ -11,7 +11,7 @@ from logdex.errors import LogClosedError, LogInUseError, MissingFileError, Offse
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from tests.unit.kafka.logs import put, values
+from tests.unit.kafka.log.logs import put, values
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.read.key_query import query_key
 from logdex.kafka.segment import segment_lookups
 from logdex.kafka.segment.log_segment import LogSegment
-from tests import golden_kafka
+from tests.golden import kafka as golden_kafka
 
 KEYS = [b"", *(b"k%d" % i for i in range(12)), b"rare"]
 

@@ -18,7 +18,7 @@ from logdex.kafka.recover import recover
 from logdex.kafka.recover.report import RecoverReport
 from logdex.kafka.verify import verify
 from tests.directories import tree_hash
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, PARTITION, SECOND, SEGMENTS, THIRD, batches, make_log_dir
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from logdex.kafka.scan.rising_batches import RisingBatches, rising
 from logdex.kafka.scan.scanner import BatchScanner
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 
 Batches = list[tuple[int, int]]
 

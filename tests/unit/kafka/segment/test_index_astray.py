@@ -22,7 +22,7 @@ from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.crc32c import crc32c_by_table
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 
 SETTINGS: dict[str, Any] = {"index_interval_bytes": 0, "segment_index_bytes": 120}
 

@@ -12,7 +12,7 @@ from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
 from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
-from tests.kafka_bytes import batch, record
+from tests.unit.kafka.batch.batch_bytes import batch, record
 
 CONFIG = LogConfig(index_interval_bytes=100)
 PARTITION = "events-0"

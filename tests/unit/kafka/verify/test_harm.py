@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdex.kafka.verify import CHECKS
-from tests.kafka_bytes import batch, legacy, record
+from tests.unit.kafka.batch.batch_bytes import batch, legacy, record
 from tests.unit.kafka.verify.harms import (
     END,
     INDEX,

@@ -17,7 +17,7 @@ from logdex.rocketmq.rebuild.parts import WholeLog, join_parts, plan_parts, scan
 from logdex.rocketmq.scan.log_extent import find_log_tail, scan_log_tail
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.overview import overview
-from tests import golden
+from tests.golden import rocketmq as golden
 
 MESSAGES = golden.manifest("tiny-5.5.0")["messages"]
 

@@ -14,7 +14,7 @@ from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import StoreFiles
-from tests.locks import held_elsewhere, is_free_elsewhere
+from tests.unit.io.locks import held_elsewhere, is_free_elsewhere
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.rocketmq.index_file.index_keys import key_hash_of
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.small_stores import CONFIG, MESSAGES, START_MS, build, message, numbers, opened
+from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, START_MS, build, message, numbers, opened
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from logdex.layout.rocketmq import SYS_FLAG_PREPARED
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
-from tests.small_stores import CONFIG, START_MS, build, message
+from tests.unit.rocketmq.small_stores import CONFIG, START_MS, build, message
 
 OFFSETS = {
     "rising": [0, 1, 2, 3, 4],

@@ -19,9 +19,9 @@ from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
 from logdex.rocketmq.rebuild import parts as rebuild_parts
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
-from tests import golden
 from tests.conformance.rocketmq.test_rebuild import config_of
 from tests.directories import contents
+from tests.golden import rocketmq as golden
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=200, max_hash_slot_num=7, max_index_num=8

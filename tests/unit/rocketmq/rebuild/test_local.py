@@ -14,8 +14,8 @@ from logdex.rocketmq.rebuild.store_writer import index_window
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 from tests.directories import contents
-from tests.locks import held_elsewhere
-from tests.small_stores import CONFIG, MESSAGES, build, opened
+from tests.unit.io.locks import held_elsewhere
+from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, build, opened
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from logdex.errors import (
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.small_stores import MESSAGES, START_MS, build, message, numbers, opened
+from tests.unit.rocketmq.small_stores import MESSAGES, START_MS, build, message, numbers, opened
 
 
 @pytest.fixture

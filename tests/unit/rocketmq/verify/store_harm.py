@@ -15,8 +15,8 @@ from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import VerifyReport, verify
-from tests import golden
 from tests.directories import tree_hash
+from tests.golden import rocketmq as golden
 
 
 def config_of(name: str) -> StoreConfig:

@@ -10,8 +10,8 @@ import pytest
 
 from logdex.io.env import Env
 from logdex.rocketmq.verify import VerifyReport, verify
-from tests import golden
 from tests.directories import contents, tree_hash
+from tests.golden import rocketmq as golden
 from tests.unit.rocketmq.verify.store_harm import Store
 
 NAMES = ("tiny-5.5.0", "tiny-4.7.0", "tiny-torn", "tiny-expired")

@@ -10,7 +10,7 @@ import pytest
 
 from logdex.layout.rocketmq import BLANK_MAGIC
 from logdex.rocketmq.verify import CHECKS
-from tests import golden
+from tests.golden import rocketmq as golden
 from tests.unit.rocketmq.verify.store_harm import Store
 
 NAME = "tiny-5.5.0"

@@ -16,7 +16,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import CHECKS, verify
 from logdex.testing.store_builder import make_message, write_commit_log
-from tests import golden
+from tests.golden import rocketmq as golden
 from tests.unit.rocketmq.verify.store_harm import Store
 
 SMALL = StoreConfig(

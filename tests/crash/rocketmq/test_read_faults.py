@@ -15,7 +15,8 @@ from logdex.errors import LogdexError
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing import CHANGES, Fault, FaultEnv
-from tests.crash.trees import CONFIG, fingerprint, write_log
+from tests.crash.rocketmq.stores import CONFIG, write_log
+from tests.crash.trees import fingerprint
 
 Answer = tuple[Any, bool]
 """What was found, and whether it claims to be all."""

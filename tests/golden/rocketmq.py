@@ -1,33 +1,20 @@
-"""The golden stores: which there are, their manifests, and unpacking them.
+"""The golden stores of RocketMQ: which there are, their manifests, and unpacking them.
 
 `NAME.json` tells what is in `NAME.tar.zst` (a directory `store/`) and, where the end was unclean, in
-`NAME.recovered.tar.zst` (`recovered/`). They lie in ../shared/golden/rocketmq and, a few, in tests/conformance/stores.
+`NAME.recovered.tar.zst` (`recovered/`). They lie in ../shared/golden/rocketmq and, a few,
+in tests/conformance/rocketmq/stores.
 """
 
 from __future__ import annotations
 
 import json
-import tarfile
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from tests.golden.archives import ROOT, SHARED, discover, extract
 
-ROOT = Path(__file__).resolve().parent.parent
-SHARED = ROOT.parent / "shared"
-FOLDERS = (ROOT / "tests" / "conformance" / "stores", SHARED / "golden" / "rocketmq")
-
-
-def discover(folders: Iterable[Path]) -> dict[str, Path]:
-    """Manifest path by case name; of two with one name, that of the earlier folder."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        for manifest_path in sorted(folder.glob("*.json")):
-            if manifest_path.with_suffix(".tar.zst").exists():
-                found.setdefault(manifest_path.stem, manifest_path)
-    return found
+FOLDERS = (ROOT / "tests" / "conformance" / "rocketmq" / "stores", SHARED / "golden" / "rocketmq")
 
 
 CASES = discover(FOLDERS)
@@ -55,14 +42,9 @@ def unpack(name: str, target: Path, *, recovered: bool = False) -> Path:
     return target / ("recovered" if recovered else "store")
 
 
-def extract(packed: Path, target: Path) -> None:
-    """Unpacks one archive below `target`. Sparse files stay sparse."""
-    with (
-        pa.OSFile(str(packed)) as raw,
-        pa.CompressedInputStream(raw, "zstd") as stream,
-        tarfile.open(fileobj=stream, mode="r|") as archive,
-    ):
-        archive.extractall(target, filter="data")
+def unpack_demo(target: Path) -> None:
+    """Unpacks the store of `scripts/demo`, which is no case, to `target/store`."""
+    extract(FOLDERS[0] / "demo.tar.zst", target)
 
 
 def derived_anew() -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from logdex.layout.kafka import RECORD_BATCH
-from tests.golden import ROOT, SHARED, discover, extract
+from tests.golden.archives import ROOT, SHARED, discover, extract
 
 FOLDERS = (ROOT / "tests" / "conformance" / "kafka" / "stores", SHARED / "golden" / "kafka")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests import golden
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
-from tests.locks import held_elsewhere
+from tests.golden import rocketmq as golden
+from tests.unit.io.locks import held_elsewhere
 
 REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lossy"}
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harm import COMMANDS, Run, Store, check, flipped, flips, harmed, tell, unpack
-from tests.cli.tiny_stores import TINY
+from tests.cli.harm import Run, flipped, harmed, tell
+from tests.cli.rocketmq.harm import COMMANDS, Store, check, flips, unpack
+from tests.cli.rocketmq.tiny_stores import TINY
 
 FLIPPED = [*TINY, "tiny-broker", "tiny-4.9.7"]
 FLIPS, SEEDS = 250, 10

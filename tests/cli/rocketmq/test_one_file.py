@@ -21,11 +21,11 @@ from logdex.layout.rocketmq import (
 )
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests import golden
 from tests.cli.helpers import run, run_json
-from tests.cli.test_reading import as_in_manifest
-from tests.cli.tiny_stores import usual
+from tests.cli.rocketmq.test_reading import as_in_manifest
+from tests.cli.rocketmq.tiny_stores import usual
 from tests.directories import digests, tree_hash
+from tests.golden import rocketmq as golden
 
 NAME = "tiny-5.5.0"
 SECOND = "00000000000000032768"

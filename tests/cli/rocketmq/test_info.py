@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests import golden
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
+from tests.golden import rocketmq as golden
 
 NAMES = [name for name in golden.NAMES if golden.manifest(name).get("queues")]
 QUEUE_FIELDS = [

@@ -22,7 +22,7 @@ from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import write_commit_log
-from tests.small_stores import START_MS, message
+from tests.unit.rocketmq.small_stores import START_MS, message
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=800,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
-from tests import golden
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
+from tests.golden import rocketmq as golden
 
 MESSAGE_FIELDS = [
     *("topic", "queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag", "flag", "born_timestamp_ms"),

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from logdex.jobs.staging import PREFIX
-from tests.crash.trees import CONFIG, Outputs, fingerprint, make_outputs, put_tree
+from tests.crash.rocketmq.stores import CONFIG, make_outputs
+from tests.crash.trees import Outputs, fingerprint, put_tree
 
 BIG = replace(CONFIG, mapped_file_size_commit_log=1 << 18, mapped_file_size_consume_queue=20 * 64, max_index_num=300)
 SERVER = """

@@ -16,9 +16,9 @@ from logdex.io.env import Env
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
-from tests import golden
 from tests.conformance.rocketmq.test_rebuild import config_of, derived_files, expected_files
 from tests.directories import contents
+from tests.golden import rocketmq as golden
 from tests.unit.rocketmq.rebuild.test_job import CONFIG, facts, messages
 
 if TYPE_CHECKING:
