@@ -1,7 +1,8 @@
 """Fixtures for all tests, and the reasons for skipping where something is missing.
 
-Golden stores: parametrise by `golden.NAMES` (`from tests import golden`), then take `golden_store(name)` for a copy
-that is only read (one a session) or `golden_copy(name)` for one of your own.
+Golden stores: parametrise by `golden.NAMES` (`from tests.golden import rocketmq as golden`), then
+take `golden_store(name)` for a copy that is only read (one per session) or `golden_copy(name)` for
+one of your own.
 """
 
 from __future__ import annotations
