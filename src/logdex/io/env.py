@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import EnvironmentProblem, StorageError
+from logdex.io.mapping import map_without_descriptor
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
 from logdex.io.writeback import begin_writeback
 
@@ -80,12 +81,9 @@ class ReadFile:
     def map(self) -> MappedBytes:
         """Maps the whole file as a read-only array of bytes, which is empty for an empty file."""
         with self._env.operation("map_read", self.path):
-            try:
-                mapped = mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)  # 0: the current size, which may differ
-            except ValueError:
-                mapped = None  # the file is empty
-        self._env.counters.mapped_bytes += 0 if mapped is None else len(mapped)
-        return MappedBytes(self._env, self.path, mapped)
+            array = map_without_descriptor(self._fd)  # its current size may differ from `size_bytes`
+        self._env.counters.mapped_bytes += len(array)
+        return MappedBytes(self._env, self.path, array)
 
     def close(self) -> None:
         """Closes the file. Existing mappings of it stay valid."""
@@ -103,27 +101,21 @@ class ReadFile:
 class MappedBytes:
     """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`."""
 
-    def __init__(self, env: Env, path: str, mapped: mmap.mmap | None) -> None:
+    def __init__(self, env: Env, path: str, array: ByteArray, writable: mmap.mmap | None = None) -> None:
         self.path = path
         self._env = env
-        self._mapped = mapped
-        self.array: ByteArray = np.frombuffer(mapped if mapped is not None else b"", dtype=np.uint8)
+        self._writable = writable
+        self.array = array
 
     def close(self) -> None:
         """Unmaps the file, once no other array refers to the mapping."""
-        self.array = np.empty(0, np.uint8)
-        if self._mapped is not None:
-            try:
-                self._mapped.close()
-            except BufferError:
-                pass  # a caller's array still refers to the mapping, which is freed with that array
-            self._mapped = None
+        self.array, self._writable = np.empty(0, np.uint8), None
 
     def flush(self) -> None:
         """Writes changed pages to disk (writable mappings only)."""
-        if self._mapped is not None:
+        if self._writable is not None:
             with self._env.operation("flush", self.path):
-                self._mapped.flush()
+                self._writable.flush()
 
     def __enter__(self) -> MappedBytes:
         return self
@@ -171,7 +163,7 @@ class WriteFile:
         """Maps the first `size_bytes` bytes as a writable array."""
         with self._env.operation("map_write", self.path):
             mapped = mmap.mmap(self._fd, size_bytes)
-        return MappedBytes(self._env, self.path, mapped)
+        return MappedBytes(self._env, self.path, np.frombuffer(mapped, np.uint8), mapped)
 
     def begin_writeback(self, position: int = 0, size_bytes: int = 0) -> None:
         """Starts writing a range (size 0: to the file's end) to disk, so that `sync` waits less."""

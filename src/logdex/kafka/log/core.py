@@ -38,6 +38,7 @@ class LogCore:
         self.now_ms = now_ms
         self.env = env
         self.segments = loaded.segments
+        self.open_files = loaded.open_files
         self.producers = loaded.producers
         self.epochs: LeaderEpochs = loaded.epochs
         self.report = loaded.report
@@ -212,7 +213,15 @@ class LogCore:
         """Creates an empty segment, replacing leftovers of the same name. Its names are synced."""
         for suffix in SEGMENT_SUFFIXES:
             self.env.remove(posixpath.join(self.path, offset_file_name(base_offset, suffix)))
-        segment = LogSegment(self.path, base_offset, self.config, writable=True, env=self.env, clock_ms=self.now_ms)
+        segment = LogSegment(
+            self.path,
+            base_offset,
+            self.config,
+            writable=True,
+            env=self.env,
+            open_files=self.open_files,
+            clock_ms=self.now_ms,
+        )
         try:
             segment.open_indexes()
             self.env.sync_dir(self.path)
@@ -223,7 +232,9 @@ class LogCore:
 
     def open_cleaned_segment(self, base_offset: int) -> LogSegment:
         """Creates an empty segment under ``.cleaned`` names, which later replaces others."""
-        return open_cleaned_segment(self.path, base_offset, self.config, clock_ms=self.now_ms, env=self.env)
+        return open_cleaned_segment(
+            self.path, base_offset, self.config, clock_ms=self.now_ms, env=self.env, open_files=self.open_files
+        )
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Ends the active segment and starts one at `expected_next_offset`, at least the log end

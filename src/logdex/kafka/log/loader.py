@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
 from logdex.kafka.files.checkpoints import format_checkpoint
 from logdex.kafka.files.file_names import (
     INDEX_SUFFIX,
@@ -54,6 +55,7 @@ class LoadedLog:
     log_start_offset: int
     next_offset: int
     report: LoadReport
+    open_files: OpenFiles
 
 
 class LogLoader:
@@ -68,6 +70,8 @@ class LogLoader:
         self._now_ms = now_ms
         self._env = env
         self._segments = LogSegments()
+        self._open_files = OpenFiles(env)
+        self._producers: LogProducers | None = None
         self._report = LoadReport(was_clean=home.was_clean)
         for error in home.damaged:
             self._report.note(LoadStep.REBUILT, error.path, f"its offsets count as 0: {error.message}")
@@ -105,9 +109,9 @@ class LogLoader:
         )
         self._make_room(self._segments.active)
         self._sync()
-        for segment in self._segments.as_tuple[:-1]:
-            segment.release()
-        return LoadedLog(self._segments, producers, self._epochs, log_start_offset, next_offset, self._report)
+        return LoadedLog(
+            self._segments, producers, self._epochs, log_start_offset, next_offset, self._report, self._open_files
+        )
 
     def _make_room(self, active: LogSegment) -> None:
         """Preallocates the active segment's indexes.
@@ -126,6 +130,8 @@ class LogLoader:
         for segment in self._segments:
             if segment in doubtful or segment.base_offset in self._report.recovered:
                 segment.flush()
+            if segment is not self._segments.active:
+                segment.release()
         self._env.sync_dir(self._path)
 
     # -- segments ------------------------------------------------------------------------------------------------------
@@ -140,7 +146,13 @@ class LogLoader:
                 segment = next(each for each in self._segments if each.log.path == error.path)
                 size_bytes = segment.size_bytes
                 parts, end = split_overflowed_segment(
-                    segment, self._segments, self._config, self._path, clock_ms=self._now_ms, env=self._env
+                    segment,
+                    self._segments,
+                    self._config,
+                    self._path,
+                    clock_ms=self._now_ms,
+                    env=self._env,
+                    open_files=self._open_files,
                 )
                 bases = ", ".join(str(part.base_offset) for part in parts)
                 self._report.note(LoadStep.SPLIT, error.path, f"into those at {bases}: {error.message}")
@@ -168,7 +180,15 @@ class LogLoader:
 
     def _open_segment(self, base_offset: int) -> LogSegment:
         """Opens a segment of the log, and creates it if missing."""
-        segment = LogSegment(self._path, base_offset, self._config, writable=True, env=self._env, clock_ms=self._now_ms)
+        segment = LogSegment(
+            self._path,
+            base_offset,
+            self._config,
+            writable=True,
+            env=self._env,
+            open_files=self._open_files,
+            clock_ms=self._now_ms,
+        )
         self._segments.add(segment)
         return segment
 
@@ -199,7 +219,10 @@ class LogLoader:
         if not self._was_clean:
             unflushed = list(self._segments.values(self._recovery_point, 1 << 63))
             while unflushed:
-                if self._recover_or_empty(unflushed.pop(0)):
+                segment = unflushed.pop(0)
+                was_cut = self._recover_or_empty(segment)
+                segment.release()  # a log may have more segments than a process may open files
+                if was_cut:
                     self._set_aside(unflushed, "behind a segment that had to be cut")
                     break
         next_offset = self._cut_torn_tail() if len(self._segments) else None
@@ -308,9 +331,11 @@ class LogLoader:
         The producer state of one segment's recovery must not affect another segment, except through
         a snapshot.
         """
-        return LogProducers(
-            self._path, expiration_ms=self._config.producer_id_expiration_ms, now_ms=self._now_ms, env=self._env
-        )
+        if self._producers is None:
+            self._producers = LogProducers(
+                self._path, expiration_ms=self._config.producer_id_expiration_ms, now_ms=self._now_ms, env=self._env
+            )
+        return self._producers.without_states()
 
     def _load_epochs(self) -> None:
         try:

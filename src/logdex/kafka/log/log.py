@@ -6,6 +6,7 @@ a full disk and with two writers.
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -52,7 +53,7 @@ class Log(ReadableLog):
     @classmethod
     def open(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         config: LogConfig | None = None,
         *,
         create: bool = True,
@@ -68,7 +69,7 @@ class Log(ReadableLog):
         Raises `LogInUseError`, `UsageError` for a file, `CorruptError` for a log that a broker
         could not load either, and `StorageError`.
         """
-        config = make_config(config, settings)
+        config, path = make_config(config, settings), os.fspath(path)
         _refuse_file(path, env)
         if not create and not env.is_dir(path):
             raise MissingFileError("no such directory", path=path)

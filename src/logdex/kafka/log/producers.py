@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection
+from copy import copy
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
@@ -33,6 +34,17 @@ class LogProducers:
         self._offsets: set[int] = set()
         self._last_snapshot_offset = 0
         self.reload()
+
+    def without_states(self) -> LogProducers:
+        """Another object over the same snapshots, without producers.
+
+        It shares what is known of the directory, which is not listed again: a log may have many
+        thousands of segments.
+        """
+        other = copy(self)
+        other.states = ProducerStates(expiration_ms=self.states.expiration_ms)
+        other._last_snapshot_offset = 0
+        return other
 
     def reload(self) -> None:
         """Lists the snapshots in the directory again."""

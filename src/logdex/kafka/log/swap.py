@@ -12,11 +12,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from logdex import limits
 from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
 from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.files.file_names import (
     CLEANED_SUFFIX,
@@ -40,12 +42,21 @@ def set_aside(segment: LogSegment, *, env: Env) -> None:
 
 
 def open_cleaned_segment(
-    directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env
+    directory: str, base_offset: int, config: LogConfig, *, clock_ms: Callable[[], int], env: Env, open_files: OpenFiles
 ) -> LogSegment:
     """Creates an empty segment under ``.cleaned`` names, to fill for `replace_segments`."""
     for suffix in SEGMENT_SUFFIXES:  # leftovers of an earlier attempt
         env.remove(posixpath.join(directory, offset_file_name(base_offset, suffix) + CLEANED_SUFFIX))
-    return LogSegment(directory, base_offset, config, writable=True, env=env, suffix=CLEANED_SUFFIX, clock_ms=clock_ms)
+    return LogSegment(
+        directory,
+        base_offset,
+        config,
+        writable=True,
+        env=env,
+        open_files=open_files,
+        suffix=CLEANED_SUFFIX,
+        clock_ms=clock_ms,
+    )
 
 
 def replace_segments(
@@ -80,6 +91,7 @@ def split_overflowed_segment(
     *,
     clock_ms: Callable[[], int],
     env: Env,
+    open_files: OpenFiles,
 ) -> tuple[list[LogSegment], int]:
     """Splits a segment whose offsets are too far from its base offset; batches keep their bytes.
 
@@ -87,6 +99,7 @@ def split_overflowed_segment(
     dropped, as the following recovery would drop them: they are no batch, or one whose own offsets
     fit no segment.
     """
+    begin = partial(open_cleaned_segment, directory, config=config, clock_ms=clock_ms, env=env, open_files=open_files)
     parts: list[LogSegment] = []
     end = 0
     try:
@@ -95,10 +108,10 @@ def split_overflowed_segment(
             for start, stop in _runs(window, parts[-1].base_offset if parts else None):
                 base_offset = _base_offset(window, start)
                 if not parts or not 0 <= int(window.columns.last_offset[start]) - parts[-1].base_offset <= _FAR:
-                    parts.append(open_cleaned_segment(directory, base_offset, config, clock_ms=clock_ms, env=env))
+                    parts.append(begin(base_offset))
                 _copy(window, start, stop, parts[-1])
         if not parts:
-            parts.append(open_cleaned_segment(directory, segment.base_offset, config, clock_ms=clock_ms, env=env))
+            parts.append(begin(segment.base_offset))
         for part in parts:
             part.on_become_inactive()
             part.flush()

@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Self
 
+import numpy as np
+
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, ReadFile, WriteFile
@@ -74,7 +76,7 @@ class IndexFile(ABC):
     def _open_view(self, count_zero_slots: bool) -> int:
         """Maps the file and returns its number of entries."""
         if self.missing and not self._writable:
-            self._map(MappedBytes(self._env, self.path, None))
+            self._map(MappedBytes(self._env, self.path, np.empty(0, np.uint8)))
             return 0
         with self._env.open_read(self.path) as file:
             self._map_file(file)
