@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,32 @@ def run_command(body: str) -> subprocess.CompletedProcess[str]:
 def test_version() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"logdex {logdex.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--version"], {"numba", "pyarrow", "pyspark", "logdex.rocketmq.recognise", "logdex.kafka.directory"}),
+        (["info", "store/checkpoint"], {"numba", "pyarrow", "pyspark", "logdex.kafka.directory"}),
+        (["info", "store"], {"numba", "pyarrow", "pyspark", "logdex.kafka.directory"}),
+    ],
+    ids=["version", "info of a file", "info of a store"],
+)
+def test_a_command_loads_only_what_it_needs(
+    arguments: list[str], unwanted: set[str], golden_store: Callable[[str], Path]
+) -> None:
+    code = (
+        "import sys\n"
+        "from logdex.cli import main\n"
+        f"sys.argv = ['logdex', *{arguments!r}]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"print(sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    folder = golden_store("tiny-5.5.0").parent
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
+    assert done.stdout
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_help_names_the_commands() -> None:

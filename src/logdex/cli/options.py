@@ -1,21 +1,24 @@
-"""Options that several commands share, stated once: the store's path, its geometry and version, times, `--json`.
+"""Options that several commands share, stated once: PATH, the settings of all formats, times, `--json`.
 
-`store_command` gives a command all geometry flags: its parameter `store: StoreOptions` becomes the argument PATH and
-the flags under the broker's own names.
+`path_command` turns a command's parameter `target: PathOptions` into the argument PATH and a flag for
+each declared setting of each format.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
+from logdex.formats import FORMATS
+from logdex.jobs.settings import Flag, Setting
 
 PathArgument = Annotated[
     str,
@@ -46,88 +49,78 @@ FromOption = Annotated[
 ToOption = Annotated[int | None, time_option("--to", "Stored at or before, this very millisecond included.")]
 
 
-def _geometry(flag: str, what: str, **more: Any) -> Any:
-    return typer.Option(flag, help=what, show_default=False, rich_help_panel="Geometry", **more)
-
-
-_KAFKA_SETTINGS = ("index_interval_bytes", "segment_bytes", "kafka_version")
+MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line for each message, body in base64.")]
+DecompressOption = Annotated[
+    bool, typer.Option("--decompress", help="With --json: compressed bodies as they were sent, not as stored.")
+]
+ControlOption = Annotated[bool, typer.Option("--control", help="Kafka's control records too.")]
+IsolationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation-level",
+        metavar="LEVEL",
+        help="What a Kafka consumer sees: read_uncommitted (from the log start offset on) or read_committed.",
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """PATH and what no file of a store states; None: inferred from the files, else the broker's default."""
+class PathOptions:
+    """PATH without slashes at its end, and the given settings by name.
 
-    path: PathArgument
-    mapped_file_size_commit_log: Annotated[
-        int | None,
-        _geometry("--mapped-file-size-commit-log", "mappedFileSizeCommitLog of the broker, bytes.", metavar="BYTES"),
-    ] = None
-    mapped_file_size_consume_queue: Annotated[
-        int | None,
-        _geometry(
-            "--mapped-file-size-consume-queue", "mappedFileSizeConsumeQueue of the broker, bytes.", metavar="BYTES"
-        ),
-    ] = None
-    max_hash_slot_num: Annotated[
-        int | None, _geometry("--max-hash-slot-num", "maxHashSlotNum of the broker.", metavar="N")
-    ] = None
-    max_index_num: Annotated[int | None, _geometry("--max-index-num", "maxIndexNum of the broker.", metavar="N")] = None
-    rocketmq_version: Annotated[
-        str | None, _geometry("--rocketmq-version", "Version of the broker that wrote the store.", metavar="VERSION")
-    ] = None
-    broker_conf: Annotated[
-        str | None, _geometry("--broker-conf", "The broker's properties file, for all of these.", metavar="FILE")
-    ] = None
+    `flags` are the flags of the command's own options by parameter name, for messages.
+    """
 
-    index_interval_bytes: Annotated[
-        int | None, _geometry("--index-interval-bytes", "index.interval.bytes of the topic (Kafka).", metavar="BYTES")
-    ] = None
-    segment_bytes: Annotated[
-        int | None, _geometry("--segment-bytes", "segment.bytes of the topic (Kafka).", metavar="BYTES")
-    ] = None
-    kafka_version: Annotated[
-        str | None, _geometry("--kafka-version", "Version of the broker that wrote the log (Kafka).", metavar="VERSION")
-    ] = None
+    path: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
 
-    def geometry(self) -> dict[str, Any]:
-        """The flags of a RocketMQ store that were given, as keyword arguments of `logdex.open`."""
-        return {name: value for name, value in self._given().items() if name not in _KAFKA_SETTINGS}
+    def with_settings(self, **more: Any) -> PathOptions:
+        """Returns these options with more settings. None and False count as not given."""
+        return replace(self, settings={**self.settings, **given(more)})
 
-    def kafka_settings(self) -> dict[str, Any]:
-        """Those of a Kafka log."""
-        return {name: value for name, value in self._given().items() if name in _KAFKA_SETTINGS}
-
-    def _given(self) -> dict[str, Any]:
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "path"}
-        return {name: value for name, value in given.items() if value is not None}
+    def flag(self, name: str) -> str:
+        """Returns the flag of a setting or of an option of the command."""
+        return self.flags.get(name) or _flag(name)
 
 
-def output_target(command: str, path: str, output: str | None, *, in_place: bool) -> str:
-    """Where `command` writes: `output`, or `path` itself; `UsageError` unless just one of them is said."""
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that were given: those that are neither None nor False."""
+    return {name: value for name, value in options.items() if value is not None and value is not False}
+
+
+def output_of(command: str, path: str, output: str | None, *, in_place: bool) -> str | None:
+    """Returns the `--output` of a command; None if it writes in place.
+
+    Raises `UsageError` unless exactly one of the two is given.
+    """
     if in_place and output is not None:
         raise UsageError("--output and --in-place exclude each other", hint="say one of them")
-    if in_place:
-        return path
-    if output is None:
+    if not in_place and output is None:
         raise UsageError("where to?", hint=f"logdex {command} {path} --output DIR, or --in-place")
     return output
 
 
-def store_command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter `store` is a `StoreOptions`: PATH comes first, the geometry flags last."""
-    own = [parameter for parameter in _parameters(function) if parameter.name != "store"]
-    shared = _parameters(StoreOptions)
-    names = [parameter.name for parameter in shared]
+def path_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Returns a command for a function with a parameter `target: PathOptions`.
+
+    PATH becomes the command's first parameter, and the flags of all formats' settings its last ones.
+    """
+    own = [parameter for parameter in _parameters(function) if parameter.name != "target"]
+    flags = {parameter.name: _flag_of(parameter) for parameter in own}
+    path = inspect.Parameter("path", inspect.Parameter.KEYWORD_ONLY, annotation=PathArgument)
+    declared = [setting for each in FORMATS.values() for setting in each.settings]
+    settings = [_setting_parameter(setting, setting.flag) for setting in declared if setting.flag is not None]
 
     @functools.wraps(function)
-    def command(**given: Any) -> None:
-        options = {name: given.pop(name) for name in names}
-        options["path"] = options["path"].rstrip("/") or options["path"][:1]  # paths below it are joined with one /
-        store = StoreOptions(**options)
-        function(store=store, **given)
+    def command(**options: Any) -> None:
+        path = options.pop("path")
+        values = {parameter.name: options.pop(parameter.name) for parameter in settings}
+        function(target=PathOptions(path.rstrip("/") or path[:1], given(values), flags), **options)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    merged = [parameter.replace(kind=keyword) for parameter in (shared[0], *own, *shared[1:])]
+    merged = [parameter.replace(kind=keyword) for parameter in (path, *own, *settings)]
     command.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in merged}
     del command.__wrapped__
@@ -136,3 +129,23 @@ def store_command(function: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(function, eval_str=True).parameters.values())
+
+
+def _setting_parameter(setting: Setting, flag: Flag) -> inspect.Parameter:
+    option = typer.Option(
+        _flag(setting.name), help=flag.help, metavar=flag.metavar, show_default=False, rich_help_panel="Geometry"
+    )
+    number_or_text = int if int in (setting.value_type, *get_args(setting.value_type)) else str
+    annotation = Annotated[number_or_text | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _flag_of(parameter: inspect.Parameter) -> str:
+    """Returns the flag of a command's parameter: the one that its annotation names, else its name."""
+    options = (mark for mark in get_args(parameter.annotation) if isinstance(mark, OptionInfo))
+    named = (name for option in options for name in (option.default, *(option.param_decls or ())))
+    return next((name for name in named if isinstance(name, str) and name.startswith("--")), _flag(parameter.name))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

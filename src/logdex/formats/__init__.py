@@ -12,6 +12,7 @@ from logdex.formats import kafka, rocketmq
 from logdex.formats.format import Format as Format
 from logdex.formats.format import FoundPath as FoundPath
 from logdex.formats.format import RebuildJob as RebuildJob
+from logdex.formats.format import RecoverJob as RecoverJob
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook, StrPath
 

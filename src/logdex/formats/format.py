@@ -53,6 +53,16 @@ class RebuildJob:
     """Runs it on a runner. The second argument is the `engine` of its report."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecoverJob:
+    """A recovery that is ready to run, as `RebuildJob`."""
+
+    output: str
+    size_bytes: int
+    run: Callable[[Progress | None], Any]
+    """Runs it in this process, and returns the report."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format.
@@ -94,9 +104,9 @@ class Format:
     rebuild: Callable[..., RebuildJob]
     """``(found, settings, output, *, in_place, sync, env)``: prepares the job that derives all
     indexes from the logs. It writes beside the logs if `output` is None (`in_place`)."""
-    recover: Callable[..., Any]
-    """``(found, settings, output, *, in_place, sync, progress, env)``: writes a clean log with all
-    that can be read of a damaged one, and returns a report."""
+    recover: Callable[..., RecoverJob]
+    """``(found, settings, output, *, in_place, sync, env)``: prepares the job that writes a clean log
+    with all that can be read of a damaged one. Raises `UsageError` if the format has no such job."""
 
     @property
     def setting_names(self) -> frozenset[str]:

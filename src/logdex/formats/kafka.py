@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from logdex.formats.format import Format, RebuildJob, Settings
+from logdex.formats.format import Format, RebuildJob, RecoverJob, Settings
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook
 from logdex.jobs.settings import declared_settings
@@ -111,21 +111,19 @@ def _recover(
     *,
     in_place: bool = False,
     sync: bool = True,
-    progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
-) -> RecoverReport:
+) -> RecoverJob:
     from logdex.kafka.recover import recover
 
-    return recover(
-        found,
-        _directory(found) if output is None else output,
-        LogConfig(**settings),
-        infer_interval=_infers_interval(settings),
-        in_place=in_place,
-        sync=sync,
-        progress=progress,
-        env=env,
-    )
+    target = _directory(found) if output is None else output
+    config, infer = LogConfig(**settings), _infers_interval(settings)
+
+    def run(progress: Progress | None) -> RecoverReport:
+        return recover(
+            *(found, target, config), infer_interval=infer, in_place=in_place, sync=sync, progress=progress, env=env
+        )
+
+    return RecoverJob(target, _log_size_bytes(found, env=env), run)
 
 
 def _directory(found: KafkaPath) -> str:

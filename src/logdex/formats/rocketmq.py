@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from logdex.errors import LogdexError, UsageError
 from logdex.formats.format import Format, RebuildJob, Settings
@@ -42,12 +42,13 @@ def _open(found: StorePath, *, env: Env = DEFAULT_ENV, **settings: object) -> St
 
 
 def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -> StoreOverview | FileOverview:
+    if not found.holds_messages:
+        from logdex.rocketmq.snapshot.file_overview import file_overview
+
+        return file_overview(found, env=env)
     from logdex.rocketmq.geometry.resolve import resolve_in_any_case
-    from logdex.rocketmq.snapshot.file_overview import file_overview
     from logdex.rocketmq.snapshot.overview import overview
 
-    if not found.holds_messages:
-        return file_overview(found, env=env)
     config, geometry_error = resolve_in_any_case(found.path, env=env, **settings)
     look = overview(found.path, config, env=env)
     if geometry_error is not None:
@@ -94,7 +95,7 @@ def _rebuild(
     env: Env = DEFAULT_ENV,
 ) -> RebuildJob:
     from logdex.rocketmq.geometry.resolve import resolve_config
-    from logdex.rocketmq.rebuild import local, rebuild_on
+    from logdex.rocketmq.rebuild import rebuild, rebuild_on
     from logdex.rocketmq.recognise.require_store import require_store
 
     root = require_store(found).path
@@ -102,7 +103,7 @@ def _rebuild(
     config = resolve_config(root, env=env, **settings)
 
     def run(progress: Progress | None) -> RebuildReport:
-        return local.rebuild(root, target, config, in_place=in_place, sync=sync, progress=progress, env=env)
+        return rebuild(root, target, config, in_place=in_place, sync=sync, progress=progress, env=env)
 
     def run_on(runner: Runner, engine: str) -> RebuildReport:
         return rebuild_on(runner, root, target, config, in_place=in_place, sync=sync, engine=engine, env=env)
@@ -110,7 +111,7 @@ def _rebuild(
     return RebuildJob(target, _log_size_bytes(found, env=env), run, run_on)
 
 
-def _recover(found: StorePath, settings: Settings, output: str | None, **options: object) -> NoReturn:
+def _recover(found: StorePath, settings: Settings, output: str | None, **options: Any) -> NoReturn:
     from logdex.rocketmq.recognise.require_store import require_store
 
     path = require_store(found).path

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.dispatch import show
 from logdex.cli.options import (
+    ControlOption,
+    DecompressOption,
     FromOption,
+    IsolationOption,
+    MessageJsonOption,
     PartitionOption,
+    PathOptions,
     QueueOption,
-    StoreOptions,
     ToOption,
     TopicOption,
-    store_command,
+    path_command,
 )
-from logdex.cli.output import hint, note
-from logdex.cli.views.kafka.cat import cat_kafka
-from logdex.cli.views.kafka.output import ControlOption, IsolationOption
-from logdex.cli.views.kafka.paths import kafka_path
-from logdex.cli.views.rocketmq.output import DecompressOption, MessageJsonOption, MessagePrinter
-from logdex.cli.views.rocketmq.stores import open_store
-
-if TYPE_CHECKING:
-    from logdex.kafka.read.record_scan import ScanOptions
-    from logdex.rocketmq.scan.scanner import LogEnd
 
 
 @app.command(
@@ -42,9 +37,9 @@ if TYPE_CHECKING:
         "the other, by name, internal topics such as __consumer_offsets last.",
     )
 )
-@store_command
+@path_command
 def cat(
-    store: StoreOptions,
+    target: PathOptions,
     topic: TopicOption = None,
     queue: QueueOption = None,
     partition: PartitionOption = None,
@@ -67,39 +62,21 @@ def cat(
     as_json: MessageJsonOption = False,
 ) -> None:
     """Print messages in log order. Exit 0 good, 1 the log is torn or corrupt, 2 cannot run."""
-    found = kafka_path(
-        store,
-        rocketmq={"--queue": queue, "--physical-offset": physical_offset, "--decompress": decompress},
-        kafka={"--partition": partition, "--control": control, "--isolation-level": isolation},
+    is_good = show(
+        "cat",
+        target,
+        topic=topic,
+        queue=queue,
+        partition=partition,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        offset=offset,
+        physical_offset=physical_offset,
+        limit=limit,
+        control=control,
+        isolation=isolation,
+        decompress=decompress,
+        as_json=as_json,
     )
-    if found is not None:
-        wanted: ScanOptions = {
-            "begin_ms": begin_ms,
-            "end_ms": end_ms,
-            "offset": offset,
-            "limit": limit,
-            "control": control,
-            "isolation": isolation,
-        }
-        cat_kafka(found, store, wanted, topic=topic, partition=partition, as_json=as_json)
-        return
-    with open_store(store) as snapshot:
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
-        scan = snapshot.scan(
-            topic, queue, begin_ms, end_ms, start_offset=physical_offset, queue_offset=offset, limit=limit
-        )
-        for at, message in scan.items():
-            printer.print(message, at)
-    is_good = scan.end is None or _tell_end(scan.end, store.path)
-    if printer.problems or not is_good:
+    if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)
-
-
-def _tell_end(end: LogEnd, path: str) -> bool:
-    """Says where the log ends; whether that is a good end."""
-    if end.is_clean:
-        note(f"end of the log at offset {end.offset}: {end.reason}")
-    else:
-        note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
-        hint(f"logdex verify {path} names every such place")
-    return end.is_clean

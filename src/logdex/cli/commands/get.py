@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.options import PartitionOption, StoreOptions, store_command, time_option
-from logdex.cli.output import hint, note
-from logdex.cli.views.kafka.get import get_kafka
-from logdex.cli.views.kafka.output import ControlOption, IsolationOption
-from logdex.cli.views.kafka.paths import kafka_path
-from logdex.cli.views.rocketmq.output import DecompressOption, MessageJsonOption, MessagePrinter
-from logdex.cli.views.rocketmq.stores import note_one_file, open_store
+from logdex.cli.dispatch import show
+from logdex.cli.options import (
+    ControlOption,
+    DecompressOption,
+    IsolationOption,
+    MessageJsonOption,
+    PartitionOption,
+    PathOptions,
+    path_command,
+    time_option,
+)
 from logdex.errors import UsageError
 
 
@@ -29,9 +33,9 @@ from logdex.errors import UsageError
         "is scanned.",
     )
 )
-@store_command
+@path_command
 def get(
-    store: StoreOptions,
+    target: PathOptions,
     topic: Annotated[str | None, typer.Option(help="The topic.", show_default=False)] = None,
     queue: Annotated[int | None, typer.Option(help="The queue id (RocketMQ).", show_default=False)] = None,
     partition: PartitionOption = None,
@@ -55,59 +59,21 @@ def get(
     """Read a queue or partition through its index, as a consumer does. Exit 0 good, 1 damage found, 2 cannot run."""
     if (offset is None) == (time_ms is None):
         raise UsageError("from where?", hint="say --offset N or --time T, one of them")
-    found = kafka_path(
-        store,
-        rocketmq={"--queue": queue, "--max-bytes": max_bytes, "--tag": tag, "--decompress": decompress},
-        kafka={"--partition": partition, "--control": control, "--isolation-level": isolation},
+    is_good = show(
+        "get",
+        target,
+        topic=topic,
+        queue=queue,
+        partition=partition,
+        offset=offset,
+        time_ms=time_ms,
+        count=count,
+        max_bytes=max_bytes,
+        tag=tag,
+        control=control,
+        isolation=isolation,
+        decompress=decompress,
+        as_json=as_json,
     )
-    if found is not None:
-        get_kafka(
-            found,
-            store,
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            time_ms=time_ms,
-            count=count,
-            control=control,
-            isolation=isolation,
-            as_json=as_json,
-        )
-        return
-    if topic is None or queue is None:
-        raise UsageError("which queue?", hint=f"say --topic T --queue N; logdex info {store.path} lists them")
-    _get_from_queue(store, (topic, queue, offset), time_ms, (count, max_bytes, tag), decompress, as_json)
-
-
-def _get_from_queue(
-    store: StoreOptions,
-    place: tuple[str, int, int | None],
-    time_ms: int | None,
-    limits: tuple[int, int | None, str | None],
-    decompress: bool,
-    as_json: bool,
-) -> None:
-    """The two-step read of a RocketMQ queue."""
-    topic, queue, offset = place
-    from logdex.rocketmq.read.results import GetMessageStatus
-
-    with open_store(store) as snapshot:
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
-        if offset is None:
-            assert time_ms is not None
-            offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
-            note(f"queue offset {offset} by that time")
-        result = snapshot.get_message(topic, queue, offset, *limits)
-        is_whole = note_one_file(snapshot)
-        for at, message in zip(result.phy_offsets, result.messages, strict=True):
-            printer.print(message, at)
-    note(
-        f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset}, "
-        f"go on at --offset {result.next_begin_offset}"
-    )
-    if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
-        hint(f"logdex info {store.path} lists the queues; logdex rebuild derives those that a store has lost")
-    if result.problem is not None:
-        note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
-    if printer.problems or result.problem is not None or not is_whole:
+    if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.options import JsonOption, NoSyncOption, StoreOptions, output_target, store_command
-from logdex.cli.output import human_count, human_size, note, note_settings
-from logdex.cli.rebuilding import print_report, rebuilding
-from logdex.cli.views.kafka.paths import directory_of, kafka_path
-from logdex.cli.views.kafka.rebuild import rebuild_kafka
+from logdex.cli.dispatch import find, view_of
+from logdex.cli.options import JsonOption, NoSyncOption, PathOptions, output_of, path_command
+from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
+from logdex.cli.progress import progress_bar
+from logdex.formats import format_of
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.rebuild.report import RebuildReport
+    from logdex.formats import RebuildJob
+    from logdex.jobs.reports import RebuildReport
 
 
 class Engine(StrEnum):
@@ -37,9 +38,9 @@ class Engine(StrEnum):
         "written: a rebuild that was stopped can simply be run again.",
     )
 )
-@store_command
+@path_command
 def rebuild(
-    store: StoreOptions,
+    target: PathOptions,
     output: Annotated[
         str | None,
         typer.Option(
@@ -61,67 +62,40 @@ def rebuild(
 ) -> None:
     """Derive ConsumeQueues and IndexFiles from the CommitLog alone; Kafka's indexes, snapshots and leader epochs from
     the .log files alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
-    target = output_target("rebuild", store.path, output, in_place=in_place)
-    found = kafka_path(store, kafka={"--key-index": key_index})
-    if found is not None:
-        kafka_report = rebuild_kafka(
-            found,
-            directory_of(found) if in_place else target,
-            index_interval_bytes=store.index_interval_bytes,
-            key_index=key_index,
-            in_place=in_place,
-            sync=not no_sync,
-            master=master if engine is Engine.SPARK else None,
-            as_json=as_json,
-        )
-        raise typer.Exit(DONE_BUT_LOSSY if kafka_report.lossy else 0)
-    from logdex.cli.views.rocketmq.stores import resolve
-
-    config, log = resolve(store)
+    written_to = output_of("rebuild", target.path, output, in_place=in_place)
+    target = target.with_settings(key_index=key_index)
+    found = find(target)
+    view = view_of(found.format, "rebuild")
+    job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync)
     if in_place:
-        note(f"writes consumequeue/ and index/ in {store.path}; what is there is kept under a dated name")
-    total = sum(file.size_bytes for file in log.files)
-    with rebuilding(master if engine is Engine.SPARK else None, total) as (spark, progress):
-        if spark is None:
-            from logdex.rocketmq.rebuild import rebuild as rebuild_here
-
-            report = rebuild_here(store.path, target, config, in_place=in_place, sync=not no_sync, progress=progress)
-        else:
-            from logdex.rocketmq.rebuild import rebuild_on
-            from logdex.spark.tasks import TaskRunner
-
-            report = rebuild_on(
-                *(TaskRunner(spark, progress), store.path, target, config),
-                in_place=in_place,
-                sync=not no_sync,
-                engine="spark",
-            )
-    if log.is_one_file:
-        note(f"{store.path} is one CommitLog file: queues and index are of its messages alone, not of the whole store")
-    source = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
-    print_report(report, source, _rows(report, target), as_json=as_json)
-    note_settings([], report.assumed)
-    for loss in report.losses:
-        note(loss)
+        view.note_in_place(job.output)
+    report = _run(job, master if engine is Engine.SPARK else None)
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        _print(report, view.source(report), view.rows(report, job.output))
+    view.print_notes(found, report)
     if report.lossy:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _rows(report: RebuildReport, target: str) -> list[tuple[str, str]]:
-    rows = [
-        (
-            "ConsumeQueues",
-            f"{human_count(report.queues, 'queue')}, {human_count(report.queue_entries, 'entry', 'entries')}",
-        ),
-        (
-            "IndexFiles",
-            f"{human_count(report.index_files, 'file')}, {human_count(report.index_entries, 'entry', 'entries')}",
-        ),
-        ("files", f"{human_count(report.files, 'file')} in {target}"),
-        ("log end", f"offset {report.end_offset}: {report.end}"),
-    ]
-    if report.pre_blank_gaps:
-        rows.append(
-            ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
-        )
-    return rows
+def _run(job: RebuildJob, master: str | None) -> RebuildReport:
+    """Runs the job in this process, or on the Spark at `master`."""
+    if master is None:
+        with progress_bar("rebuild", job.size_bytes) as progress:
+            return job.run(progress)
+    from logdex.spark.session import session
+    from logdex.spark.tasks import TaskRunner
+
+    note("starting Spark, a few seconds")
+    with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", job.size_bytes) as progress:
+        return job.run_on(TaskRunner(spark, progress), "spark")
+
+
+def _print(report: RebuildReport, source: str, rows: list[tuple[str, str]]) -> None:
+    speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
+    emit(
+        f"Rebuilt from {source}, in {report.seconds:.1f} s ({speed}/s), engine {report.engine}, "
+        f"{human_count(report.tasks, 'task')}"
+    )
+    table([*rows, *kept_rows(report.kept)])

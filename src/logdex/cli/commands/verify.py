@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.options import StoreOptions, store_command
+from logdex.cli.dispatch import find
+from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit, emit_json, fail, human_count, human_size
 from logdex.cli.progress import progress_bar
-from logdex.cli.views.kafka.paths import kafka_path, log_config
-from logdex.cli.views.rocketmq.stores import resolve_in_any_case
+from logdex.formats import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from logdex.jobs.findings import Finding, VerifyReport
-    from logdex.kafka.directory.recognise import KafkaPath
 
 
 @app.command(
@@ -32,9 +29,9 @@ if TYPE_CHECKING:
         "information (with a `kind`), and the report at last.",
     )
 )
-@store_command
+@path_command
 def verify(
-    store: StoreOptions,
+    target: PathOptions,
     check: Annotated[
         list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; several times for several.")
     ] = None,
@@ -42,9 +39,14 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines; the report is the last.")] = False,
 ) -> None:
     """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2 cannot run."""
-    found = kafka_path(store)
-    run = _verify_rocketmq if found is None else _verify_kafka
-    report = run(store, found, max_findings, check or None)
+    found = find(target)
+    checked = format_of(found)
+    with progress_bar("verify", checked.log_size_bytes(found)) as progress:
+        report = checked.verify(
+            found, target.settings, max_findings=max_findings, checks=check or None, progress=progress
+        )
+    if report.unsettled is not None:
+        fail(report.unsettled.message, report.unsettled.hint)
     if as_json:
         for finding in report.findings:
             emit_json(finding.to_json())
@@ -52,41 +54,9 @@ def verify(
             emit_json(info.to_json())
         emit_json(report.to_json())
     else:
-        _print(report, "CommitLog" if found is None else "logs")
+        _print(report, checked.log_title)
     if not report.is_sound:
         raise typer.Exit(PROBLEMS_FOUND)
-
-
-def _verify_rocketmq(
-    store: StoreOptions, _: KafkaPath | None, max_findings: int, checks: Collection[str] | None
-) -> VerifyReport:
-    from logdex.rocketmq.commit_log.commit_log import CommitLog
-    from logdex.rocketmq.verify import verify as verify_store
-
-    config, geometry_error = resolve_in_any_case(store)
-    if geometry_error is not None:
-        fail(geometry_error.message, geometry_error.hint)
-    with CommitLog.of_store(store.path, file_size_bytes=config.mapped_file_size_commit_log) as log:
-        total = sum(file.size_bytes for file in log.files)
-    with progress_bar("verify", total) as progress:
-        return verify_store(store.path, config, max_findings=max_findings, checks=checks, progress=progress)
-
-
-def _verify_kafka(
-    store: StoreOptions, found: KafkaPath | None, max_findings: int, checks: Collection[str] | None
-) -> VerifyReport:
-    from logdex.kafka.verify import log_size_bytes
-    from logdex.kafka.verify import verify as verify_log
-
-    with progress_bar("verify", log_size_bytes(store.path)) as progress:
-        return verify_log(
-            store.path,
-            log_config(store),
-            infer_interval=store.index_interval_bytes is None,
-            max_findings=max_findings,
-            checks=checks,
-            progress=progress,
-        )
 
 
 def _print(report: VerifyReport, of_what: str) -> None:

@@ -43,10 +43,10 @@ class LogConfig:
     The defaults are the broker's.
     """
 
+    index_interval_bytes: Annotated[int, Flag("index.interval.bytes of the topic (Kafka).", "BYTES")] = 4096
     segment_bytes: Annotated[int, Flag("segment.bytes of the topic (Kafka).", "BYTES")] = 1 << 30
     segment_ms: int = 7 * DAY_MS
     segment_index_bytes: int = 10 << 20
-    index_interval_bytes: Annotated[int, Flag("index.interval.bytes of the topic (Kafka).", "BYTES")] = 4096
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     cleanup_policy: tuple[str, ...] = ("delete",)

@@ -68,6 +68,11 @@ class StorePath:
         return self.kind.value
 
     @property
+    def is_one_file(self) -> bool:
+        """Whether this is a CommitLog file given by itself."""
+        return self.kind is StorePathKind.COMMIT_LOG
+
+    @property
     def holds_messages(self) -> bool:
         """Whether there is a CommitLog to read."""
         return self.kind in (StorePathKind.STORE, StorePathKind.COMMIT_LOG)

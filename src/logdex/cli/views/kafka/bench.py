@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from logdex.cli.bench_figures import LOOK_UPS, REBUILD_BYTES_MAX, SCAN_SECONDS_MAX, Figure, better_of_two
-from logdex.cli.options import StoreOptions
+from logdex.cli.figures import LOOK_UPS, REBUILD_BYTES_MAX, SCAN_SECONDS_MAX, Figure, better_of_two
 from logdex.cli.output import human_size, note
-from logdex.cli.views.kafka.paths import log_config
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV
 
@@ -22,17 +20,17 @@ if TYPE_CHECKING:
 _SAMPLED_A_WINDOW = 200
 
 
-def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random, folder: str) -> Iterator[Figure]:
-    """A scan, decoding, a rebuild, and look-ups in the largest segment, through the indexes that it has. Writes into
-    `folder`, which the caller removes."""
+def measure(found: KafkaPath, settings: Mapping[str, Any], chance: random.Random, folder: str) -> Iterator[Figure]:
+    """Measures a scan, decoding, a rebuild into `folder`, and look-ups in the largest segment through its indexes."""
     from logdex.kafka.rebuild.source import find_source
     from logdex.kafka.segment.log_segment import LogSegment
+    from logdex.kafka.settings.log_config import LogConfig
 
     source = find_source(found, DEFAULT_ENV)
     yield better_of_two(lambda: _scan(source))
     yield better_of_two(lambda: _decode(source))
     if source.size_bytes <= REBUILD_BYTES_MAX:
-        yield better_of_two(lambda: _rebuild(found.path, store, f"{folder}/out"))
+        yield better_of_two(lambda: _rebuild(found, settings, f"{folder}/out"))
     else:
         note(
             f"no rebuild measured: the logs have {human_size(source.size_bytes)}, more than "
@@ -43,7 +41,7 @@ def measure_kafka(found: KafkaPath, store: StoreOptions, chance: random.Random, 
     if not offsets:
         return
     directory = largest.path.rpartition("/")[0]
-    with LogSegment(directory, largest.base_offset, log_config(store)) as segment:
+    with LogSegment(directory, largest.base_offset, LogConfig(**settings)) as segment:
         try:
             yield from _look_ups(segment, offsets, times)
         except CorruptError as error:
@@ -78,11 +76,11 @@ def _decode(source: RebuildSource) -> Figure:
     return Figure("decode to Arrow", count, size, time.perf_counter() - begin)
 
 
-def _rebuild(path: str, store: StoreOptions, output: str) -> Figure:
+def _rebuild(found: KafkaPath, settings: Mapping[str, Any], output: str) -> Figure:
     from logdex.kafka.rebuild import rebuild
 
     begin = time.perf_counter()
-    report = rebuild(path, output, index_interval_bytes=store.index_interval_bytes, sync=False)
+    report = rebuild(found, output, index_interval_bytes=settings.get("index_interval_bytes"), sync=False)
     seconds = time.perf_counter() - begin
     DEFAULT_ENV.remove_tree(output)
     return Figure("rebuild, unsynced", report.messages, report.bytes, seconds)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from logdex.cli.app import PROBLEMS_FOUND
-from logdex.cli.options import StoreOptions
 from logdex.cli.output import hint, human_count, human_time, note
-from logdex.cli.views.kafka.output import print_record, tell_scan
-from logdex.cli.views.kafka.paths import open_snapshot, the_partition
+from logdex.cli.views.kafka.records import print_record, tell_scan
+from logdex.errors import UsageError
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 
-def get_kafka(
+def show(
     found: KafkaPath,
-    store: StoreOptions,
+    settings: Mapping[str, Any],
     *,
     topic: str | None,
     partition: int | None,
@@ -29,14 +27,16 @@ def get_kafka(
     control: bool,
     isolation: str | None,
     as_json: bool,
-) -> None:
-    """Prints `count` records from an offset, or the first at or after a time, on."""
-    with open_snapshot(found, store) as snapshot:
-        one = the_partition(snapshot, topic, partition)
+) -> bool:
+    """Prints `count` records of one partition from an offset or a time on; whether all could be read."""
+    from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
+
+    with open_kafka(found, **settings) as snapshot:
+        one = _the_partition(snapshot, topic, partition)
         isolation = isolation or "read_uncommitted"
         start = _offset_at(one, time_ms, isolation) if time_ms is not None else offset
         if start is None:
-            return
+            return True
         one.check_offset(start)
         _tell_place(one, start)
         scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
@@ -44,13 +44,21 @@ def get_kafka(
         for record in scan:
             print_record(one, record, as_json=as_json)
             after = record.offset + 1
-        is_good = tell_scan(scan, store.path)
+        is_good = tell_scan(scan, found.path)
         note(
             f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset}, "
             f"go on at {after}"
         )
-    if not is_good:
-        raise typer.Exit(PROBLEMS_FOUND)
+    return is_good
+
+
+def _the_partition(snapshot: KafkaSnapshot, topic: str | None, partition: int | None) -> PartitionSnapshot:
+    """Returns the one partition that is meant; `UsageError` states what to add."""
+    scan = snapshot.scan(topic=topic, partition=partition)
+    if len(scan.partitions) == 1:
+        return scan.partitions[0]
+    missing = "--topic T --partition N" if topic is None else "--partition N"
+    raise UsageError("which partition?", hint=f"say {missing}; logdex info {snapshot.path} lists them")
 
 
 def _offset_at(partition: PartitionSnapshot, time_ms: int, isolation: str) -> int | None:

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from logdex.cli.options import StoreOptions
 from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
-from logdex.cli.views.kafka.paths import describe, log_config
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
     from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
 
 
-def look_at_kafka(found: KafkaPath, store: StoreOptions) -> KafkaOverview:
-    """What is at a Kafka path."""
-    from logdex.kafka.snapshot.overview import overview
-
-    return overview(found, log_config(store))
+def parts(look: KafkaOverview) -> list[PartitionOverview]:
+    """Returns what has a JSON line of its own: the partitions."""
+    return look.partitions
 
 
-def print_kafka(found: KafkaPath, look: KafkaOverview) -> None:
-    """The same for a person."""
-    emit(f"{look.path}: {describe(found)}, {_state(look)}")
+def print_overview(found: KafkaPath, look: KafkaOverview) -> None:
+    """Prints an overview as text."""
+    emit(f"{look.path}: {found.description}, {_state(look)}")
     in_use = [one for one in look.partitions if one.mark is None]
     rows = [*_whose(look), ("partitions", _partitions(look, in_use)), ("indexes", _indexes(look.partitions))]
     rows += _cluster(look)

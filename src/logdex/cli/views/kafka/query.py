@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from logdex.cli.app import PROBLEMS_FOUND
-from logdex.cli.options import StoreOptions
 from logdex.cli.output import hint, note
-from logdex.cli.views.kafka.output import print_record
-from logdex.cli.views.kafka.paths import open_snapshot
+from logdex.cli.views.kafka.records import print_record
 from logdex.errors import LogdexError, UsageError
 
 if TYPE_CHECKING:
@@ -20,9 +16,9 @@ if TYPE_CHECKING:
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 
-def query_kafka(
+def show(
     found: KafkaPath,
-    store: StoreOptions,
+    settings: Mapping[str, Any],
     *,
     topic: str | None,
     partition: int | None,
@@ -32,12 +28,14 @@ def query_kafka(
     max_num: int | None,
     key_index: str | None,
     as_json: bool,
-) -> None:
-    """Prints the records with a key, newest first."""
+) -> bool:
+    """Prints the records with a key, newest first; whether the answer is complete."""
+    from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
+
     if key is None:
         raise UsageError("which records?", hint="say --key K")
     problems: list[LogdexError] = []
-    with open_snapshot(found, store) as snapshot:
+    with open_kafka(found, **settings) as snapshot:
         answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, max_num), key_index, problems)
         for each, record in answers:
             print_record(each, record, as_json=as_json)
@@ -46,8 +44,8 @@ def query_kafka(
     for problem in problems:
         note(problem.message)
     if problems:
-        hint(f"the answer may lack records of bad batches; logdex verify {store.path} names every such place")
-        raise typer.Exit(PROBLEMS_FOUND)
+        hint(f"the answer may lack records of bad batches; logdex verify {found.path} names every such place")
+    return not problems
 
 
 def _ask(

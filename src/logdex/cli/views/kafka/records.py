@@ -1,10 +1,8 @@
-"""Kafka records on stdout, one line each, and what a scan met on stderr."""
+"""How Kafka's records are printed, one line each, and what a scan met."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from logdex.cli.output import emit, emit_json, hint, human_count, human_time, note, shown, shown_start
 
@@ -14,17 +12,6 @@ if TYPE_CHECKING:
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 PROBLEMS_TOLD = 20
-
-ControlOption = Annotated[bool, typer.Option("--control", help="Kafka's control records too.")]
-IsolationOption = Annotated[
-    str | None,
-    typer.Option(
-        "--isolation-level",
-        metavar="LEVEL",
-        help="What a Kafka consumer sees: read_uncommitted (from the log start offset on) or read_committed.",
-        show_default=False,
-    ),
-]
 
 
 def print_record(partition: PartitionSnapshot, record: Record, *, as_json: bool) -> None:

@@ -1,22 +1,16 @@
-"""Messages on stdout: one line each, as text or as JSON."""
+"""How RocketMQ's messages are printed: one line each, as text or as JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from logdex.cli.output import emit, emit_json, human_time, note, shown, shown_start
+from logdex.cli.output import emit, emit_json, hint, human_time, note, shown, shown_start
 from logdex.errors import CorruptError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.commit_log.commit_log import CommitLog
     from logdex.rocketmq.message.stored_message import StoredMessage
-
-MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line for each message, body in base64.")]
-DecompressOption = Annotated[
-    bool, typer.Option("--decompress", help="With --json: compressed bodies as they were sent, not as stored.")
-]
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
 class MessagePrinter:
@@ -88,3 +82,18 @@ def _line(message: StoredMessage, physical_offset: int, body: bytes) -> str:
     if message.unique_key is not None:
         parts.append(f"id={shown(message.unique_key)}")
     return "  ".join([*parts, shown_start(body)])
+
+
+def note_one_file(snapshot: StoreSnapshot) -> bool:
+    """Prints that an answer about one CommitLog file is from a scan, and where that scan stopped if not at a good end.
+
+    Returns whether the answer is about the whole log. Of a store nothing is printed.
+    """
+    if not snapshot.commit_log.is_one_file:
+        return True
+    note(f"{snapshot.root} is one CommitLog file, without an index: it was scanned")
+    tail = snapshot.log_tail()
+    if not tail.is_clean:
+        note(f"the log ends at offset {tail.end_offset} ({tail.end}): {tail.reason}")
+        hint(f"logdex verify {snapshot.root} names every such place")
+    return tail.is_clean

@@ -1,0 +1,65 @@
+"""From PATH to the view of its format: the module `views/FORMAT/COMMAND`. Commands know no format.
+
+A view's `show` takes the found path, the settings, and the options of the command that its format
+has, by name. The names of its parameters decide which flags are refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from typing import Any
+
+from logdex.cli.options import PathOptions, given
+from logdex.errors import UsageError
+from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
+
+
+def view_of(format_name: str, command: str) -> Any:
+    """Returns the module that shows a command's results of a format."""
+    return import_module(f"logdex.cli.views.{format_name}.{command}")
+
+
+def view_options(format_name: str, command: str) -> list[str]:
+    """Returns the names of the command's options that a format has."""
+    _, _, *options = inspect.signature(view_of(format_name, command).show).parameters
+    return options
+
+
+def find(target: PathOptions) -> FoundPath:
+    """Returns what is at PATH. Raises `UsageError` if a setting of another format is given."""
+    found = detect(target.path)
+    _refuse_others(found, target, target.settings, lambda each: each.setting_names)
+    return found
+
+
+def show(command: str, target: PathOptions, **options: Any) -> bool:
+    """Prints what the view of the format at PATH shows; whether nothing is wrong there.
+
+    Raises `UsageError` if a setting or an option of another format is given.
+    """
+    found = detect(target.path)
+
+    def takes(each: Format) -> Collection[str]:
+        return each.setting_names.union(view_options(each.name, command))
+
+    _refuse_others(found, target, {**target.settings, **given(options)}, takes)
+    own = {name: options[name] for name in view_options(found.format, command)}
+    return bool(view_of(found.format, command).show(found, target.settings, **own))
+
+
+def _refuse_others(
+    found: FoundPath, target: PathOptions, names: Mapping[str, Any], takes: Callable[[Format], Collection[str]]
+) -> None:
+    own = takes(format_of(found))
+    foreign = [name for name in names if name not in own]
+    if not foreign:
+        return
+    owners = [each.title for each in FORMATS.values() if not set(foreign).isdisjoint(takes(each))]
+    words = " and ".join(map(target.flag, foreign))
+    verb = "are flags" if len(foreign) > 1 else "is a flag"
+    raise UsageError(
+        f"{words} {verb} of {' and '.join(owners)}'s, and {found.path} is {found.description}",
+        hint=f"leave out {words}",
+    )

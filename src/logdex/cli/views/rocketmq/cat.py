@@ -1,0 +1,51 @@
+"""`logdex cat` of RocketMQ stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.output import hint, note
+from logdex.cli.views.rocketmq.messages import MessagePrinter
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.recognise.store_path import StorePath
+    from logdex.rocketmq.scan.scanner import LogEnd
+
+
+def show(
+    found: StorePath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    queue: int | None,
+    begin_ms: int | None,
+    end_ms: int | None,
+    offset: int | None,
+    physical_offset: int | None,
+    limit: int | None,
+    decompress: bool,
+    as_json: bool,
+) -> bool:
+    """Prints the messages that pass the filter, up to the end of the log; whether that is a good end."""
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+    with StoreSnapshot(found, **settings) as snapshot:
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        scan = snapshot.scan(
+            topic, queue, begin_ms, end_ms, start_offset=physical_offset, queue_offset=offset, limit=limit
+        )
+        for at, message in scan.items():
+            printer.print(message, at)
+    is_good = scan.end is None or _tell_end(scan.end, found.path)
+    return is_good and not printer.problems
+
+
+def _tell_end(end: LogEnd, path: str) -> bool:
+    """Prints where the log ends; whether that is a good end."""
+    if end.is_clean:
+        note(f"end of the log at offset {end.offset}: {end.reason}")
+    else:
+        note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
+        hint(f"logdex verify {path} names every such place")
+    return end.is_clean

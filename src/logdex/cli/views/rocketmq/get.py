@@ -1,0 +1,56 @@
+"""`logdex get` of RocketMQ stores: the two-step read through a ConsumeQueue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.output import hint, note
+from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
+from logdex.errors import UsageError
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.recognise.store_path import StorePath
+
+
+def show(
+    found: StorePath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    queue: int | None,
+    offset: int | None,
+    time_ms: int | None,
+    count: int,
+    max_bytes: int | None,
+    tag: str | None,
+    decompress: bool,
+    as_json: bool,
+) -> bool:
+    """Prints messages of one queue from an offset or a time on; whether all could be read."""
+    from logdex.rocketmq.read.results import GetMessageStatus
+    from logdex.rocketmq.recognise.require_store import require_store
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+    path = require_store(found).path
+    if topic is None or queue is None:
+        raise UsageError("which queue?", hint=f"say --topic T --queue N; logdex info {path} lists them")
+    with StoreSnapshot(found, **settings) as snapshot:
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        if offset is None:
+            assert time_ms is not None
+            offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
+            note(f"queue offset {offset} by that time")
+        result = snapshot.get_message(topic, queue, offset, count, max_bytes, tag)
+        is_whole = note_one_file(snapshot)
+        for at, message in zip(result.phy_offsets, result.messages, strict=True):
+            printer.print(message, at)
+    note(
+        f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset}, "
+        f"go on at --offset {result.next_begin_offset}"
+    )
+    if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
+        hint(f"logdex info {path} lists the queues; logdex rebuild derives those that a store has lost")
+    if result.problem is not None:
+        note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
+    return is_whole and result.problem is None and not printer.problems

@@ -1,0 +1,51 @@
+"""`logdex rebuild` of RocketMQ stores: what its report says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.cli.output import human_count, human_size, note, note_settings
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.rebuild.report import RebuildReport
+    from logdex.rocketmq.recognise.store_path import StorePath
+
+
+def note_in_place(output: str) -> None:
+    """Prints what a rebuild in place does."""
+    note(f"writes consumequeue/ and index/ in {output}; what is there is kept under a dated name")
+
+
+def source(report: RebuildReport) -> str:
+    """Returns how much of what was read."""
+    return f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
+
+
+def print_notes(found: StorePath, report: RebuildReport) -> None:
+    """Prints the assumptions and the losses."""
+    if found.is_one_file:
+        note(f"{found.path} is one CommitLog file: queues and index are of its messages alone, not of the whole store")
+    note_settings([], report.assumed)
+    for loss in report.losses:
+        note(loss)
+
+
+def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
+    """Returns the rows of the table of what was written into `output`."""
+    found = [
+        (
+            "ConsumeQueues",
+            f"{human_count(report.queues, 'queue')}, {human_count(report.queue_entries, 'entry', 'entries')}",
+        ),
+        (
+            "IndexFiles",
+            f"{human_count(report.index_files, 'file')}, {human_count(report.index_entries, 'entry', 'entries')}",
+        ),
+        ("files", f"{human_count(report.files, 'file')} in {output}"),
+        ("log end", f"offset {report.end_offset}: {report.end}"),
+    ]
+    if report.pre_blank_gaps:
+        found.append(
+            ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
+        )
+    return found
