@@ -13,8 +13,9 @@ from logdex.cli.dispatch import view_of, view_options
 from logdex.cli.options import PathOptions
 from logdex.formats import FORMATS
 from logdex.io.path_look import PathLook
-from tests import golden, golden_kafka
 from tests.cli.helpers import run
+from tests.golden import kafka as golden_kafka
+from tests.golden import rocketmq as golden
 
 SHOWN = ["cat", "get", "query", "message"]
 FUNCTIONS = {
