@@ -12,7 +12,7 @@ from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2, SYS_FLAG_
 from logdex.primitives.crc import body_crc
 from logdex.primitives.host import Host
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
-from logdex.rocketmq.scan.topic_table import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -166,6 +166,17 @@ class CommitLog:
             return None
         return listing.files[place]
 
+    def file_at_or_before(self, offset: int) -> CommitLogFile:
+        """The file that holds a physical offset, else the last one before it, else the first one."""
+        listing = self._listing
+        return listing.files[max(bisect_right(listing.starts, offset) - 1, 0)]
+
+    def file_behind(self, file: CommitLogFile) -> CommitLogFile | None:
+        """The next file of the directory, whether or not one is missing between; None behind the last one."""
+        listing = self._listing
+        place = bisect_right(listing.starts, file.start_offset)
+        return listing.files[place] if place < len(listing.files) else None
+
     def place_of(self, offset: int) -> tuple[str, int]:
         """The file that holds the byte at a physical offset, and that byte's place in it; `MissingFileError`."""
         file = self._file_or_raise(offset)

@@ -1,11 +1,31 @@
-"""Why and where a CommitLog ends."""
+"""Where a CommitLog ends and why: the one answer, for the scan, the parts of a rebuild, `info`,
+queries and `verify`.
+
+Whoever reads a log goes through its files. In each file reading stops for a reason (`LogEnd`), or
+it comes to the filler or to the file's last byte; then `next_file_or_end` says whether the log ends
+there or goes on in the next file.
+
+Zeros are the end of a log only if nothing lies behind them. Otherwise they are a hole, and what
+follows is lost. For the engine the log ends at the zeros either way, but a report must not call a
+hole a good end, and must not call the end of a log that a broker is writing a hole. So the zeros
+are looked at once more after the bytes behind them were seen, because a broker writes from the
+front to the back.
+Source: ``docs/formats/commit-log.md``.
+"""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from logdex.errors import CorruptError
+from logdex.io.env import ByteArray
+from logdex.layout.rocketmq import BLANK
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+
+LOOK_BEHIND_BYTES = 16 << 20
+"""How far behind the zeros their own file is looked at: holes are lost pages or blocks, and looking
+through all of a preallocated file would take as long as scanning it. `verify` looks at all of it."""
 
 
 class EndKind(enum.Enum):
@@ -21,16 +41,93 @@ class EndKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the valid log ends: `offset` is the physical offset, `path` and `position` the file and the byte in it."""
+    """Where the valid log ends: `offset` is the physical offset, `path` and `position` are the file
+    and the byte in it."""
 
     kind: EndKind
     offset: int
     path: str
     position: int
     reason: str
-    error: CorruptError | None = None
+    error: CorruptError | None = field(default=None, compare=False)
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing but unwritten bytes follow, as far as the end itself tells."""
         return self.kind in (EndKind.END_OF_FILES, EndKind.ZEROS)
+
+    @property
+    def is_zeros(self) -> bool:
+        """Whether there are zeros where the next message must be."""
+        return self.kind in (EndKind.ZEROS, EndKind.HOLE)
+
+
+def zeros_at(file: CommitLogFile, position: int) -> LogEnd:
+    """The end at 8 zero bytes at `position` of a file, whatever is behind them."""
+    offset = file.start_offset + position
+    return LogEnd(EndKind.ZEROS, offset, file.path, position, "nothing was written from here on")
+
+
+def end_at_zeros(file: CommitLogFile, position: int, data: ByteArray) -> LogEnd:
+    """The end at 8 zero bytes at `position` of a file: a hole if `data`, the file's bytes (mapped,
+    so as they are now), goes on a little behind them."""
+    end = zeros_at(file, position)
+    goes_on = data[position : position + LOOK_BEHIND_BYTES].any()
+    if goes_on and not data[position : position + BLANK.size_bytes].any():
+        return _hole(end, "the same file")
+    return end
+
+
+def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: LogEnd | None) -> CommitLogFile | LogEnd:
+    """The file that the log goes on in behind `file`, or where the log ends.
+
+    The file was read up to `position`. `stop` is the end that was met there, None where the filler
+    or the file's end is there. Reads at most the first bytes of later files.
+    """
+    if stop is not None:
+        return _hole_before_files(log, stop)
+    following = log.file_behind(file)
+    cut = _end_of_cut_file(log, file, position, is_last=following is None)
+    if cut is not None:
+        return cut
+    behind = file.start_offset + log.file_size_bytes
+    if following is None:
+        reason = "the last file is full" if file.size_bytes else "the last file is empty"
+        offset = behind if file.size_bytes else file.start_offset
+        return LogEnd(EndKind.END_OF_FILES, offset, file.path, file.size_bytes, reason)
+    if following.start_offset != behind:
+        reason = f"the file {behind:020d} is missing, the log goes on behind it"
+        return LogEnd(EndKind.MISSING_FILE, behind, file.path, file.size_bytes, reason)
+    return following
+
+
+def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_last: bool) -> LogEnd | None:
+    """The end of a log at a file that was cut between two messages: it was read up to its last
+    byte, and the filler that a broker ends each file with is not there. None where nothing can be
+    lost: the file has its full size and is not the last one, or the last one was only just made."""
+    is_whole = not file.size_bytes if is_last else file.size_bytes >= log.file_size_bytes
+    if is_whole or position < file.size_bytes:
+        return None
+    short = f"at {position} of {log.file_size_bytes} bytes" if position < log.file_size_bytes else "without a filler"
+    return LogEnd(EndKind.TORN, file.start_offset + position, file.path, position, f"the file ends here, {short}")
+
+
+def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
+    """`end`, as a hole if it is at zeros and a later file of the log begins with a message."""
+    if end.kind is not EndKind.ZEROS:
+        return end
+    here = log.file_of(end.offset)
+    for file in log.files:
+        if file.start_offset > end.offset and _is_written(log, file, file.start_offset):
+            has_grown = here is not None and _is_written(log, here, end.offset)
+            return end if has_grown else _hole(end, file.path)
+    return end
+
+
+def _is_written(log: CommitLog, file: CommitLogFile, offset: int) -> bool:
+    """Whether there is anything but zeros where a message of `file` would begin."""
+    return any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
+
+
+def _hole(end: LogEnd, where: str) -> LogEnd:
+    return replace(end, kind=EndKind.HOLE, reason=f"zeros where a message must be, {where} goes on behind them")

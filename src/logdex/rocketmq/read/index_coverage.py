@@ -121,7 +121,7 @@ def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: E
     """[begin, end) from its first message with keys on, nothing if it has none."""
     if begin >= end:
         return []
-    steps = walk(log, begin)
+    steps = walk(log, begin, config, env, look_behind=False)
     for _ in range(STEPS_MAX):
         try:
             offset, message = next(steps)

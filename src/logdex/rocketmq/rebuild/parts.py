@@ -16,12 +16,11 @@ import numpy as np
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.layout.rocketmq import MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import LogEnd
-from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
+from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
-from logdex.rocketmq.scan.scanner import Scanner, Window, cut_file_end, end_of_files, missing_file_end
+from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.scan.topic_table import QueueName
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -151,7 +150,7 @@ def scan_part(
             try:
                 window = next(windows)
             except StopIteration as stop:
-                result.end = _told_end(stop.value, env)
+                result.end = stop.value
                 break
             _stage_window(window, scanner, deriver, stage, result)
             before, at = at, _end_of(window)
@@ -162,14 +161,6 @@ def scan_part(
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
     return result
-
-
-def _told_end(end: LogEnd | None, env: Env) -> LogEnd | None:
-    """A file's end, a hole told as one."""
-    if end is None:
-        return None
-    with env.map_read(end.path) as mapped:
-        return hole_in_file(end, mapped.array)
 
 
 def _end_of(window: Window) -> int:
@@ -227,14 +218,12 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
         joined += kept
         if missing is not None:
             again.append(missing)
-        elif kept and kept[-1].end is not None:
+            continue
+        end = next_file_or_end(log, file, kept[-1].behind, kept[-1].end)
+        if isinstance(end, LogEnd):
             # What is behind the end is not of the log, whatever it looks like.
-            return again or WholeLog(joined, hole_before_files(log, kept[-1].end))
-        elif kept and (cut := cut_file_end(log, file, kept[-1].behind)) is not None:
-            return again or WholeLog(joined, cut)
-    if again:
-        return again
-    return WholeLog(joined, end_of_files(log) if len(files) == len(log.files) else missing_file_end(log, files[-1]))
+            return again or WholeLog(joined, end)
+    return again
 
 
 def _join_file(file: CommitLogFile, scans: list[PartScan]) -> tuple[list[PartScan], ScanPart | None]:

@@ -1,28 +1,30 @@
-"""Where a CommitLog ends, found from a message that is known to be near its end instead of by reading all of it.
+"""How far a CommitLog goes: where it ends, and what a scan has met on the way.
 
-Importing this does not load the scan kernel; that happens only where the bytes behind the known message are no proper
-end. Source: ``docs/formats/commit-log.md``.
+The end is found from a message that is known to be near it instead of by reading all of the log.
+Importing this does not load the scan kernel; that happens only where more than a few messages
+follow the known one, or where the bytes behind them are damaged.
+Source: ``docs/formats/commit-log.md``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from logdex.errors import StoreError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
-from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
-from logdex.rocketmq.scan.log_walk import newest_start
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.scan.log_walk import STEPS_MAX, newest_start, walk
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 @dataclass(slots=True)
 class QueueSpan:
-    """Queue offsets from `min_offset` to before `max_offset`, and the store times (ms) of the messages there."""
+    """Queue offsets from `min_offset` to before `max_offset`, and the store times (ms) of the
+    messages there."""
 
     min_offset: int
     max_offset: int
@@ -31,61 +33,46 @@ class QueueSpan:
 
 
 @dataclass(slots=True)
-class LogTail:
-    """The end of a log: its physical offset, the kind (`EndKind`'s values) and the reason in words. `queues` are those
-    that a scan has met, none where there was no need for one."""
+class LogExtent:
+    """Where a log ends, and the store time of its last message, None where none was met. `queues`
+    are those that a scan has met, none where there was no need for one."""
 
-    end_offset: int
-    end: str
-    reason: str
-    is_clean: bool = True
+    end: LogEnd
     last_store_timestamp_ms: int | None = None
     queues: dict[tuple[bytes, int], QueueSpan] = field(default_factory=dict)
     messages: int | None = None
     """All messages of the log, where it was scanned from its start."""
 
 
-def find_log_tail(log: CommitLog, known_offset: int | None, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> LogTail:
-    """The end of `log`, looked for from the message at physical offset `known_offset` on, from the start where that is
-    None or no message is there."""
-    if known_offset is not None:
+def find_valid_end(
+    log: CommitLog, known: Iterable[int], config: StoreConfig, *, look_behind: bool = True, env: Env = DEFAULT_ENV
+) -> LogExtent:
+    """The end of `log`, looked for from the newest of the `known` offsets on that is a message's,
+    else from the start of the newest file that begins with a message.
+
+    What lies before that place is not looked at: this is the end of the log behind any damage
+    there, where a scan of all of the log ends at the first damage. Whoever needs the offset alone
+    leaves out `look_behind`: then what is behind zeros is not read, and a hole is called zeros.
+    """
+    at, last_ms = newest_start(log, known), None
+    steps = walk(log, at, config, env, look_behind=look_behind)
+    for _ in range(STEPS_MAX):
         try:
-            message = log.read_message(known_offset)
-        except StoreError:
-            return scan_log_tail(log, newest_start(log, ()), config, env=env)
-        behind = known_offset + message.size_bytes
-        at_end = _clean_end(log, behind, env)
-        if at_end is not None:
-            at_end.last_store_timestamp_ms = message.store_timestamp_ms
-            return at_end
-    return scan_log_tail(log, known_offset, config, env=env)
+            offset, message = next(steps)
+        except StopIteration as stop:
+            at, end = stop.value
+            if end is not None:
+                return LogExtent(end, last_ms)
+            break
+        at, last_ms = offset + message.size_bytes, message.store_timestamp_ms
+    extent = scan_extent(log, at, config, env=env)
+    if extent.last_store_timestamp_ms is None:
+        extent.last_store_timestamp_ms = last_ms
+    return extent
 
 
-def _clean_end(log: CommitLog, offset: int, env: Env) -> LogTail | None:
-    """The end at `offset` if nothing at all was written there."""
-    file = log.file_of(offset)
-    if file is None:
-        last = log.files[-1]
-        if log.gaps() or offset != last.start_offset + (log.file_size_bytes if last.size_bytes else 0):
-            return None
-        return LogTail(offset, "end of files", "the last file is full")
-    head = log.read(offset, min(BLANK.size_bytes, file.end_offset - offset))
-    if not any(head):
-        end = LogEnd(EndKind.ZEROS, offset, file.path, offset - file.start_offset, "nothing was written from here on")
-        with env.map_read(file.path) as mapped:
-            end = hole_before_files(log, hole_in_file(end, mapped.array))
-        return LogTail(offset, end.kind.value, end.reason, end.is_clean)
-    if int.from_bytes(head[4:8], "big") != BLANK_MAGIC:
-        return None
-    following = file.start_offset + log.file_size_bytes
-    if following == log.files[-1].start_offset:
-        empty = not log.files[-1].size_bytes
-        return None if empty else _clean_end(log, following, env)
-    return None
-
-
-def scan_log_tail(log: CommitLog, start_offset: int | None, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> LogTail:
-    """The end of `log` by a scan from the message at `start_offset` (default: the first) on."""
+def scan_extent(log: CommitLog, start_offset: int | None, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> LogExtent:
+    """The extent of `log` by a scan from the message at `start_offset` (default: the first) on."""
     from logdex.rocketmq.scan.scanner import Scanner
 
     scanner = Scanner(config, env=env)
@@ -107,5 +94,4 @@ def scan_log_tail(log: CommitLog, start_offset: int | None, config: StoreConfig,
             span.end_timestamp_ms = int(times[-1])
     end = scanner.end
     assert end is not None  # the scan ran to its end
-    messages = scanner.messages if start_offset is None else None
-    return LogTail(end.offset, end.kind.value, end.reason, end.is_clean, last_ms, queues, messages)
+    return LogExtent(end, last_ms, queues, scanner.messages if start_offset is None else None)

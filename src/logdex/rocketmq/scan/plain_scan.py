@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK_MAGIC, MESSAGE_HEAD
-from logdex.primitives.java_hash import java_hash
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
-from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
-from logdex.rocketmq.scan.topic_table import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.message.tags_code import tags_code
 from logdex.rocketmq.settings.store_config import StoreConfig
-
-_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +33,6 @@ class PlainRow:
     body: bytes
     properties: bytes
     key_hashes: tuple[int, ...]
-
-
-def tags_code(message: StoredMessage, config: StoreConfig) -> int | None:
-    """ConsumeQueue's tagsCode; None where the engine throws over a DELAY that is no number."""
-    delay = message.properties.get(props.DELAY)
-    if message.topic == SCHEDULE_TOPIC_NAME and delay is not None:
-        digits = delay[1:] if delay[:1] in (b"+", b"-") else delay
-        if not (digits.isdigit() and len(digits) <= 10 and _INT_MIN <= int(delay) <= _INT_MAX):
-            return None
-        if int(delay) > 0:
-            level = min(int(delay), len(config.delay_levels_ms))
-            return message.store_timestamp_ms + config.delay_levels_ms[level - 1]
-    return java_hash(message.tags) if message.tags else 0
 
 
 def scan_plain(

@@ -22,7 +22,7 @@ from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
-from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
+from logdex.rocketmq.commit_log.log_end import end_at_zeros, next_file_or_end
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -112,27 +112,18 @@ class Scanner:
 
         Where the log ended is returned, and then in `end`.
         """
-        self.end = yield from self._scan(log, start_offset)
+        self.end = yield from self._scan(log, log.min_offset if start_offset is None else start_offset)
         return self.end
 
-    def _scan(self, log: CommitLog, start_offset: int | None) -> Generator[Window, None, LogEnd]:
-        previous: CommitLogFile | None = None
-        for file in log.files:
-            if start_offset is not None and file.start_offset + file.size_bytes <= start_offset:
-                continue
-            if previous is not None and file.start_offset != previous.start_offset + log.file_size_bytes:
-                return missing_file_end(log, previous)
-            start = max(0, (start_offset or 0) - file.start_offset)
-            end = yield from self.scan_file(file, start)
-            if end is not None:
-                with self._env.map_read(file.path) as mapped:
-                    end = hole_in_file(end, mapped.array)
-                return hole_before_files(log, end)
-            end = cut_file_end(log, file, int(self._state[kernel.POSITION]))
-            if end is not None:
-                return end
-            previous = file
-        return end_of_files(log)
+    def _scan(self, log: CommitLog, start_offset: int) -> Generator[Window, None, LogEnd]:
+        file = log.file_at_or_before(start_offset)
+        while True:
+            start = min(max(start_offset - file.start_offset, 0), file.size_bytes)
+            stop = yield from self.scan_file(file, start)
+            following = next_file_or_end(log, file, int(self._state[kernel.POSITION]), stop)
+            if isinstance(following, LogEnd):
+                return following
+            file = following
 
     def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
         """Runs the kernel until the window is full or the file's part ends; meets new topics and queues."""
@@ -159,46 +150,9 @@ class Scanner:
                 return reason
 
 
-def end_of_files(log: CommitLog) -> LogEnd:
-    """The end of a log whose last file is full, or was only just made and has no byte."""
-    last = log.files[-1]
-    return LogEnd(
-        EndKind.END_OF_FILES,
-        last.start_offset + (log.file_size_bytes if last.size_bytes else 0),
-        last.path,
-        last.size_bytes,
-        "the last file is full" if last.size_bytes else "the last file is empty",
-    )
-
-
-def cut_file_end(log: CommitLog, file: CommitLogFile, position: int) -> LogEnd | None:
-    """The end of a log at a file that was cut between two messages: it was read up to `position`, which is its end and
-    not the start of the filler that a broker ends each file with. None where nothing can be lost: another file follows
-    without a gap, or the last one was only just made."""
-    is_last = file is log.files[-1]
-    is_whole = not file.size_bytes if is_last else file.size_bytes >= log.file_size_bytes
-    if is_whole or position < file.size_bytes:
-        return None
-    short = f"at {position} of {log.file_size_bytes} bytes" if position < log.file_size_bytes else "without a filler"
-    return LogEnd(EndKind.TORN, file.start_offset + position, file.path, position, f"the file ends here, {short}")
-
-
-def missing_file_end(log: CommitLog, previous: CommitLogFile) -> LogEnd:
-    """The end of a log at a file that is not there."""
-    offset = previous.start_offset + log.file_size_bytes
-    return LogEnd(
-        EndKind.MISSING_FILE,
-        offset,
-        previous.path,
-        previous.size_bytes,
-        f"the file {offset:020d} is missing, the log goes on behind it",
-    )
-
-
 def _log_end(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
-    offset = file.start_offset + position
     if reason == kernel.ZEROS:
-        return LogEnd(EndKind.ZEROS, offset, file.path, position, "nothing was written from here on")
+        return end_at_zeros(file, position, data)
     if reason == kernel.BAD_DELAY:
         error = CorruptError(
             "the DELAY property is no number: the engine stops here", path=file.path, position=position, field="DELAY"
@@ -211,7 +165,7 @@ def _log_end(file: CommitLogFile, data: ByteArray, position: int, reason: int) -
         else:
             error = CorruptError("the message changed while it was read", path=file.path, position=position)
     kind = EndKind.TORN if reason == kernel.TORN or _is_torn(data, position) else EndKind.CORRUPT
-    return LogEnd(kind, offset, file.path, position, error.message, error)
+    return LogEnd(kind, file.start_offset + position, file.path, position, error.message, error)
 
 
 def _is_torn(data: ByteArray, position: int) -> bool:

@@ -10,9 +10,7 @@ import numpy.typing as npt
 from logdex.kernels.rocketmq.message_scan import SCHEDULE_TOPIC
 from logdex.kernels.rocketmq.name_table import TOPIC_RECORD, LookupTables, mix, topic_place
 from logdex.primitives.java_hash import java_hash
-
-SCHEDULE_TOPIC_NAME = b"SCHEDULE_TOPIC_XXXX"
-"""TopicValidator.RMQ_SYS_SCHEDULE_TOPIC: where delayed messages wait."""
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 
 
 class QueueName(NamedTuple):

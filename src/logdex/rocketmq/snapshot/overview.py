@@ -22,8 +22,9 @@ from logdex.rocketmq.files.store_files import StoreFiles, StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.message.message_json import to_text
-from logdex.rocketmq.scan.log_extent import LogTail, find_log_tail, scan_log_tail
+from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.valid_end import find_store_end
 
 
 @dataclass(slots=True)
@@ -151,15 +152,15 @@ class _Look:
     def run(self) -> StoreOverview:
         queues = self._open_queues()
         if queues:
-            tail, found = self._read_queues(queues)
+            extent, found = self._read_queues(queues)
         else:
-            tail, found = self._scanned_queues()
+            extent, found = self._scanned_queues()
         self._consumer_offsets(found)
         return StoreOverview(
             self.root,
             self.config,
             StoreFiles.read(self.root, env=self.env),
-            self._log(tail),
+            self._log(extent),
             found,
             bool(queues),
             self._index(),
@@ -168,11 +169,10 @@ class _Look:
             self.log.is_one_file,
         )
 
-    def _read_queues(self, queues: list[ConsumeQueue]) -> tuple[LogTail, list[QueueOverview]]:
+    def _read_queues(self, queues: list[ConsumeQueue]) -> tuple[LogExtent, list[QueueOverview]]:
         try:
-            last = [offset for offset in map(self._last_message, queues) if offset is not None]
-            tail = find_log_tail(self.log, max(last, default=None), self.config, env=self.env)
-            return tail, [self._queue(queue, tail) for queue in queues]
+            extent = find_store_end(self.root, self.log, queues, self.config, self.env)
+            return extent, [self._queue(queue, extent.end.offset) for queue in queues]
         finally:
             for queue in queues:
                 queue.close()
@@ -190,25 +190,13 @@ class _Look:
                 self.problems.append(error.message)
         return queues
 
-    def _last_message(self, queue: ConsumeQueue) -> int | None:
-        """Physical offset of the queue's last message, as far as it can be one of this log."""
-        try:
-            end = queue.max_offset_in(self.log.end_offset)
-            if end <= queue.start_offset:
-                return None
-            entry = queue.entry(end - 1)
-        except StoreError:
-            return None  # `_queue` reports it
-        inside = self.log.min_offset <= entry.physical_offset < self.log.end_offset
-        return entry.physical_offset if entry.is_message and inside else None
-
-    def _queue(self, queue: ConsumeQueue, tail: LogTail) -> QueueOverview:
+    def _queue(self, queue: ConsumeQueue, log_end_offset: int) -> QueueOverview:
         look = QueueOverview(
             queue.topic, queue.queue_id, 0, 0, len(queue.files), sum(file.size_bytes for file in queue.files)
         )
         try:
             # With the log cut before a queue's entries, those count no more, as after the engine's recovery.
-            look.max_offset = queue.max_offset_in(tail.end_offset)
+            look.max_offset = queue.max_offset_in(log_end_offset)
             look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
             if look.messages:
                 first = max(queue.first_available_offset(self.log.min_offset), look.min_offset)
@@ -225,8 +213,8 @@ class _Look:
         time = self.log.pickup_store_timestamp_ms(entry.physical_offset, entry.size_bytes)
         return time if time > 0 else None
 
-    def _scanned_queues(self) -> tuple[LogTail, list[QueueOverview]]:
-        tail = scan_log_tail(self.log, None, self.config, env=self.env)
+    def _scanned_queues(self) -> tuple[LogExtent, list[QueueOverview]]:
+        extent = scan_extent(self.log, None, self.config, env=self.env)
         found = [
             QueueOverview(
                 topic,
@@ -236,17 +224,17 @@ class _Look:
                 begin_timestamp_ms=span.begin_timestamp_ms,
                 end_timestamp_ms=span.end_timestamp_ms,
             )
-            for (topic, queue_id), span in sorted(tail.queues.items())
+            for (topic, queue_id), span in sorted(extent.queues.items())
         ]
-        return tail, found
+        return extent, found
 
-    def _log(self, tail: LogTail) -> LogOverview:
+    def _log(self, extent: LogExtent) -> LogOverview:
         log, begin = self.log, None
         for file in log.wrong_sizes:
             if file.size_bytes or file is not log.files[-1]:
                 text = f"{file.size_bytes} bytes, the CommitLog's files have {log.file_size_bytes}"
                 self.problems.append(f"{file.path}: {text}")
-        if tail.end_offset > log.min_offset:
+        if extent.end.offset > log.min_offset:
             try:
                 begin = log.read_message(log.min_offset, check_crc=False).store_timestamp_ms
             except StoreError as error:
@@ -255,14 +243,14 @@ class _Look:
             files=len(log.files),
             size_bytes=log.size_bytes,
             min_offset=log.min_offset,
-            end_offset=tail.end_offset,
-            end=tail.end,
-            end_reason=tail.reason,
-            is_clean_end=tail.is_clean,
+            end_offset=extent.end.offset,
+            end=extent.end.kind.value,
+            end_reason=extent.end.reason,
+            is_clean_end=extent.end.is_clean,
             gaps=log.gaps(),
             begin_timestamp_ms=begin,
-            end_timestamp_ms=tail.last_store_timestamp_ms,
-            messages=tail.messages,
+            end_timestamp_ms=extent.last_store_timestamp_ms,
+            messages=extent.messages,
         )
 
     def _index(self) -> IndexOverview:

@@ -6,7 +6,7 @@ Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Unpack
 
@@ -17,6 +17,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
@@ -34,10 +35,10 @@ from logdex.rocketmq.read.results import GetMessageResult, OffsetRange, QueryMes
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.require_store import require_store
 from logdex.rocketmq.recognise.store_path import StorePath
-from logdex.rocketmq.scan.log_extent import LogTail, scan_log_tail
-from logdex.rocketmq.scan.log_walk import find_valid_end
+from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
+from logdex.rocketmq.snapshot.valid_end import find_store_end
 
 Text = str | bytes
 """A topic, a key, a tag: text, or the stored bytes."""
@@ -69,9 +70,10 @@ class StoreSnapshot:
         self._views: dict[tuple[bytes, int], QueueView] = {}
         self._index: IndexService | None = None
         self._index_error: GeometryError | None = None
-        self._valid_end: int | None = None
+        self._valid_end: LogEnd | None = None
+        self._valid_end_offset: int | None = None
         self._missing: tuple[OffsetRange, ...] | None = None
-        self._tail: LogTail | None = None
+        self._extent: LogExtent | None = None
         if config is not None and geometry:
             raise UsageError("both a config and single settings", hint="give one of them")
         if config is None:  # only the index needs its geometry: the rest of the store is readable without
@@ -126,32 +128,50 @@ class StoreSnapshot:
 
     def _queue_names(self) -> Iterable[tuple[bytes, int, str]]:
         if self.commit_log.is_one_file:
-            return [(*name, self.root) for name in sorted(self.log_tail().queues)]
+            return [(*name, self.root) for name in sorted(self.log_extent().queues)]
         return discover_queues(self.root, env=self._env)
 
-    def log_tail(self) -> LogTail:
-        """Where and why the log ends, found by a scan of all of it, and the queues of its messages; found once."""
+    def log_extent(self) -> LogExtent:
+        """Where and why the log ends, found by a scan of all of it, and the queues of its messages;
+        found once."""
         with self._lock:
-            if self._tail is None:
-                self._tail = scan_log_tail(self.commit_log, None, self.config, env=self._env)
-            return self._tail
+            if self._extent is None:
+                self._extent = scan_extent(self.commit_log, None, self.config, env=self._env)
+            return self._extent
+
+    @property
+    def valid_end(self) -> LogEnd:
+        """Where and why the log ends, found from the newest message that is known; found once. Of
+        one CommitLog file: found by a scan of it."""
+        with self._lock:
+            if self._valid_end is None:
+                self._valid_end = self._find_valid_end(look_behind=True)
+            return self._valid_end
 
     @property
     def valid_end_offset(self) -> int:
-        """The physical offset behind the last whole message, found from the newest message that is known."""
+        """The physical offset behind the last whole message."""
         with self._lock:
-            if self.commit_log.is_one_file:
-                return self.log_tail().end_offset
-            if self._valid_end is None:
-                self._valid_end = find_valid_end(self.commit_log, self.config, self._known_offsets(), self._env)
-            return self._valid_end
+            if self._valid_end is not None:
+                return self._valid_end.offset
+            if self._valid_end_offset is None:
+                self._valid_end_offset = self._find_valid_end(look_behind=False).offset
+            return self._valid_end_offset
 
-    def _known_offsets(self) -> list[int]:
-        """Where, by the newest IndexFile, messages lie near the end of the log; none where it cannot be read."""
-        try:
-            return [file.header.end_phy_offset for file in self.index_service.files[-1:]]
-        except StoreError:
-            return []
+    def _find_valid_end(self, *, look_behind: bool) -> LogEnd:
+        if self.commit_log.is_one_file:
+            return self.log_extent().end
+        queues = self._open_queues()
+        extent = find_store_end(self.root, self.commit_log, queues, self.config, self._env, look_behind=look_behind)
+        return extent.end
+
+    def _open_queues(self) -> Iterator[ConsumeQueue]:
+        """All queues that can be opened."""
+        for topic, queue_id, _ in discover_queues(self.root, env=self._env):
+            try:
+                yield self.consume_queue(topic, queue_id)
+            except StoreError:
+                continue  # whoever reads this queue is told
 
     def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
         """A queue with its bounds; None where there is none."""
@@ -316,7 +336,7 @@ class StoreSnapshot:
         if not self.commit_log.is_one_file:
             return query_exact(source, question, max_num=max, cursor=cursor, scan_missing=scan_missing)
         result = query_exact(source, question, max_num=max, cursor=cursor, scan_missing=True)
-        return replace(result, complete=result.complete and self.log_tail().is_clean)
+        return replace(result, complete=result.complete and self.valid_end.is_clean)
 
     def missing_ranges(self) -> tuple[OffsetRange, ...]:
         """The parts of the CommitLog that hold messages with keys and that no IndexFile covers; found once."""
@@ -342,7 +362,7 @@ class StoreSnapshot:
             if self._index is not None:
                 self._index.reload()
             self._views.clear()
-            self._valid_end = self._missing = self._tail = None
+            self._valid_end = self._valid_end_offset = self._missing = self._extent = None
 
     def close(self) -> None:
         """Closes all files."""

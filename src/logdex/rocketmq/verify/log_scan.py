@@ -12,7 +12,8 @@ from logdex.errors import CorruptError, CrcMismatchError
 from logdex.io.env import ByteArray, Env
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner, Window
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end
+from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
@@ -48,14 +49,15 @@ class _Stop:
 
 
 class LogPass:
-    """Goes once through a log. `damage` grows as it goes; `end_offset` and `is_end_damaged` stand at the end."""
+    """Goes once through a log. `damage` and `end_offset` grow as it goes."""
 
     def __init__(self, log: CommitLog, config: StoreConfig, out: Collector, env: Env) -> None:
         self.log = log
         self.damage = Damage()
         self.end_offset = log.min_offset
-        """Behind the last message or filler that can be read."""
-        self.is_end_damaged = False
+        """Behind the last message or filler that can be read; at last the offset of `end`."""
+        self.end: LogEnd | None = None
+        """Where the log ends behind the last message that can be read, once all was gone through."""
         self.scanner = Scanner(config, env=env)
         self._config = config
         self._out = out
@@ -122,17 +124,22 @@ class LogPass:
             while True:
                 try:
                     window = next(scanning)
-                except StopIteration as stop:
-                    end: LogEnd | None = stop.value
+                except StopIteration as done:
+                    stop: LogEnd | None = done.value
                     break
                 self._settle(file.start_offset + start)
                 last = window.count - 1
                 self.end_offset = int(window.columns.position[last]) + int(window.columns.size[last])
                 position = self.end_offset - file.start_offset
                 yield window
-            if end is None:
+            if stop is not None and self._is_harmed_filler(file, stop):
+                stop = None
+            elif stop is None:
                 self._check_filler(file, position)
-            start = None if end is None else self._behind_stop(file, end)
+            start = None if stop is None else self._behind_stop(file, stop)
+        end = next_file_or_end(self.log, file, position, stop)
+        if isinstance(end, LogEnd) and self.end is None:
+            self.end = end
 
     def _check_filler(self, file: CommitLogFile, position: int) -> None:
         """A file that was read to its end: looks at its filler."""
@@ -168,19 +175,6 @@ class LogPass:
         with self._env.map_read(file.path) as mapped:
             data = mapped.array
             at = end.position
-            if self._is_harmed_filler(data, at):
-                self._out.find(
-                    "filler",
-                    file.path,
-                    at + 4,
-                    "the blank's magic is wrong: for a broker the log ends here",
-                    expected=f"{BLANK_MAGIC:08x}",
-                    found=data[at + 4 : at + 8].tobytes().hex(),
-                    mend=RESTORE,
-                )
-                self._settle(end.offset)
-                self.end_offset = file.end_offset
-                return None
             following = find_next(data, at + 1, file.start_offset)
             if following is None:
                 self._note_stop(file, end, data)
@@ -190,12 +184,26 @@ class LogPass:
         self.damage.add(end.offset, file.start_offset + following)
         return following
 
-    def _is_harmed_filler(self, data: ByteArray, at: int) -> bool:
-        left = len(data) - at
-        if left < BLANK.size_bytes or len(data) != self._config.mapped_file_size_commit_log:
+    def _is_harmed_filler(self, file: CommitLogFile, end: LogEnd) -> bool:
+        """Whether the file was read to a filler whose magic is wrong; reports it."""
+        at, left = end.position, file.size_bytes - end.position
+        if left < BLANK.size_bytes or file.size_bytes != self._config.mapped_file_size_commit_log:
             return False
-        is_message = number_at(data, at + 4, 4, signed=False) in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2)
-        return number_at(data, at, 4) == left and not is_message
+        size, magic = BLANK.struct.unpack(self.log.read(end.offset, BLANK.size_bytes))
+        if size != left or magic in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
+            return False
+        self._out.find(
+            "filler",
+            file.path,
+            at + 4,
+            "the blank's magic is wrong: for a broker the log ends here",
+            expected=f"{BLANK_MAGIC:08x}",
+            found=f"{magic:08x}",
+            mend=RESTORE,
+        )
+        self._settle(end.offset)
+        self.end_offset = file.end_offset
+        return True
 
     def _note_stop(self, file: CommitLogFile, end: LogEnd, data: ByteArray) -> None:
         """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
@@ -224,7 +232,7 @@ class LogPass:
 
     def _settle(self, offset: int) -> None:
         """The log goes on at `offset`: a stop before it was no end."""
-        stop, self._pending = self._pending, None
+        stop, self._pending, self.end = self._pending, None, None
         if stop is not None:
             self._report_inside(stop)
             self.damage.add(stop.end.offset, offset)
@@ -232,7 +240,7 @@ class LogPass:
     def _report_inside(self, stop: _Stop) -> None:
         """A stop with messages behind it."""
         end = stop.end
-        if end.kind is EndKind.ZEROS:
+        if end.is_zeros:
             self._out.find(
                 "commit-log-hole",
                 end.path,
@@ -254,16 +262,16 @@ class LogPass:
         )
 
     def _end(self) -> None:
+        assert self.end is not None  # the last file says where the log ends
+        self.end_offset = self.end.offset
         stop = self._pending
         if stop is None:
             return
         end = stop.end
-        self.end_offset = end.offset
-        if end.kind is EndKind.ZEROS:
+        if end.is_zeros:
             if stop.stray is not None:
                 self._find_stray(end.path, stop.stray, end.position)
             return
-        self.is_end_damaged = True
         self.damage.add(end.offset, OFFSET_MAX)
         if stop.file.size_bytes < self._config.mapped_file_size_commit_log and stop.is_cut:
             return  # the file's size is the finding

@@ -92,8 +92,8 @@ def note_one_file(snapshot: StoreSnapshot) -> bool:
     if not snapshot.commit_log.is_one_file:
         return True
     note(f"{snapshot.root} is one CommitLog file, without an index: it was scanned")
-    tail = snapshot.log_tail()
-    if not tail.is_clean:
-        note(f"the log ends at offset {tail.end_offset} ({tail.end}): {tail.reason}")
+    end = snapshot.valid_end
+    if not end.is_clean:
+        note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
         hint(f"logdex verify {snapshot.root} names every such place")
-    return tail.is_clean
+    return end.is_clean

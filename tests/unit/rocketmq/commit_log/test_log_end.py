@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
-from logdex.rocketmq.commit_log.log_hole import hole_before_files, hole_in_file
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, end_at_zeros, next_file_or_end
 from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.rebuild.parts import WholeLog, join_parts, plan_parts, scan_part
-from logdex.rocketmq.scan.log_extent import find_log_tail, scan_log_tail
+from logdex.rocketmq.scan.log_extent import find_valid_end, scan_extent
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.overview import overview
 from tests.golden import rocketmq as golden
@@ -44,11 +43,13 @@ def test_a_hole_is_lossy_whoever_looks(hole: tuple[int, int], golden_copy: Any, 
     assert (report.end, report.end_offset, report.lossy) == ("hole", hole[0], True)
     log = CommitLog(f"{store}/commitlog", file_size_bytes=32768)
     for offset in (None, MESSAGES[0]["physicalOffset"]):
-        tail = scan_log_tail(log, offset, config)
-        assert (tail.end, tail.end_offset, tail.is_clean) == ("hole", hole[0], False)
+        end = scan_extent(log, offset, config).end
+        assert (end.kind, end.offset, end.is_clean) == (EndKind.HOLE, hole[0], False)
     before = max(message["physicalOffset"] for message in MESSAGES if message["physicalOffset"] < hole[0])
-    tail = find_log_tail(log, before, config)
-    assert (tail.end, tail.end_offset, tail.is_clean) == ("hole", hole[0], False)
+    end = find_valid_end(log, [before], config).end
+    in_the_last_file = hole[0] >= log.files[-1].start_offset
+    assert (end.kind is EndKind.HOLE) == in_the_last_file, "looked for from the newest file on"
+    assert end == scan_extent(log, before if in_the_last_file else log.files[-1].start_offset, config).end
 
 
 @pytest.mark.parametrize("hole", holes())
@@ -75,10 +76,10 @@ def test_a_log_that_grew_since_it_was_read_has_no_hole(golden_copy: Any) -> None
     offset = next(message["physicalOffset"] for message in MESSAGES[9:])
     was_there = LogEnd(EndKind.ZEROS, offset, first.path, offset, "nothing was written from here on")
     data = np.fromfile(first.path, np.uint8)
-    assert hole_in_file(was_there, data) == was_there
-    assert hole_before_files(log, was_there) == was_there
+    assert end_at_zeros(first, offset, data) == was_there
+    assert next_file_or_end(log, first, offset, was_there) == was_there
     data[offset : offset + 8] = 0
-    assert hole_in_file(was_there, data).kind is EndKind.HOLE
+    assert end_at_zeros(first, offset, data).kind is EndKind.HOLE
 
 
 def test_zeros_with_nothing_behind_are_a_good_end(golden_store: Any) -> None:

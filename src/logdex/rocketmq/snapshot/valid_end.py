@@ -1,0 +1,70 @@
+"""Where the log of a store ends, found from the newest message that its derived files name: the one
+answer for `StoreSnapshot` and for `info`.
+
+The newest IndexFile names one near the end, and reading it takes two small reads. Only where it
+names none in the newest file of the log are the queues asked, of which there may be thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from logdex.errors import StoreError
+from logdex.io.env import Env
+from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.geometry.resolve import index_file_paths
+from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.scan.log_extent import LogExtent, find_valid_end
+from logdex.rocketmq.scan.log_walk import newest_written
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_INDEX_FILES = 2
+"""A newest IndexFile without entries is common: the engine makes it ahead."""
+
+
+def find_store_end(
+    root: str,
+    log: CommitLog,
+    queues: Iterable[ConsumeQueue],
+    config: StoreConfig,
+    env: Env,
+    *,
+    look_behind: bool = True,
+) -> LogExtent:
+    """The end of the log of the store at `root`, from the newest message that is known; `queues`
+    are gone through only where the IndexFiles know none in the log's newest file. `look_behind` is
+    that of `find_valid_end`."""
+    newest = newest_written(log)
+    known = _last_of_index(root, env)
+    if not any(newest.start_offset <= offset < newest.end_offset for offset in known):
+        known += [offset for queue in queues if (offset := _last_of_queue(queue, log)) is not None]
+    return find_valid_end(log, known, config, look_behind=look_behind, env=env)
+
+
+def _last_of_index(root: str, env: Env) -> list[int]:
+    """Physical offsets of the last messages that the newest IndexFiles name."""
+    known = []
+    for path in index_file_paths(root, env)[-_INDEX_FILES:]:
+        try:
+            with env.open_read(path) as file:
+                header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+        except StoreError:
+            continue  # `verify` reports it, and so does whoever asks the index
+        if header.entry_count:
+            known.append(header.end_phy_offset)
+    return known
+
+
+def _last_of_queue(queue: ConsumeQueue, log: CommitLog) -> int | None:
+    """Physical offset of a queue's last message, as far as it can be one of this log."""
+    try:
+        end = queue.max_offset_in(log.end_offset)
+        if end <= queue.start_offset:
+            return None
+        entry = queue.entry(end - 1)
+    except StoreError:
+        return None  # whoever reads the queue reports it
+    inside = log.min_offset <= entry.physical_offset < log.end_offset
+    return entry.physical_offset if entry.is_message and inside else None
