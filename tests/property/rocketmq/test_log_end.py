@@ -22,7 +22,7 @@ from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.report import Collector
 from logdex.testing.store_builder import make_message
-from tests.small_stores import CONFIG, FILE_SIZE, build, message, opened
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, build, message, opened
 
 Harm = Callable[[list[Path], random.Random], None]
 
