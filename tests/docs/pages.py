@@ -7,11 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
+
+from tests.docs.served import run_bash, run_python
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 
 BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVED = [True, pytest.param(False, marks=pytest.mark.slow)]
+"""How the blocks of a page are run: by this process and, in `scripts/test --all`, by one process each as well."""
+
 KAFKA = {"logs": "tiny-broker", "crashed": "tiny-crash"}
 """Which directories of tests/conformance/kafka the pages' examples are about, by the names that they have there."""
 
@@ -28,29 +35,33 @@ def unpack_all(folder: Path) -> None:
     unpack_kafka(folder)
 
 
-def run_block(language: str, code: str, folder: Path) -> str:
-    """What a block prints; fails where its exit code is not 0."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run_block(language: str, code: str, folder: Path, *, served: bool = False) -> str:
+    """What a block prints, run by a process of its own or `served` by this one; fails where its exit code is not 0."""
+    if served and language == "python":
+        return run_python(code, folder)
+    if served:
+        with TemporaryDirectory() as calls:
+            done = run_bash(code, folder, Path(calls))
+    else:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
+        environ = {**os.environ, "PATH": path}
+        done = subprocess.run(
+            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def run_page(page: Path, folder: Path) -> None:
-    """Every block, in order; each line of a text block must come out of the block before it."""
-    printed = ""
+def run_page(page: Path, folder: Path, *, served: bool = False) -> None:
+    """Every block, in order; each line of a text block must come out of the block before it.
+
+    The first one is always a process of its own, and where they are not `served`, all are."""
+    printed, serve = "", False
     for language, code in BLOCK.findall(page.read_text("utf-8")):
         if language == "text":
             missing = [line for line in code.splitlines() if line not in printed]
             assert not missing, f"{missing} not in what was printed:\n{printed}"
         else:
-            printed = run_block(language, code, folder)
+            printed = run_block(language, code, folder, served=serve)
+            serve = served

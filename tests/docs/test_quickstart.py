@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import BLOCK, run_block, run_page, unpack_all
+import logdex
+from tests.docs.pages import BLOCK, SERVED, run_block, run_page, unpack_all
 from tests.golden.archives import ROOT
 
 PAGE = ROOT / "docs" / "guide" / "quickstart.md"
 
 
 @pytest.mark.spark
-def test_every_block_runs_and_prints_what_the_page_shows(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("served", SERVED)
+def test_every_block_runs_and_prints_what_the_page_shows(served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
-    run_page(PAGE, tmp_path)
+    run_page(PAGE, tmp_path, served=served)
 
 
 def test_every_kind_of_block_is_known() -> None:
@@ -25,13 +28,33 @@ def test_every_kind_of_block_is_known() -> None:
     assert 2 * len(BLOCK.findall(PAGE.read_text("utf-8"))) == len(fences)
 
 
-def test_a_failing_block_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("served", [False, True])
+def test_a_failing_block_fails(served: bool, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="exit 7"):
-        run_block("bash", "exit 7", tmp_path)
+        run_block("bash", "exit 7", tmp_path, served=served)
+    with pytest.raises((AssertionError, ZeroDivisionError), match="by zero"):
+        run_block("python", "1 / 0", tmp_path, served=served)
 
 
-def test_a_line_that_is_not_printed_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("served", [False, True])
+def test_a_line_that_is_not_printed_fails(served: bool, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```bash\necho one\n```\n\n```text\none\ntwo\n```\n")
+    page.write_text("```bash\necho two\n```\n```bash\necho one\n```\n\n```text\none\ntwo\n```\n")
     with pytest.raises(AssertionError, match="two"):
-        run_page(page, tmp_path)
+        run_page(page, tmp_path, served=served)
+
+
+def test_what_a_served_command_prints_and_its_exit_code_are_the_commands(tmp_path: Path) -> None:
+    (tmp_path / "in here").mkdir()
+    block = """
+        cd 'in here'
+        logdex info 'no where' 2> ../errors || echo "ended with $?"
+        logdex --version | cat
+        logdex info 2>&1 || echo "and with $?"
+    """
+    printed = run_block("bash", block, tmp_path, served=True)
+    assert printed.startswith(f"ended with 2\nlogdex {logdex.__version__}\n")
+    assert printed.endswith("and with 2\n")
+    assert "Missing argument" in printed
+    assert (tmp_path / "errors").read_text().startswith("logdex: no where: ")
+    assert run_block("bash", block, tmp_path) == printed

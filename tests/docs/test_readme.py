@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logdex.cli.commands import app
-from tests.docs.pages import BLOCK, run_page, unpack_all, unpack_kafka
+from tests.docs.pages import BLOCK, SERVED, run_page, unpack_all, unpack_kafka
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import ROOT, SHARED
@@ -27,16 +27,19 @@ def links(page: Path) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("served", SERVED)
 @pytest.mark.parametrize("page", TOURS, ids=lambda page: page.name)
-def test_every_block_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_every_block_runs_and_prints_what_the_page_shows(page: Path, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
-    run_page(page, tmp_path)
+    run_page(page, tmp_path, served=served)
 
 
+@pytest.mark.parametrize("served", SERVED)
 @pytest.mark.parametrize("page", WITHOUT_SPARK, ids=lambda page: page.name)
-def test_every_block_of_a_page_without_spark_runs(page: Path, tmp_path: Path) -> None:
+def test_every_block_of_a_page_without_spark_runs(page: Path, served: bool, tmp_path: Path) -> None:
     unpack_kafka(tmp_path)
-    run_page(page, tmp_path)
+    run_page(page, tmp_path, served=served)
 
 
 @pytest.mark.parametrize("page", [*TOURS, *WITHOUT_SPARK], ids=lambda page: page.name)
