@@ -48,6 +48,17 @@ def path_without_java(tmp_path: Path) -> str:
 
 
 @pytest.mark.spark
+def test_a_machine_that_has_all() -> None:
+    done = doctor()
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = {line[:10].strip(): line[11:] for line in done.stdout.splitlines()}
+    assert rows["logdex"] == logdex.__version__
+    assert rows["workers"] == f"Python {sys.version.split()[0]}  {sys.executable}  logdex {logdex.__version__}"
+    assert rows["job"].startswith("ok  on local[1]  in ")
+    assert "PROBLEM" not in rows
+
+
+@pytest.mark.spark
 def test_a_machine_without_java(tmp_path: Path) -> None:
     done = doctor("--json", PATH=path_without_java(tmp_path), JAVA_HOME="", HOME=str(tmp_path), XDG_CACHE_HOME="")
     said = json.loads(done.stdout)

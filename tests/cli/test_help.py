@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +25,8 @@ def examples(command: str) -> list[str]:
 
 
 EXAMPLES = [example for command in COMMANDS for example in examples(command)]
+RUN_ELSEWHERE = ("logdex doctor", "logdex doctor --json")
+"""`test_doctor.py` runs these: each starts a Spark of its own."""
 
 
 def test_commands() -> None:
@@ -48,24 +49,22 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def needs(example: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.spark] if "spark" in example or example.startswith("logdex doctor") else []
+def example_of(text: str) -> Any:
+    return pytest.param(text, marks=[pytest.mark.spark] if "spark" in text else [])
 
 
-@pytest.mark.parametrize("example", [pytest.param(text, marks=needs(text)) for text in EXAMPLES])
-def test_examples_run(example: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("example", [example_of(text) for text in EXAMPLES if text not in RUN_ELSEWHERE])
+def test_examples_run(
+    example: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     for name in ("store", "logs"):
         (tmp_path / name).symlink_to(demo / name)
     monkeypatch.chdir(tmp_path)
-    if needs(example):  # a process has one Spark, and this one may have another master's
-        command = [sys.executable, "-m", *shlex.split(example)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        code, stdout, told = done.returncode, done.stdout, done.stdout + done.stderr
-    else:
-        result = run(*shlex.split(example)[1:])
-        code, stdout, told = result.exit_code, result.stdout, result.stdout + result.stderr
-    assert code == 0, told
-    assert stdout
+    if "spark" in example:
+        request.getfixturevalue("spark")  # the command takes the session that runs
+    result = run(*shlex.split(example)[1:])
+    assert result.exit_code == 0, result
+    assert result.stdout
 
 
 def test_the_reference_is_up_to_date() -> None:
