@@ -9,6 +9,7 @@ verified before its first use, so damage never leads to a wrong answer. Source:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.path_look import StrPath
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, log_edges_crc
 from logdex.kernels.common.crc32c import crc_sources
@@ -170,9 +172,9 @@ class KeyIndex:
         )
 
     @classmethod
-    def open(cls, path: str, *, env: Env = DEFAULT_ENV) -> KeyIndex:
+    def open(cls, path: StrPath, *, env: Env = DEFAULT_ENV) -> KeyIndex:
         """Opens the file at `path`. Raises `StorageError`, and as `decode_header` does."""
-        mapped = env.map_read(path)
+        mapped = env.map_read(os.fspath(path))
         try:
             return cls(mapped, env)
         except BaseException:
@@ -184,10 +186,10 @@ class KeyIndex:
         """The base offset of the segment."""
         return self.header.base_offset
 
-    def covers(self, log_path: str) -> int:
+    def covers(self, log_path: StrPath) -> int:
         """How many bytes of the .log the index covers: those it was built from, or 0 for another
         .log."""
-        with self._env.open_read(log_path) as log:
+        with self._env.open_read(os.fspath(log_path)) as log:
             size = self.header.log_size
             if log.size_bytes < size or log_edges_crc(log, size) != self.header.log_edges_crc:
                 return 0

@@ -7,6 +7,7 @@ look like); the directory's steps are those of LocalLog.roll, deleteSegmentFiles
 
 from __future__ import annotations
 
+import os
 import posixpath
 import threading
 from collections import deque
@@ -16,6 +17,7 @@ from dataclasses import replace
 from logdex.errors import CorruptError, CrcMismatchError, StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.directory.partition_files import open_segments
@@ -49,7 +51,7 @@ class LogFollower:
 
     def __init__(
         self,
-        path: str,
+        path: StrPath,
         offset: int = 0,
         *,
         isolation: str = READ_UNCOMMITTED,
@@ -59,7 +61,7 @@ class LogFollower:
         check_isolation(isolation)
         if offset < 0:
             raise UsageError(f"offset is {offset}", hint="say 0 or more")
-        self.path = path
+        self.path = path = os.fspath(path)
         self.offset = offset
         self.poll_interval_s = poll_interval_s
         self._env = env

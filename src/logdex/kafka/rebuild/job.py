@@ -8,6 +8,7 @@ the files of each segment (`segment`), the second the files that depend on all e
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +36,7 @@ STATE_TASKS_A_CORE = 4
 
 def rebuild(
     path: StrPath | KafkaPath,
-    output: str,
+    output: StrPath,
     *,
     index_interval_bytes: int | None = None,
     key_index: bool = False,
@@ -74,7 +75,7 @@ def rebuild_settings(index_interval_bytes: int | None, *, key_index: bool, sync:
 def rebuild_on(
     runner: Runner,
     path: StrPath | KafkaPath,
-    output: str,
+    output: StrPath,
     settings: RebuildSettings,
     *,
     in_place: bool = False,
@@ -89,7 +90,7 @@ def rebuild_on(
     tasks; the output does not depend on it.
     """
     started = time.perf_counter()
-    found = require_kafka(path, env=env)
+    found, output = require_kafka(path, env=env), os.fspath(output)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)  # workers have other working directories

@@ -7,6 +7,7 @@ keep their bytes and offsets; everything derived is derived anew. What was decid
 
 from __future__ import annotations
 
+import os
 import posixpath
 import time
 from dataclasses import replace
@@ -36,7 +37,7 @@ _RESERVE_BYTES = 64 << 10
 
 def recover(
     path: StrPath | KafkaPath,
-    output: str,
+    output: StrPath,
     config: LogConfig | None = None,
     *,
     infer_interval: bool | None = None,
@@ -56,7 +57,7 @@ def recover(
     space, `StorageError`; in place `LogInUseError` while a broker has it open. Damage is never raised.
     """
     started = time.perf_counter()
-    found = require_kafka(path, env=env)
+    found, output = require_kafka(path, env=env), os.fspath(output)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)

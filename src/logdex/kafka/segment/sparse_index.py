@@ -12,6 +12,7 @@ share the object and see an entry once it is complete.
 
 from __future__ import annotations
 
+import os
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -22,6 +23,7 @@ import numpy as np
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, ReadFile, WriteFile
+from logdex.io.path_look import StrPath
 from logdex.layout.base import Layout
 
 WARM_SIZE_BYTES = 8192
@@ -41,7 +43,7 @@ class IndexFile(ABC):
 
     def __init__(
         self,
-        path: str,
+        path: StrPath,
         base_offset: int,
         *,
         max_size_bytes: int = 10 << 20,
@@ -49,7 +51,7 @@ class IndexFile(ABC):
         count_zero_slots: bool = False,
         env: Env = DEFAULT_ENV,
     ) -> None:
-        self.path = path
+        self.path = path = os.fspath(path)
         self.base_offset = base_offset
         self.max_size_bytes = max_size_bytes
         self._env = env

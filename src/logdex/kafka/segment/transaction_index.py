@@ -6,6 +6,7 @@ without aborted transactions has no such file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.errors import CorruptError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, WriteFile
+from logdex.io.path_look import StrPath
 from logdex.layout.kafka import TRANSACTION_INDEX_ENTRY
 
 VERSION = 0
@@ -62,8 +64,8 @@ class TransactionIndex:
     until `refresh`. With `writable`, one thread may append and truncate while others read.
     """
 
-    def __init__(self, path: str, start_offset: int, *, writable: bool = False, env: Env = DEFAULT_ENV) -> None:
-        self.path = path
+    def __init__(self, path: StrPath, start_offset: int, *, writable: bool = False, env: Env = DEFAULT_ENV) -> None:
+        self.path = os.fspath(path)
         self.start_offset = start_offset
         self._env = env
         self._writable = writable

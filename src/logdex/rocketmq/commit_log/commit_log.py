@@ -5,6 +5,7 @@ Source: ``docs/formats/commit-log.md``; MappedFileQueue, CommitLog.
 
 from __future__ import annotations
 
+import os
 import posixpath
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from itertools import pairwise
 from logdex.errors import CorruptError, MissingFileError, NotAStoreError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.files.offset_files import (
     OFFSET_MAX,
@@ -80,16 +82,17 @@ class CommitLog:
     `CorruptError` for one file that tells its offset neither by its name nor by its first message.
     """
 
-    def __init__(self, directory: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
-        self.directory = str(directory).rstrip("/") or "/"
+    def __init__(self, directory: StrPath, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
+        self.directory = os.fspath(directory).rstrip("/") or "/"
         self._env = env
         self._given_file_size = file_size_bytes
         self._open = OpenFiles(env)
         self._listing = self._list()
 
     @staticmethod
-    def of_store(root: str, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> CommitLog:
+    def of_store(root: StrPath, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> CommitLog:
         """The log of the store at `root`; where `root` is a CommitLog file, that file."""
+        root = os.fspath(root)
         path = root if env.is_file(root) else StorePaths(root).commit_log
         return CommitLog(path, file_size_bytes=file_size_bytes, env=env)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from logdex.errors import MissingFileError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list_offset_files, offset_in_name
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -70,7 +71,7 @@ class ConsumeQueue:
 
     def __init__(
         self,
-        directory: str,
+        directory: StrPath,
         topic: bytes,
         queue_id: int,
         *,
@@ -78,7 +79,7 @@ class ConsumeQueue:
         env: Env = DEFAULT_ENV,
         open_files: OpenFiles | None = None,
     ) -> None:
-        self.directory = str(directory)
+        self.directory = os.fspath(directory)
         self.topic = topic
         self.queue_id = queue_id
         self.foreign: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ Source: ``docs/formats/index-file.md``; IndexFile, IndexHeader.
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from logdex.errors import GeometryError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
 from logdex.primitives.text import to_bytes
@@ -84,14 +86,14 @@ class IndexFile:
 
     def __init__(
         self,
-        path: str,
+        path: StrPath,
         config: StoreConfig,
         *,
         env: Env = DEFAULT_ENV,
         writable: bool = False,
         previous: tuple[int, int] = (0, 0),
     ) -> None:
-        self.path = path
+        self.path = path = os.fspath(path)
         self.config = config
         self.max_hash_slot_num = config.max_hash_slot_num
         self.max_index_num = config.max_index_num

@@ -5,6 +5,7 @@ Source: ``docs/formats/index-file.md``; IndexService.queryOffset, buildIndex, De
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.errors import GeometryError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.rocketmq.index_file.derive import index_file_name
 from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
@@ -49,8 +51,10 @@ class IndexService:
     size; for writing, where one has not.
     """
 
-    def __init__(self, directory: str, config: StoreConfig, *, env: Env = DEFAULT_ENV, writable: bool = False) -> None:
-        self.directory = directory
+    def __init__(
+        self, directory: StrPath, config: StoreConfig, *, env: Env = DEFAULT_ENV, writable: bool = False
+    ) -> None:
+        self.directory = directory = os.fspath(directory)
         self.config = config
         self.files: list[IndexFile] = []
         self._env = env

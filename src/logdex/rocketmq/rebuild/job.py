@@ -7,11 +7,13 @@ folder below the output; what the finished attempts wrote is moved into place at
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.jobs.output import staged_output
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
@@ -48,8 +50,8 @@ TASKS_DIR = "tasks"
 
 def rebuild_on(
     runner: Runner,
-    root: str,
-    output: str,
+    root: StrPath,
+    output: StrPath,
     config: StoreConfig,
     *,
     in_place: bool = False,
@@ -62,7 +64,10 @@ def rebuild_on(
     `part_size_bytes` overrides how the log is cut into tasks, which changes nothing in what is
     written."""
     started = time.perf_counter()
-    root, output = env.real_path(root), env.real_path(output)  # workers have working directories of their own
+    root, output = (
+        env.real_path(os.fspath(root)),
+        env.real_path(os.fspath(output)),
+    )  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     total = log.size_bytes

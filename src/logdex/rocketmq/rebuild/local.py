@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.jobs.output import staged_output
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -20,8 +22,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 def rebuild(
-    root: str,
-    output: str,
+    root: StrPath,
+    output: StrPath,
     config: StoreConfig,
     *,
     in_place: bool = False,
@@ -35,6 +37,7 @@ def rebuild(
     Staged and published at the end; safe to run again after a kill. `sync` False leaves out every fsync.
     """
     started = time.perf_counter()
+    root, output = os.fspath(root), os.fspath(output)
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     env.require_free(output, output_size_bytes(log.size_bytes, config))

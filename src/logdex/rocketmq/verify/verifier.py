@@ -12,6 +12,7 @@ from collections.abc import Collection
 import numpy as np
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -26,7 +27,7 @@ from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_check
 
 
 def verify(
-    root: str,
+    root: StrPath,
     config: StoreConfig,
     *,
     env: Env = DEFAULT_ENV,

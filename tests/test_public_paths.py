@@ -1,0 +1,60 @@
+"""Every public call that takes a path takes a `str` and an `os.PathLike` alike."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logdex
+from logdex import kafka, rocketmq
+
+NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store"}
+JOBS = ["rocketmq.verify", "rocketmq.rebuild", "kafka.verify", "kafka.rebuild", "kafka.recover", "spark"]
+OWN_TEXT = {"Finding", "Info", "LoadReport", "RecordBatch", "unpack", "rename"}
+"""Values that name a path in a message, decoders that name it in errors, and names that a writer gives itself."""
+
+
+def public_calls() -> dict[str, Callable[..., Any]]:
+    """The functions, constructors, class methods and static methods that programs call with a path."""
+    found: dict[str, Callable[..., Any]] = {"open": logdex.open}
+    exported: dict[str, Any] = {}
+    for home in ("rocketmq", "kafka", *JOBS):
+        module = importlib.import_module(f"logdex.{home}")
+        exported |= {f"{home}.{name}": getattr(module, name) for name in module.__all__}
+    for name, value in exported.items():
+        if name.rpartition(".")[2] in OWN_TEXT:
+            continue
+        if inspect.isfunction(value):
+            found[name] = value
+        elif inspect.isclass(value):
+            found[name] = value.__init__
+            methods = inspect.getmembers(value, lambda each: inspect.isfunction(each) or inspect.ismethod(each))
+            public = {f"{name}.{own}": each for own, each in methods if not own.startswith("_")}
+            found |= {own: each for own, each in public.items() if own.rpartition(".")[2] not in OWN_TEXT}
+    return found
+
+
+@pytest.mark.parametrize("name", public_calls())
+def test_paths_of_any_kind(name: str) -> None:
+    parameters = inspect.signature(public_calls()[name]).parameters.values()
+    taken = {each.name: str(each.annotation) for each in parameters if each.name in NAMES}
+    wrong = {own: kind for own, kind in taken.items() if "PathLike" not in kind and "StrPath" not in kind}
+    assert wrong == {}
+
+
+def test_a_path_opens_everything(golden_store: Any, golden_log: Any, tmp_path: Path) -> None:
+    store, logs = golden_store("tiny-5.5.0"), golden_log("tiny-broker")
+    for path in (store, logs, logs / "orders-0"):
+        with logdex.open(path) as snapshot:
+            assert snapshot.scan().to_arrow().read_all().num_rows > 0
+    with rocketmq.CommitLog(store / "commitlog") as log:
+        assert log.files
+    with kafka.Log.open(tmp_path / "events-0") as written:
+        written.append(kafka.Record(value=b"a"))
+    with kafka.LogFollower(tmp_path / "events-0") as follower:
+        assert [record.value for record in follower.poll()] == [b"a"]
