@@ -20,6 +20,7 @@ from hypothesis import settings
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import SHARED
+from tests.java import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 settings.register_profile("logdex", deadline=None)
 settings.load_profile("logdex")
 
-# A Java that lives for one test does best without its second compiler and its threads for garbage: half the seconds.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK, "-XX:+UseSerialGC"]))
 
 SHARED = SHARED
 GoldenStore = Callable[..., Path]

@@ -10,6 +10,7 @@ import pytest
 
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, ProcessLock, lock_is_held, take_lock
+from tests.java import QUICK
 
 pytestmark = pytest.mark.needs_java
 
@@ -19,7 +20,7 @@ Ask = Callable[[str], str]
 @pytest.fixture(scope="module")
 def java() -> Iterator[Ask]:
     """Sends a line to `FileLocks` and returns its answer."""
-    command = ["java", "-XX:TieredStopAtLevel=1", str(Path(__file__).with_name("FileLocks.java"))]
+    command = ["java", *QUICK, str(Path(__file__).with_name("FileLocks.java"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         given, told = process.stdin, process.stdout
         assert given is not None

@@ -21,14 +21,13 @@ import pytest
 
 from logdex.kafka.settings.log_config import LogConfig
 from tests.golden.archives import SHARED
+from tests.java import QUICK
 
 PEERS = SHARED / "peers" / "kafka"
 VERSIONS = ("4.4.0", "3.9.2")
 INLINE_BYTES = "10000000"
 TIMEOUT_S = 240
-QUICK = "-XX:TieredStopAtLevel=1"
-"""These programs end before thorough compiling would pay."""
-ENVIRONMENT = {**os.environ, "JAVA_OPTS": f"-Xmx1g {QUICK}"}
+ENVIRONMENT = {**os.environ, "JAVA_OPTS": " ".join(["-Xmx1g", *QUICK])}
 
 Line = dict[str, Any]
 Lines = dict[str, list[Line]]
@@ -118,7 +117,7 @@ class RunningBroker:
         command = [
             "java",
             "-Xmx512m",
-            QUICK,
+            *QUICK,
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
             "-cp",
             str(lib),

@@ -12,17 +12,16 @@ import pytest
 
 from logdex.kafka.key_index.build import build_key_index
 from tests.golden import kafka as golden_kafka
-from tests.golden.archives import SHARED
+from tests.interop.kafka.peer import ENVIRONMENT, PEERS, needs_peers
 
-PEERS = SHARED / "peers" / "kafka"
-
-pytestmark = [pytest.mark.needs_java, pytest.mark.needs_shared, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(600)]
 
 
 def load(directory: Path, work: Path) -> list[dict[str, Any]]:
     """What `UnifiedLog` says of a log directory after its load and clean end; `work` is the directory it left."""
     command = [str(PEERS / "run"), "ReadLog", "--dir", str(directory), "--mode", "log", "--load", "full"]
-    done = subprocess.run([*command, "--work", str(work)], capture_output=True, timeout=500, check=True)
+    command += ["--work", str(work)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=500, check=True)
     return [json.loads(text) for text in done.stdout.decode().splitlines()]
 
 

@@ -14,16 +14,11 @@ import pytest
 
 from logdex.kafka.batch.record import Compression, Header, Record, TimestampType
 from logdex.kafka.batch.record_batch import decode_batch, encode_batch, encode_end_marker
-from tests.golden.archives import SHARED
+from tests.interop.kafka.peer import ENVIRONMENT, PEERS, VERSIONS, needs_peers
 
-PEERS = SHARED / "peers" / "kafka"
 START_MS = 1_700_000_000_000
 
-pytestmark = [
-    pytest.mark.needs_java,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not PEERS.is_dir(), reason="needs ../shared/peers/kafka"),
-]
+pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), needs_peers]
 
 
 def _records(chance: random.Random, *, magic: int, large: bool) -> list[Record]:
@@ -70,13 +65,13 @@ def _is(line: dict[str, Any], name: str, data: bytes | None) -> bool:
     return bool(line[name] == (None if data is None else base64.b64encode(data).decode()))
 
 
-@pytest.mark.parametrize("version", ["4.4.0", "3.9.2"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_real_classes_read_what_we_write(version: str, tmp_path: Path) -> None:
     raw = _log()
     (tmp_path / "logs" / "real-0").mkdir(parents=True)
     (tmp_path / "logs" / "real-0" / f"{0:020d}.log").write_bytes(raw)
     command = [str(PEERS / "run"), "-v", version, "ReadLog", "--dir", str(tmp_path / "logs"), "--mode", "raw"]
-    done = subprocess.run(command, capture_output=True, timeout=500, check=True)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=500, check=True)
     lines = [json.loads(text) for text in done.stdout.decode().splitlines()]
     assert [line["readTo"] for line in lines if line["kind"] == "segment"] == [len(raw)]
     told = [line for line in lines if line["kind"] == "record"]

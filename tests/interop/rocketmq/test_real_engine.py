@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from logdex.rocketmq.rebuild import rebuild
 from tests.conformance.rocketmq.test_rebuild import config_of
 from tests.golden import rocketmq as golden
+from tests.java import QUICK
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600)]
 
@@ -33,7 +35,9 @@ def dump(peers: Path, name: str, store: Path, work: Path) -> dict[str, list[dict
     queries.write_text("".join("\t".join(_question(query)) + "\n" for query in manifest["queries"]), encoding="utf-8")
     flags = [text for key, flag in GEOMETRY_FLAGS.items() for text in (flag, str(manifest["geometry"][key]))]
     command = [str(peers / "run"), "-v", manifest["rocketmq"], "DumpStore", "--dir", str(store), *flags]
-    done = subprocess.run([*command, "--queries", str(queries)], capture_output=True, timeout=500, check=True)
+    command += ["--queries", str(queries)]
+    environ = {**os.environ, "JAVA_OPTS": " ".join(QUICK)}
+    done = subprocess.run(command, env=environ, capture_output=True, timeout=500, check=True)
     lines: dict[str, list[dict[str, Any]]] = {}
     for text in done.stdout.decode().splitlines():
         line = json.loads(text)
