@@ -1,6 +1,6 @@
 """Run as a program: writers of one Kafka log, each killed with SIGKILL at a random moment, the log checked after each.
 
-    python -m tests.crash.kafka.killer DIRECTORY ROUNDS SEED
+    python -m tests.crash.kafka.killed_writers DIRECTORY ROUNDS SEED
 
 Forks: a process of its own, without threads, keeps that simple and quick.
 """
