@@ -296,7 +296,8 @@ class Env:
         free = self.free_bytes(path)
         if free < size_bytes:
             raise EnvironmentProblem(
-                f"{path}: needs {size_bytes} bytes, {free} are free", hint="choose another --output or free some space"
+                f"{path}: {size_bytes} bytes are needed, but only {free} are free",
+                hint="choose another --output or free some space",
             )
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -308,7 +309,9 @@ class Env:
         """Reads a small file. Raises `StorageError` if it is larger than `size_bytes_max`."""
         with self.open_read(path) as file:
             if file.size_bytes > size_bytes_max:
-                raise StorageError(f"{file.size_bytes} bytes, at most {size_bytes_max} are read here", path=path)
+                raise StorageError(
+                    f"the file has {file.size_bytes} bytes, but at most {size_bytes_max} are allowed", path=path
+                )
             return file.read_at(0, file.size_bytes)
 
     def map_read(self, path: str) -> MappedBytes:

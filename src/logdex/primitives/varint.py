@@ -31,7 +31,7 @@ def _read(data: bytes | memoryview, at: int, end: int, size_max: int, mask: int)
     stop = at + size_max
     while True:
         if at >= end:
-            raise ValueError("a varint ends early")
+            raise ValueError("a varint is truncated")
         byte = data[at]
         at += 1
         raw |= (byte & 0x7F) << shift
@@ -46,14 +46,14 @@ def _read(data: bytes | memoryview, at: int, end: int, size_max: int, mask: int)
 def write_varint(value: int) -> bytes:
     """The shortest encoding of a Java int. Raises `ValueError` beyond its range."""
     if not -(1 << 31) <= value < 1 << 31:
-        raise ValueError(f"{value} is no 32-bit integer")
+        raise ValueError(f"{value} is not a 32-bit integer")
     return _write(value)
 
 
 def write_varlong(value: int) -> bytes:
     """The shortest encoding of a Java long. Raises `ValueError` beyond its range."""
     if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{value} is no 64-bit integer")
+        raise ValueError(f"{value} is not a 64-bit integer")
     return _write(value)
 
 

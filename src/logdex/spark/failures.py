@@ -11,7 +11,7 @@ from logdex.errors import EnvironmentProblem
 
 _LOG_TAIL_BYTES = 64 << 10
 _LINE_LENGTH_MAX = 400
-_HINT = "logdex doctor checks the set-up"
+_HINT = "run logdex doctor to check the set-up"
 
 _RAISED = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Problem|Exit)\b.*)$")
 """Matches the last line of a Python traceback or the first of a Java one: `package.Name:

@@ -117,7 +117,7 @@ def _probe(home: str) -> tuple[str, str, int]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _UnfitError(f"{program} does not run ({getattr(error, 'strerror', None) or 'no answer'})") from error
+        raise _UnfitError(f"{program} does not run ({getattr(error, 'strerror', None) or 'it timed out'})") from error
     properties: dict[str, str] = dict(
         re.findall(r"^\s+(java\.[a-z.]+) = (.*?)\s*$", done.stdout + done.stderr, re.MULTILINE)
     )

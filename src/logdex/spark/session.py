@@ -82,7 +82,7 @@ def session(
         if running.master != master:
             raise UsageError(
                 f"this process already runs Spark on {running.master}, not on {master}",
-                hint="pass that session on, or stop it first",
+                hint="use that session, or stop it first",
             )
         with spark_failures():
             yield SparkSession.builder.getOrCreate()

@@ -279,7 +279,7 @@ WRONG = {
     "out of range": (["get", "LOGS/orders-0", "--offset", "999"], "offset 999 is not in 0 to 171"),
     "below": (["get", "LOGS/orders-1", "--offset", "3"], "offset 3 is not in 30 to 134"),
     "index": (["cat", f"LOGS/orders-0/{0:020d}.index"], "a .index file"),
-    "message": (["message", "LOGS", "7F00000100002A9F0000000000000000"], "no RocketMQ store"),
+    "message": (["message", "LOGS", "7F00000100002A9F0000000000000000"], "not a RocketMQ store"),
     "isolation": (["cat", "LOGS", "--isolation-level", "serializable"], "say read_uncommitted or read_committed"),
     "no queue": (["get", "STORE", "--offset", "1"], "which queue?"),
     "no topic of a store": (["query", "STORE", "--key", "a"], "which topic?"),

@@ -125,7 +125,7 @@ def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_stor
     path, words = (
         tmp_path / "x",
         {
-            "empty": "empty directory",
+            "empty": "directory is empty",
             "wrong": "no commitlog/",
             "file": "a file",
             "missing": "no such file",

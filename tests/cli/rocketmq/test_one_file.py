@@ -345,7 +345,7 @@ def test_other_commands_say_what_to_give_instead(command: str, tiny: Path, tmp_p
                  tiny / "config" / "topics.json"):  # fmt: skip
         told = run(command, path, *flags.get(command, []))
         assert (told.exit_code, told.stdout) == (2, ""), told
-        assert f"which holds no messages\n        give the store's root: {tiny};" in told.stderr
+        assert f"which contains no messages\n        give the store's root: {tiny};" in told.stderr
     assert tree_hash(tiny) == before
 
 

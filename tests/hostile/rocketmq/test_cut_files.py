@@ -220,4 +220,4 @@ def test_a_body_that_cannot_be_decompressed_is_located_in_its_file(tmp_path: Pat
     for command in (["cat", root, "--json", "--decompress"], ["cat", root]):
         result = run(*command)
         assert result.exit_code == 1
-        assert f"{path}: byte {path.read_bytes().index(wrong)}: the body is no whole zlib stream" in result.stderr
+        assert f"{path}: byte {path.read_bytes().index(wrong)}: the body is not a complete zlib stream" in result.stderr

@@ -80,10 +80,10 @@ def encode_batch(
     appended = timestamp_type is TimestampType.LOG_APPEND_TIME
     _check(kept, offsets, base_offset, last_offset, magic)
     if appended and max_timestamp_ms is None and magic != MAGIC_V0:
-        raise UsageError("LogAppendTime without the time", hint="give max_timestamp_ms")
+        raise UsageError("LogAppendTime needs the append time", hint="give max_timestamp_ms")
     if magic != MAGIC_V2:
         if is_transactional or is_control or producer_id != NO_PRODUCER_ID or delete_horizon_ms is not None:
-            raise UsageError(f"magic {magic} has neither producers nor transactions", hint="say magic=2")
+            raise UsageError(f"magic {magic} has neither producers nor transactions", hint="use magic=2")
         return encode_message_set(
             kept,
             offsets,
@@ -163,7 +163,7 @@ def _assemble(body: bytes, *, base_offset: int, leader_epoch: int, rest: Sequenc
     try:
         raw = bytearray(RECORD_BATCH.pack(base_offset, length, leader_epoch, MAGIC_V2, 0, *rest) + body)
     except struct.error as error:
-        raise UsageError(f"a field of the batch does not fit its bytes ({error})") from error
+        raise UsageError(f"a value does not fit its field in the batch ({error})") from error
     struct.pack_into(">I", raw, _CRC_AT, crc32c(memoryview(raw)[_ATTRIBUTES_AT:]))
     return bytes(raw)
 
@@ -173,17 +173,19 @@ def _check(
 ) -> None:
     """Raises `UsageError` for what MemoryRecordsBuilder refuses, whatever the magic."""
     if not 0 <= magic <= MAGIC_V2:
-        raise UsageError(f"magic is {magic}", hint="say 0, 1 or 2")
+        raise UsageError(f"magic {magic} is unknown", hint="use 0, 1 or 2")
     if any(record.timestamp_ms < NO_TIMESTAMP for record in records):
-        raise UsageError("a record's timestamp is negative", hint="say -1 for none")
+        raise UsageError("a record's timestamp is negative", hint="use -1 for none")
     ends = [base_offset - 1, *offsets]
     if any(after <= before for before, after in zip(ends, offsets, strict=False)):
-        raise UsageError(f"offsets do not rise from {base_offset} on", hint="leave keep_offsets out to have them given")
+        raise UsageError(
+            f"offsets do not increase from {base_offset} on", hint="leave out keep_offsets to have offsets assigned"
+        )
     last = max(offsets, default=base_offset)
     if last_offset is not None and last_offset < last:
         raise UsageError(f"last_offset {last_offset} is before {last}")
     if max(last, last_offset or 0) - base_offset >= 1 << 31:
-        raise UsageError(f"offsets from {base_offset} to {max(last, last_offset or 0)} do not fit one batch")
+        raise UsageError(f"offsets from {base_offset} to {max(last, last_offset or 0)} do not fit in one batch")
 
 
 def check_producer(
@@ -191,8 +193,8 @@ def check_producer(
 ) -> None:
     """Raises `UsageError` for what MemoryRecordsBuilder refuses in a producer's batch."""
     if is_transactional and producer_id == NO_PRODUCER_ID:
-        raise UsageError("a transactional batch without a producer", hint="give producer_id and producer_epoch")
+        raise UsageError("a transactional batch needs a producer", hint="give producer_id and producer_epoch")
     if producer_id != NO_PRODUCER_ID and producer_epoch < 0:
-        raise UsageError(f"producer {producer_id} without an epoch", hint="give producer_epoch")
+        raise UsageError(f"producer {producer_id} has no epoch", hint="give producer_epoch")
     if producer_id != NO_PRODUCER_ID and base_sequence < 0 and not is_control:
-        raise UsageError(f"producer {producer_id} without a sequence", hint="give base_sequence")
+        raise UsageError(f"producer {producer_id} has no sequence", hint="give base_sequence")

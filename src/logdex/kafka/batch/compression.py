@@ -56,11 +56,14 @@ def decompress(
             raise OverflowError
     except ValueError as error:
         raise CorruptError(
-            f"the records are no whole {codec.label} stream ({error})", path=path, position=position, field="records"
+            f"the records are not a complete {codec.label} stream ({error})",
+            path=path,
+            position=position,
+            field="records",
         ) from error
     except OverflowError as error:
         raise CorruptError(
-            "the records would take too much room",
+            "the records are too large when decompressed",
             path=path,
             position=position,
             field="records",
@@ -146,7 +149,7 @@ def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
     The header may repeat, as streams may be concatenated.
     """
     if not len(data):
-        raise ValueError("there is nothing")
+        raise ValueError("the data is empty")
     if len(data) < len(_SNAPPY_HEADER) or data[:8] != _SNAPPY_MAGIC:
         return _snappy_block(data, size_bytes_max)
     parts, total, at = [], 0, 0
@@ -154,12 +157,12 @@ def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
         if data[at : at + 8] == _SNAPPY_MAGIC:
             at += len(_SNAPPY_HEADER)
             if at > len(data):
-                raise ValueError("a header is cut off")
+                raise ValueError("a header is truncated")
             continue
         size = int.from_bytes(data[at : at + 4], "big")
         at += 4
         if size > len(data) - at:
-            raise ValueError(f"a block of {size} bytes where {len(data) - at} are left")
+            raise ValueError(f"a block has {size} bytes, but {len(data) - at} are left")
         part = _snappy_block(data[at : at + size], size_bytes_max - total)
         parts.append(part)
         total += len(part)
@@ -176,7 +179,7 @@ def _snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
         if byte < 0x80:
             break
     else:
-        raise ValueError("a block without its size")
+        raise ValueError("a block has no size")
     if size > size_bytes_max:
         raise OverflowError
     try:

@@ -97,23 +97,23 @@ def read_records(
         return CorruptError(text, path=path, position=position, field="value")
 
     if codec is Compression.ZSTD:
-        raise problem("a wrapper message with zstd, which came with magic 2")
+        raise problem("a wrapper message uses zstd, which needs magic 2")
     if message.value is None:
-        raise problem("a wrapper message without a value")
+        raise problem("a wrapper message has no value")
     plain = compression.decompress(
         codec, message.value, magic=message.magic, size_bytes_max=size_bytes_max, path=path, position=position
     )
     inner = list(_inner_messages(plain, path, position))
     if not inner:
-        raise problem("a wrapper message without messages in it")
+        raise problem("a wrapper message contains no messages")
     first = 0
     if message.magic == MAGIC_V1 and message.offset != 0:
         first = message.offset - inner[-1].offset
         if first < 0:
-            raise problem(f"a wrapper at offset {message.offset} whose last message counts {inner[-1].offset}")
+            raise problem(f"the wrapper's offset {message.offset} is below its last relative offset {inner[-1].offset}")
     for each in inner:
         if each.attributes & BATCH_CODEC_MASK:
-            raise problem("a compressed message in a wrapper message")
+            raise problem("a wrapper message contains a compressed message")
         yield _record(each, wrapped_long(first + each.offset), message)
 
 
@@ -137,7 +137,7 @@ def _inner_messages(plain: bytes, path: str, position: int) -> Iterator[Message]
         message = read_message(view[at:end], path=path, position=position)
         if message.magic not in (MAGIC_V0, MAGIC_V1):
             raise CorruptError(
-                f"an inner message (byte {at} of the decompressed set) of another format",
+                f"an inner message (byte {at} of the decompressed set) has an unknown format",
                 path=path,
                 position=position,
                 field="magic",
@@ -163,7 +163,7 @@ def _read_sized(raw: bytes | memoryview, at: int, field: str, path: str, positio
     size = _LENGTH.unpack_from(raw, at)[0] if at + 4 <= len(raw) else 0
     if at + 4 + max(size, 0) > len(raw):
         raise CorruptError(
-            f"the {field} goes beyond its message",
+            f"the {field} extends beyond its message",
             path=path,
             position=position,
             field=field,
@@ -202,9 +202,9 @@ def encode_message_set(
     Raises `UsageError` for headers and zstd, which these formats lack.
     """
     if codec is Compression.ZSTD:
-        raise UsageError(f"magic {magic} has no zstd", hint="say gzip, snappy or lz4, or magic=2")
+        raise UsageError(f"magic {magic} has no zstd", hint="use gzip, snappy or lz4, or magic=2")
     if any(record.headers for record in records):
-        raise UsageError(f"magic {magic} has no headers", hint="say magic=2")
+        raise UsageError(f"magic {magic} has no headers", hint="use magic=2")
     appended = magic == MAGIC_V1 and timestamp_type is TimestampType.LOG_APPEND_TIME
     kind = BATCH_LOG_APPEND_TIME if appended else 0
     stamps = [log_append_time_ms if appended else record.timestamp_ms for record in records]

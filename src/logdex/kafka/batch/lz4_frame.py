@@ -58,14 +58,14 @@ def decompress_frame(data: bytes | memoryview, *, magic: int, size_bytes_max: in
                 _u32(data, at)  # the content checksum must be present, but Kafka does not verify it either
             break
         if size > block_max:
-            raise ValueError(f"an LZ4 block of {size} bytes where at most {block_max} may be")
+            raise ValueError(f"an LZ4 block has {size} bytes, but at most {block_max} are allowed")
         block = data[at : at + size]
         at += size
         if len(block) < size:
             raise ValueError("an LZ4 block ends early")
         if flags & 0x10:
             if _u32(data, at) != xxh32(block):
-                raise ValueError("an LZ4 block does not have its checksum")
+                raise ValueError("an LZ4 block's checksum is wrong")
             at += 4
         part = bytes(block) if word & _STORED_PLAIN else _unpack(block, block_max)
         parts.append(part)
@@ -76,19 +76,19 @@ def decompress_frame(data: bytes | memoryview, *, magic: int, size_bytes_max: in
 def _read_header(data: memoryview, magic: int) -> tuple[int, int, int]:
     """Returns (flags, maximum block size, position of the first block)."""
     if data[:4] != _MAGIC:
-        raise ValueError("no LZ4 frame's magic number")
+        raise ValueError("the magic number is not that of an LZ4 frame")
     if len(data) < 7:
         raise ValueError("an LZ4 frame ends in its header")
     flags, block = data[4], data[5]
     if flags & 0xC0 != 0x40 or flags & 0x03 or block & 0x8F or block >> 4 < 4:
-        raise ValueError(f"no LZ4 frame descriptor: {flags:#04x} {block:#04x}")
+        raise ValueError(f"invalid LZ4 frame descriptor: {flags:#04x} {block:#04x}")
     if not flags & 0x20:
-        raise ValueError("an LZ4 frame of linked blocks, which Kafka does not read")
+        raise ValueError("an LZ4 frame has linked blocks, which Kafka does not read")
     end = 14 if flags & 0x08 else 6  # with or without the content size of 8 bytes
     if len(data) <= end:
         raise ValueError("an LZ4 frame ends in its header")
     if magic != 0 and bytes(data[end : end + 1]) != _checksum(data[4:end]):
-        raise ValueError("an LZ4 frame's header does not have its checksum")
+        raise ValueError("the header checksum of an LZ4 frame is wrong")
     return flags, 1 << (2 * (block >> 4) + 8), end + 1
 
 
@@ -101,7 +101,7 @@ def _unpack(block: memoryview, block_max: int) -> bytes:
     try:
         return bytes(lz4.block.decompress(block, uncompressed_size=block_max))
     except lz4.block.LZ4BlockError as error:
-        raise ValueError(f"no LZ4 block ({error})") from error
+        raise ValueError(f"an LZ4 block is invalid ({error})") from error
 
 
 def _u32(data: memoryview, at: int) -> int:

@@ -107,7 +107,7 @@ class RecordBatch:
         try:
             return Compression(number)
         except ValueError:
-            raise self._problem("no known codec", "attributes", expected="codec 0 to 4", found=number) from None
+            raise self._problem("the codec is unknown", "attributes", expected="codec 0 to 4", found=number) from None
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -151,13 +151,13 @@ class RecordBatch:
         found = self.computed_crc
         if found != self.crc:
             raise CrcMismatchError(
-                "the batch has another checksum than its bytes",
+                "the batch's CRC is wrong",
                 path=self.path,
                 position=self.position,
                 field="crc",
                 expected=f"{self.crc:#010x} as stored",
                 found=f"{found:#010x}",
-                hint="logdex verify lists all damage, logdex recover saves what lies behind it",
+                hint="logdex verify lists all damage, logdex recover saves what comes after it",
             )
 
     def records(self, *, size_bytes_max: int = limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX) -> Iterator[Record]:
@@ -183,9 +183,9 @@ class RecordBatch:
             yield from read_records(plain, self.count, self._context())
         except MalformedRecordError as error:
             if codec is Compression.NONE:
-                at, where = self.position + RECORD_BATCH.size_bytes + error.at, "a record is not whole"
+                at, where = self.position + RECORD_BATCH.size_bytes + error.at, "a record is malformed"
             else:
-                at, where = self.position, f"a record (byte {error.at} of the decompressed records) is not whole"
+                at, where = self.position, f"a record (byte {error.at} of the decompressed records) is malformed"
             raise CorruptError(f"{where}: {error}", path=self.path, position=at, field=error.field) from error
 
     def first_offset(self) -> int:
@@ -218,10 +218,10 @@ class RecordBatch:
             return None
         value = found[1].value or b""
         if len(value) < END_TXN_MARKER.size_bytes:
-            raise self._problem("a marker is cut off", "value", expected="at least 6 bytes", found=len(value))
+            raise self._problem("a marker is truncated", "value", expected="at least 6 bytes", found=len(value))
         version, coordinator_epoch = END_TXN_MARKER.struct.unpack_from(value)
         if version < 0:
-            raise self._problem("a marker of no version", "version", expected="0 or more", found=version)
+            raise self._problem("a marker's version is negative", "version", expected="0 or more", found=version)
         return EndMarker(found[0] == CONTROL_COMMIT, coordinator_epoch)
 
     def _control_record(self) -> tuple[int, Record] | None:
@@ -231,10 +231,14 @@ class RecordBatch:
             return None
         key = record.key or b""
         if len(key) < CONTROL_RECORD_KEY.size_bytes:
-            raise self._problem("a control record's key is cut off", "key", expected="at least 4 bytes", found=len(key))
+            raise self._problem(
+                "a control record's key is truncated", "key", expected="at least 4 bytes", found=len(key)
+            )
         version, kind = CONTROL_RECORD_KEY.struct.unpack_from(key)
         if version < 0:
-            raise self._problem("a control record of no version", "version", expected="0 or more", found=version)
+            raise self._problem(
+                "a control record's version is negative", "version", expected="0 or more", found=version
+            )
         return kind, record
 
     def _context(self) -> BatchContext:
@@ -276,7 +280,7 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
     left = len(view) - position
     if left <= _MAGIC_AT:
         raise TruncatedError(
-            "the batch's head is cut off",
+            "the batch's header is truncated",
             path=path,
             position=position,
             field="length",
@@ -289,7 +293,7 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
     size = LOG_OVERHEAD_SIZE_BYTES + length
     if size > left:
         raise TruncatedError(
-            "the batch is cut off",
+            "the batch is truncated",
             path=path,
             position=position + _LENGTH_AT,
             field="length",
@@ -298,7 +302,7 @@ def _cut_out(view: memoryview, position: int, path: str) -> bytes:
         )
     if magic > MAGIC_V2:
         raise CorruptError(
-            "no known format",
+            "the batch's magic is unknown",
             path=path,
             position=position + _MAGIC_AT,
             field="magic",
@@ -316,7 +320,7 @@ def _check_length(length: int, length_min: int, position: int, path: str) -> Non
     if length_min <= length <= limits.BATCH_SIZE_BYTES_MAX - LOG_OVERHEAD_SIZE_BYTES:
         return
     raise CorruptError(
-        "no batch has this length",
+        "the batch's length is invalid",
         path=path,
         position=position + _LENGTH_AT,
         field="length",

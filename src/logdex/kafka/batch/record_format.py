@@ -66,7 +66,7 @@ def read_records(data: bytes | memoryview, count: int, context: BatchContext) ->
     Raises `MalformedRecordError` if a record is malformed or bytes remain after the last one.
     """
     if not 0 <= count <= len(data) // limits.RECORD_SIZE_BYTES_MIN:
-        raise MalformedRecordError(0, "count", f"{count} records in {len(data)} bytes")
+        raise MalformedRecordError(0, "count", f"{len(data)} bytes cannot hold {count} records")
     at = 0
     for _ in range(count):
         record, at = _read_record(data, at, context)
@@ -82,7 +82,7 @@ def _read_record(data: bytes | memoryview, start: int, context: BatchContext) ->
         size, at = read_varint(data, start, len(data))
         end = at + size
         if size < 0 or end > len(data):
-            raise ValueError(f"{size} bytes where {len(data) - at} are left")
+            raise ValueError(f"{size} bytes are stated, but {len(data) - at} are left")
         at += 1  # the attributes, which use no bit
         field = "timestamp_delta"
         timestamp_delta, at = read_varlong(data, at, end)
@@ -124,19 +124,19 @@ def _read_bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | No
     if size < 0:
         return None, at
     if size > end - at:
-        raise ValueError(f"{size} bytes where {end - at} are left")
+        raise ValueError(f"{size} bytes are stated, but {end - at} are left")
     return bytes(data[at : at + size]), at + size
 
 
 def _read_headers(data: bytes | memoryview, at: int, end: int) -> tuple[tuple[Header, ...], int]:
     count, at = read_varint(data, at, end)
     if not 0 <= count <= end - at:
-        raise ValueError(f"{count} headers where {end - at} bytes are left")
+        raise ValueError(f"{count} headers are stated, but {end - at} bytes are left")
     headers: list[Header] = []
     for _ in range(count):
         key, at = _read_bytes(data, at, end)
         if key is None:
-            raise ValueError("a header without a key")
+            raise ValueError("a header has no key")
         value, at = _read_bytes(data, at, end)
         headers.append((header_key_of(key), value))
     return tuple(headers), at
@@ -177,7 +177,7 @@ def header_key_bytes(key: str | bytes) -> bytes:
     try:
         return key.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"the header key {key!r} has no UTF-8 form", hint="give its bytes") from error
+        raise UsageError(f"the header key {key!r} cannot be encoded as UTF-8", hint="give its bytes") from error
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -185,5 +185,5 @@ def _sized(data: bytes | None) -> bytes:
         return write_varint(-1) if data is None else write_varint(len(data)) + data
     except TypeError:
         raise UsageError(
-            f"keys and values are bytes or None, not {type(data).__name__}", hint="encode text: 'order-17'.encode()"
+            f"keys and values must be bytes or None, not {type(data).__name__}", hint="encode text: 'order-17'.encode()"
         ) from None

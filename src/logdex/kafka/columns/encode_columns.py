@@ -183,7 +183,7 @@ class _Encoder:
         self.row = 0
         self.rows = int(self._table.num_rows)
         if not 0 <= base_offset <= (1 << 63) - 1 - self.rows:
-            raise UsageError(f"base_offset is {base_offset}: {self.rows} records from there on have no offsets")
+            raise UsageError(f"base_offset is {base_offset}: there are not enough offsets for {self.rows} records")
 
     @property
     def size_bytes_max(self) -> int:
@@ -214,8 +214,8 @@ class _Encoder:
                 self._scratch = np.empty(max(2 * self._scratch.size, needed), np.uint8)
             elif reason == kernel.TOO_LARGE:
                 raise UsageError(
-                    f"the batch from record {self.row} on would take more than {self._records_size_max} bytes",
-                    hint="give fewer batch_records; a larger record has no batch",
+                    f"the batch from record {self.row} on would have more than {self._records_size_max} bytes",
+                    hint="give fewer batch_records; no batch can hold a larger record",
                 )
             elif reason == kernel.REFUSED:
                 raise LogdexError(f"the {self._settings.compression.label} library refused to compress a batch")

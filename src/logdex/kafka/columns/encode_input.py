@@ -59,14 +59,14 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
     names = ["key", "value", "timestamp_ms"] + ["headers"] * ("headers" in table.column_names)
     for name in names:
         if table.column_names.count(name) != 1:
-            raise UsageError(f"one column {name} is needed, {table.column_names.count(name)} are there")
+            raise UsageError(f"exactly one column {name} is needed, but there are {table.column_names.count(name)}")
     if table.schema.field("timestamp_ms").type != pa.int64():
         raise UsageError(f"column timestamp_ms is {table.schema.field('timestamp_ms').type}, it must be int64")
     if table.column("timestamp_ms").null_count:
-        raise UsageError("column timestamp_ms has nulls", hint="say -1 for none")
+        raise UsageError("column timestamp_ms has nulls", hint="use -1 for none")
     least = pc.min(table.column("timestamp_ms")).as_py()
     if least is not None and least < NO_TIMESTAMP:
-        raise UsageError(f"column timestamp_ms has {least}", hint="say -1 for none")
+        raise UsageError(f"column timestamp_ms has {least}", hint="use -1 for none")
     return table.select(names)
 
 
@@ -83,7 +83,7 @@ def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
             part = table.slice(start, part.num_rows // 2).combine_chunks()
         part = part.cast(_schema(part))
     except (pa.ArrowException, NotImplementedError) as error:
-        raise UsageError(f"the columns do not convert to binary: {error}") from error
+        raise UsageError(f"the columns cannot be converted to binary: {error}") from error
     columns = {name: part.column(name).chunk(0) for name in part.column_names}
     timestamps = columns["timestamp_ms"]
     headers = _headers(columns["headers"]) if "headers" in columns else (_NOTHING,) * 3

@@ -77,7 +77,7 @@ def _schema_of(columns: Iterable[str] | None) -> pa.Schema:
     names = list(columns)
     unknown = [name for name in names if name not in RECORD_SCHEMA.names]
     if unknown:
-        raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(RECORD_SCHEMA.names)}")
+        raise UsageError(f"there is no column {unknown[0]!r}", hint=f"choose from {', '.join(RECORD_SCHEMA.names)}")
     return pa.schema([RECORD_SCHEMA.field(name) for name in names])
 
 

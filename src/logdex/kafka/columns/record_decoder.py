@@ -198,4 +198,4 @@ class RecordDecoder:
         """Raises the error of a batch that the kernel refused."""
         for _ in batch.records(size_bytes_max=self._size_bytes_max):
             pass
-        raise CorruptError("a record is not whole", path=self._path, position=batch.position, field="records")
+        raise CorruptError("a record is malformed", path=self._path, position=batch.position, field="records")

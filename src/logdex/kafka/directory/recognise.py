@@ -72,10 +72,10 @@ def require_kafka(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> Kafka
     if found is not None:
         return found
     if not look.exists():
-        raise NotAStoreError("no such file or directory", path=look.path, hint="check the path")
+        raise NotAStoreError("there is no such file or directory", path=look.path, hint="check the path")
     if not look.is_dir():
-        raise NotAStoreError("not a file of a Kafka log that can be read by itself", path=look.path, hint=_HINT)
-    what = "holds no partitions and no segments" if look.names() else "an empty directory"
+        raise NotAStoreError("this is not a file of a Kafka log that can be read alone", path=look.path, hint=_HINT)
+    what = "the directory has no partitions and no segments" if look.names() else "the directory is empty"
     raise NotAStoreError(what, path=look.path, hint=_HINT)
 
 

@@ -19,7 +19,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 
 VERSION = 0
 _NUMBER = re.compile(r"[+-]?\d{1,19}")
-_HINT = "remove it: a broker without it begins anew from what the log holds"
+_HINT = "remove the file: a broker then derives it from the log again"
 
 
 class TopicPartition(NamedTuple):
@@ -113,7 +113,7 @@ def checked_number(path: str, line: CheckpointLine, text: str, bits: int, *, sig
 def malformed(path: str, line: CheckpointLine, expected: str) -> CorruptError:
     """The error for a malformed line."""
     return CorruptError(
-        f"malformed line {line.number}",
+        f"line {line.number} is malformed",
         path=path,
         position=line.position,
         field=f"line {line.number}",

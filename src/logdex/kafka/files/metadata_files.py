@@ -30,12 +30,14 @@ def uuid_to_text(value: uuid.UUID) -> str:
 def uuid_from_text(text: str) -> uuid.UUID:
     """The UUID that Kafka writes as `text`. Raises `ValueError` for any other text."""
     if not _UUID_TEXT.fullmatch(text):
-        raise ValueError(f"{text[:80]!r} is no base64 UUID of 22 characters")
+        raise ValueError(f"{text[:80]!r} is not a base64 UUID of 22 characters")
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 def _malformed(path: str, position: int, field: str, expected: object, found: object) -> CorruptError:
-    return CorruptError("malformed", path=path, position=position, field=field, expected=expected, found=found)
+    return CorruptError(
+        "the file is malformed", path=path, position=position, field=field, expected=expected, found=found
+    )
 
 
 # -- partition.metadata ------------------------------------------------------------------------------------------------

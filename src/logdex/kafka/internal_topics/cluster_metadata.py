@@ -97,7 +97,7 @@ def _control_record(batch: RecordBatch, record: Record) -> ControlRecord:
     key = record.key or b""
     try:
         if len(key) < CONTROL_RECORD_KEY.size_bytes:
-            raise ValueError("its key is cut off")
+            raise ValueError("its key is truncated")
         kind = CONTROL_RECORD_KEY.struct.unpack_from(key)[1]
         read = _VALUES.get(kind)
         fields = {} if read is None else read(MessageReader(record.value or b"", flexible=True))

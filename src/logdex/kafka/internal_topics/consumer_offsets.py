@@ -174,7 +174,7 @@ def _versioned(data: bytes) -> tuple[MessageReader, int]:
     reader = MessageReader(data)
     version = reader.integer(2)
     if not 0 <= version <= _VERSION_MAX:
-        raise ValueError(f"version {version} of the value, known are 0 to {_VERSION_MAX}")
+        raise ValueError(f"the value has version {version}, but 0 to {_VERSION_MAX} are known")
     reader.flexible = version >= _FLEXIBLE_SINCE
     return reader, version
 

@@ -22,7 +22,9 @@ class MessageReader:
 
     def _take(self, size_bytes: int) -> bytes:
         if size_bytes < 0 or size_bytes > len(self._data) - self._at:
-            raise ValueError(f"byte {self._at}: {size_bytes} bytes where {len(self._data) - self._at} are left")
+            raise ValueError(
+                f"byte {self._at}: {size_bytes} bytes are stated, but {len(self._data) - self._at} are left"
+            )
         self._at += size_bytes
         return self._data[self._at - size_bytes : self._at]
 
@@ -38,7 +40,7 @@ class MessageReader:
             value |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
                 return value
-        raise ValueError(f"byte {self._at}: a varint that does not end")
+        raise ValueError(f"byte {self._at}: a varint does not end")
 
     def string(self) -> str | None:
         """Reads a string, None for null. Bytes that are not UTF-8 are escaped."""
@@ -49,14 +51,16 @@ class MessageReader:
         """Reads a string that cannot be null."""
         value = self.string()
         if value is None:
-            raise ValueError(f"byte {self._at}: null where a string must be")
+            raise ValueError(f"byte {self._at}: null instead of a string")
         return value
 
     def array_size(self) -> int:
         """Reads the number of elements that follow; each has at least one byte."""
         count = self.unsigned_varint() - 1 if self.flexible else self.integer(4)
         if not -1 <= count <= len(self._data) - self._at:
-            raise ValueError(f"byte {self._at}: {count} elements where {len(self._data) - self._at} bytes are left")
+            raise ValueError(
+                f"byte {self._at}: {count} elements are stated, but {len(self._data) - self._at} bytes are left"
+            )
         return max(count, 0)
 
     def skip_bytes(self) -> None:

@@ -128,7 +128,7 @@ def build_key_index(
     if base_offset is None:
         parsed = parse_offset_file(posixpath.basename(log_path))
         if parsed is None or parsed[1] != LOG_SUFFIX:
-            raise NotAStoreError("no segment's name: base offset, .log", path=log_path)
+            raise NotAStoreError("the file name is not a base offset followed by .log", path=log_path)
         base_offset = parsed[0]
     with env.open_read(log_path) as log:
         entries = _Entries(log_path, base_offset, hash_seed, log.size_bytes // _LOG_BYTES_AN_ENTRY)

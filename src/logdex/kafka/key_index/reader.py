@@ -90,7 +90,7 @@ def decode_header(data: bytes, size_bytes: int, path: str) -> KeyIndexHeader:
         raise TruncatedError("a key index ends in its header", path=path, position=len(data), expected=_HEAD)
     header = KeyIndexHeader(*KEY_INDEX_HEADER.struct.unpack_from(data))
     if header.magic != KEY_INDEX_MAGIC:
-        raise _wrong(path, "magic", f"{KEY_INDEX_MAGIC:08x}", f"{header.magic:08x}", "no key index")
+        raise _wrong(path, "magic", f"{KEY_INDEX_MAGIC:08x}", f"{header.magic:08x}", "the file is not a key index")
     crc = crc32c(data[: _HEAD - 4])
     if crc != header.header_crc:
         raise CrcMismatchError(
@@ -103,7 +103,7 @@ def decode_header(data: bytes, size_bytes: int, path: str) -> KeyIndexHeader:
             hint=_HINT,
         )
     if header.version != KEY_INDEX_VERSION:
-        raise UnsupportedLayoutError(f"key index of version {header.version}", path=path, hint=_HINT)
+        raise UnsupportedLayoutError(f"key index version {header.version} is not supported", path=path, hint=_HINT)
     bounds = {
         "fan_out_bits": (1, FAN_OUT_BITS_MAX),
         "log_size": (0, (1 << 63) - 1),
@@ -112,19 +112,21 @@ def decode_header(data: bytes, size_bytes: int, path: str) -> KeyIndexHeader:
     }
     for field, (least, most) in bounds.items():
         if not least <= getattr(header, field) <= most:
-            raise _wrong(path, field, f"{least} to {most}", getattr(header, field), "a key index's header cannot be")
+            raise _wrong(path, field, f"{least} to {most}", getattr(header, field), "a key index's header is invalid")
     if header.filter_size % kernel.FILTER_BLOCK_SIZE_BYTES:
-        raise _wrong(path, "filter_size", "a multiple of 64", header.filter_size, "a key index's header cannot be")
+        raise _wrong(path, "filter_size", "a multiple of 64", header.filter_size, "a key index's header is invalid")
     if size_bytes < header.file_size:
         raise TruncatedError(
             "a key index ends early", path=path, position=size_bytes, expected=header.file_size, found=size_bytes
         )
     if size_bytes > header.file_size:
-        raise CorruptError("bytes behind a key index's end", path=path, position=header.file_size, hint=_HINT)
+        raise CorruptError(
+            "there are bytes after the end of a key index", path=path, position=header.file_size, hint=_HINT
+        )
     return header
 
 
-_HINT = "remove the file or build it anew: nothing is lost with it"
+_HINT = "remove the file or rebuild it: it can be derived from the .log"
 
 
 def _wrong(path: str, field: str, expected: object, found: object, text: str) -> CorruptError:
@@ -217,7 +219,7 @@ class KeyIndex:
         """
         array = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary())
         if array.null_count:
-            raise UsageError("a key to look up is null", hint="records without a key are in no index")
+            raise UsageError("a key to look up is null", hint="key indexes contain no records without a key")
         if array.type != pa.binary():
             array = array.cast(pa.binary())
         hashes = np.empty(len(array), np.uint64)

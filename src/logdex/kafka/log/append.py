@@ -118,11 +118,11 @@ def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
         return columns
     counts = columns.last_offset - columns.base_offset + 1
     if core.next_offset + int(counts.sum()) > OFFSET_END:
-        raise InvalidRecordError(f"the log ends at {core.next_offset}: no offsets are left", path=core.path)
+        raise InvalidRecordError(f"the log ends at {core.next_offset}, and no offsets are left", path=core.path)
     base_offset = core.next_offset + np.cumsum(counts) - counts
     epoch = core.leader_epoch if encoded.leader_epoch is None else encoded.leader_epoch
     if not NO_LEADER_EPOCH <= epoch < 1 << 31:
-        raise UsageError(f"leader_epoch is {epoch}", hint=f"say {NO_LEADER_EPOCH} (none) to {(1 << 31) - 1}")
+        raise UsageError(f"leader_epoch is {epoch}", hint=f"use {NO_LEADER_EPOCH} (none) to {(1 << 31) - 1}")
     patch_batches(np.frombuffer(encoded.data, np.uint8), columns.position, base_offset, epoch)
     return columns._replace(
         base_offset=base_offset,

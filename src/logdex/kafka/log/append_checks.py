@@ -39,7 +39,9 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     encoded = EncodedAppend(bytearray(raw), columns, assign_offsets, leader_epoch)
     if not assign_offsets:
         _refuse(core, columns.last_offset < columns.base_offset, "a batch ends before it begins")
-        _refuse(core, columns.base_offset[1:] <= columns.last_offset[:-1], "offsets do not rise from batch to batch")
+        _refuse(
+            core, columns.base_offset[1:] <= columns.last_offset[:-1], "offsets do not increase from batch to batch"
+        )
         return encoded
     _check_client_headers(core, columns)
     _check_client_records(core, raw, columns)
@@ -58,9 +60,9 @@ def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
     attributes = columns.attributes
     spans = columns.last_offset - columns.base_offset + 1
     has_producer = columns.producer_id != NO_PRODUCER_ID
-    _refuse(core, columns.magic != MAGIC_V2, "only batches of magic 2 are given offsets")
-    _refuse(core, attributes & BATCH_CONTROL != 0, "control batches are not a client's to append")
-    _refuse(core, (columns.count != spans) | (columns.count <= 0), "a batch has other offsets than its records need")
+    _refuse(core, columns.magic != MAGIC_V2, "offsets can only be assigned to batches of magic 2")
+    _refuse(core, attributes & BATCH_CONTROL != 0, "clients cannot append control batches")
+    _refuse(core, (columns.count != spans) | (columns.count <= 0), "a batch's offsets do not fit its records")
     _refuse(core, attributes & BATCH_CODEC_MASK > BATCH_CODEC_MAX, "a batch has an unknown compression codec")
     _refuse(core, attributes & BATCH_LOG_APPEND_TIME != 0, "a client's batch must not have LogAppendTime")
     _refuse(core, has_producer & (columns.base_sequence <= NO_SEQUENCE), "a producer's batch has no sequence")
@@ -101,7 +103,7 @@ def check_sizes(core: LogCore, columns: BatchColumns) -> None:
     bound = min(core.config.max_message_bytes, core.config.segment_bytes)
     if largest > bound:
         raise RecordTooLargeError(
-            f"a batch of {largest} bytes, at most {bound} are taken",
+            f"a batch has {largest} bytes, but at most {bound} are allowed",
             path=core.path,
             hint="append fewer records at once, or raise max_message_bytes (and segment_bytes)",
         )

@@ -77,7 +77,7 @@ class LogCore:
         self.require_open()
         if not self.home.is_own:
             raise LogInUseError(
-                "the process that opened it writes it, a forked child does not",
+                "only the process that opened the log can write it, not a forked child",
                 path=self.path,
                 hint="append there, or open the log after the fork",
             )

@@ -60,7 +60,7 @@ def parse_compression(value: str | Compression) -> Compression:
     try:
         return Compression[value.upper()]
     except (KeyError, AttributeError):
-        raise UsageError(f"compression is {value!r}", hint="say none, gzip, snappy, lz4 or zstd") from None
+        raise UsageError(f"compression is {value!r}", hint="use none, gzip, snappy, lz4 or zstd") from None
 
 
 def encode_records(
@@ -163,4 +163,4 @@ def columns_of_batch(raw: bytes) -> BatchColumns:
 def require_keys(core: LogCore, is_keyless: bool) -> None:
     """Refuses a record without a key in a compacted log."""
     if is_keyless and core.config.is_compacted:
-        raise InvalidRecordError("a compacted log takes no record without a key", path=core.path)
+        raise InvalidRecordError("a compacted log accepts only records with a key", path=core.path)

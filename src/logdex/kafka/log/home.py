@@ -61,7 +61,8 @@ class LogHome:
         name = parse_partition_dir(posixpath.basename(self.path))
         if name is None or name.mark in ("delete", "stray"):  # the checkpoints name a stray directory's successor
             raise UsageError(
-                f"{path}: not the name of a partition", hint="name the directory TOPIC-PARTITION, such as events-0"
+                f"{path}: the name is not that of a partition",
+                hint="name the directory TOPIC-PARTITION, such as events-0",
             )
         self.name = TopicPartition(name.topic, name.partition)
         self.damaged: list[CorruptError] = []

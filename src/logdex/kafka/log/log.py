@@ -72,7 +72,7 @@ class Log(ReadableLog):
         config, path = make_config(config, settings), os.fspath(path)
         _refuse_file(path, env)
         if not create and not env.is_dir(path):
-            raise MissingFileError("no such directory", path=path)
+            raise MissingFileError("there is no such directory", path=path)
         make_dirs_durably(path, env=env)
         home = LogHome(path, env=env)
         try:

@@ -112,7 +112,7 @@ def truncate_to(core: LogCore, offset: int) -> bool:
     """Truncates the log to the end offset `offset`, durably. Returns False if it ends there or
     before."""
     if offset < 0:
-        raise UsageError(f"cannot truncate to {offset}", hint="say 0 or more")
+        raise UsageError(f"cannot truncate to {offset}", hint="use 0 or more")
     with core.restructuring():
         if offset >= core.next_offset:
             if core.epochs.truncate_from_end(core.next_offset):
@@ -142,7 +142,7 @@ def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: in
     default."""
     start = offset if log_start_offset is None else log_start_offset
     if not 0 <= start <= offset < 1 << 63:
-        raise UsageError(f"cannot start at {offset} with a log start of {start}")
+        raise UsageError(f"cannot start at {offset} with the log start offset {start}")
     with core.restructuring():
         _start_at(core, offset)
         if start != offset:

@@ -35,7 +35,9 @@ class Transaction:
 
     def __init__(self, log: TransactionalLog, producer_id: int, producer_epoch: int) -> None:
         if producer_id < 0 or producer_epoch < 0:
-            raise UsageError(f"producer {producer_id} of epoch {producer_epoch}", hint="say 0 or more for both")
+            raise UsageError(
+                f"producer {producer_id} with epoch {producer_epoch} is invalid", hint="use 0 or more for both"
+            )
         self._log = log
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch

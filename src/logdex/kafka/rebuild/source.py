@@ -87,7 +87,7 @@ def find_source(found: KafkaPath, env: Env) -> RebuildSource:
     else:
         raise not_alone(found)
     if not source.partitions:
-        raise NotAStoreError("holds no .log", path=found.path, hint="give a directory whose logs are there")
+        raise NotAStoreError("contains no .log file", path=found.path, hint="give a directory that contains .log files")
     return source
 
 

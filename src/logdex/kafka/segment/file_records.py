@@ -113,7 +113,7 @@ class FileRecords:
             size = file.size_now()
         if size > limits.SEGMENT_SIZE_BYTES_MAX:
             raise CorruptError(
-                "too large for a segment",
+                "the file is too large for a segment",
                 path=self.path,
                 position=limits.SEGMENT_SIZE_BYTES_MAX,
                 field="file size",
@@ -127,7 +127,7 @@ class FileRecords:
     def read(self, position: int, size_bytes: int) -> bytes:
         """Returns up to `size_bytes` bytes from `position`; fewer where the file ends."""
         if position < 0 or size_bytes < 0:
-            raise UsageError(f"{self.path}: {size_bytes} bytes from {position} were asked for")
+            raise UsageError(f"{self.path}: cannot read {size_bytes} bytes at {position}")
         size_bytes = min(size_bytes, max(0, self.size_bytes - position))
         path = self.path
         try:
@@ -190,7 +190,7 @@ class FileRecords:
         does."""
         header = next(self.headers(position), None)
         if header is None:
-            raise TruncatedError("no whole batch begins here", path=self.path, position=position)
+            raise TruncatedError("no complete batch begins here", path=self.path, position=position)
         batch, _ = decode_batch(self.read(position, header.size_bytes), path=self.path, check_crc=False)
         return replace(batch, position=position)
 
@@ -241,7 +241,7 @@ class FileRecords:
         file = self._require_writable()
         if len(data) > limits.SEGMENT_SIZE_BYTES_MAX - self.size_bytes:
             raise UsageError(
-                f"{self.path}: {len(data)} bytes behind {self.size_bytes} are more than a segment can hold",
+                f"{self.path}: {len(data)} bytes after {self.size_bytes} are more than a segment can hold",
                 hint="roll the segment first",
             )
         position = self.size_bytes
@@ -253,7 +253,9 @@ class FileRecords:
         """Truncates the file and returns the number of bytes removed."""
         file = self._require_writable()
         if not 0 <= size_bytes <= self.size_bytes:
-            raise UsageError(f"{self.path}: cannot be cut to {size_bytes} bytes, it has {self.size_bytes}")
+            raise UsageError(
+                f"{self.path}: cannot be truncated to {size_bytes} bytes, because it has {self.size_bytes}"
+            )
         dropped = self.size_bytes - size_bytes
         if self._env.size_bytes(self.path) > size_bytes:  # also removes what a failed append wrote
             file.truncate(size_bytes)
@@ -323,7 +325,7 @@ def _parse_header(window: bytes, at: int, position: int, end: int, path: str) ->
 
 
 def _shrunk(path: str) -> StorageError:
-    return StorageError("ended while it was read: another process cut it", path=path, hint="open it anew")
+    return StorageError("the file was truncated by another process while it was read", path=path, hint="open it again")
 
 
 def _bad(path: str, position: int, field: str, expected: str, found: int) -> CorruptError:
@@ -334,5 +336,5 @@ def _bad(path: str, position: int, field: str, expected: str, found: int) -> Cor
         field=field,
         expected=expected,
         found=found,
-        hint="look at it with: logdex verify",
+        hint="logdex verify shows the damage",
     )

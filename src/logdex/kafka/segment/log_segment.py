@@ -118,7 +118,7 @@ class LogSegment(SegmentFiles):
             found = f"byte {position}, behind the end"
         if found is not None:
             raise CorruptError(
-                "the .index leads astray",
+                "an .index entry leads to a wrong position",
                 path=self.offset_index.path,
                 position=0,
                 field="position",
@@ -193,7 +193,7 @@ class LogSegment(SegmentFiles):
         before `start_offset`, the last may be incomplete.
         """
         if max_size_bytes < 0:
-            raise UsageError(f"max_size_bytes is {max_size_bytes}", hint="say 0 or more")
+            raise UsageError(f"max_size_bytes is {max_size_bytes}", hint="use 0 or more")
         found = self.locate_readable(start_offset)
         if found is None:
             return None

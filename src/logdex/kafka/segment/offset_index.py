@@ -102,7 +102,7 @@ class OffsetIndex(IndexFile):
         outside = np.flatnonzero((entries[:, 1] < 0) | (entries[:, 1] >= _INT))
         if len(outside):
             found = int(entries[outside[0], 1])
-            raise UsageError(f"{self.path}: {found} is no position in a .log", hint=f"say 0 to {_INT - 1}")
+            raise UsageError(f"{self.path}: {found} is not a position in a .log", hint=f"use 0 to {_INT - 1}")
         self._write(encode_offset_entries(entries, self.base_offset))
         self.last_offset = int(entries[-1, 0])
 

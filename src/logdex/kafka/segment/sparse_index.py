@@ -61,7 +61,9 @@ class IndexFile(ABC):
         self._writable = writable
         self._closed = False
         if max_size_bytes < self._entry_size:
-            raise UsageError(f"{path}: an index of {max_size_bytes} bytes holds no entry", hint="say at least 24")
+            raise UsageError(
+                f"{path}: an index of {max_size_bytes} bytes has no room for an entry", hint="use at least 24"
+            )
         self.missing = not env.exists(path)
         """Whether the file was missing when this was opened."""
         try:
@@ -88,7 +90,7 @@ class IndexFile(ABC):
         size_bytes = file.size_bytes
         if size_bytes > limits.INDEX_SIZE_BYTES_MAX:
             raise CorruptError(
-                "too large for an index",
+                "the file is too large for an index",
                 path=self.path,
                 position=limits.INDEX_SIZE_BYTES_MAX,
                 field="file size",
@@ -188,7 +190,7 @@ class IndexFile(ABC):
 
     def _check_slot(self, slot: int) -> None:
         if not 0 <= slot < self.entries:
-            raise UsageError(f"{self.path}: entry {slot} was asked for, there are {self.entries}")
+            raise UsageError(f"{self.path}: there is no entry {slot}, the index has {self.entries}")
 
     def can_append_offset(self, offset: int) -> bool:
         """Whether an entry of this index can hold `offset`: 0 to 2^31-1 above the base offset."""
@@ -210,7 +212,7 @@ class IndexFile(ABC):
     def _require_room(self, count: int, room: int) -> None:
         if count and self.entries + count > room:
             raise IndexFullError(
-                f"has {self.entries} entries of at most {room}, {count} more do not fit",
+                f"{count} more entries do not fit, {self.entries} of at most {room} are used",
                 path=self.path,
                 hint="roll the segment, or give it a larger segment_index_bytes",
             )
@@ -218,7 +220,7 @@ class IndexFile(ABC):
     def _require_in_range(self, offset: int) -> None:
         if not self.can_append_offset(offset):
             raise OffsetOverflowError(
-                f"offset does not fit the index of the segment at {self.base_offset}",
+                f"the offset does not fit the index of the segment at {self.base_offset}",
                 path=self.path,
                 position=self.entries * self._entry_size,
                 field="relative_offset",
@@ -332,7 +334,7 @@ class IndexFile(ABC):
         torn = self.size_bytes % self._entry_size
         if torn:
             raise CorruptError(
-                "the length is no multiple of the entry size",
+                "the file size is not a multiple of the entry size",
                 path=self.path,
                 position=self.size_bytes - torn,
                 field="file size",

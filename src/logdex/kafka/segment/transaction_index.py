@@ -53,7 +53,7 @@ def derive_transaction_index(aborted: Iterable[AbortedTxn]) -> bytes:
 def _checked(transaction: AbortedTxn) -> AbortedTxn:
     for name, value in zip(AbortedTxn._fields, transaction, strict=True):
         if not -(1 << 63) <= value < 1 << 63:
-            raise UsageError(f"{name} is {value}", hint=f"say at most {(1 << 63) - 1}")
+            raise UsageError(f"{name} is {value}", hint=f"use at most {(1 << 63) - 1}")
     return transaction
 
 
@@ -94,7 +94,7 @@ class TransactionIndex:
 
     def _corrupt(self, place: int, field: str, expected: object, found: object) -> CorruptError:
         return CorruptError(
-            "entry that cannot be",
+            "the entry is invalid",
             path=self.path,
             position=place * _SIZE_BYTES + TRANSACTION_INDEX_ENTRY.offset_of(field),
             field=field,
@@ -125,7 +125,7 @@ class TransactionIndex:
         left = self.size_bytes % _SIZE_BYTES
         if left:
             raise CorruptError(
-                "bytes after the last whole entry",
+                "the last entry is incomplete",
                 path=self.path,
                 position=self.size_bytes - left,
                 expected=f"a multiple of {_SIZE_BYTES} bytes",

@@ -32,7 +32,7 @@ def parse_kafka_version(text: str) -> tuple[int, ...]:
     found = _VERSION.fullmatch(text) if isinstance(text, str) else None
     numbers = tuple(map(int, found[1].split("."))) if found else ()
     if not numbers or not _KNOWN_VERSIONS[0] <= numbers < _KNOWN_VERSIONS[1]:
-        raise UsageError(f"kafka version {text!r} is not known", hint="say 0.8 to 4.x, such as 3.9.2")
+        raise UsageError(f"kafka version {text!r} is not known", hint="use 0.8 to 4.x, such as 3.9.2")
     return numbers
 
 
@@ -81,18 +81,18 @@ class LogConfig:
         for name, (low, high) in bounds.items():
             value: object = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise UsageError(f"{name} is {value!r}", hint=f"say {low} to {high}")
+                raise UsageError(f"{name} is {value!r}", hint=f"use {low} to {high}")
         parse_kafka_version(self.kafka_version)
         policy: object = self.cleanup_policy
         if isinstance(policy, str):
             object.__setattr__(self, "cleanup_policy", tuple(filter(None, map(str.strip, policy.split(",")))))
         if self.flush not in ("sync", "async"):
-            raise UsageError(f"flush is {self.flush!r}", hint="say 'sync' or 'async'")
+            raise UsageError(f"flush is {self.flush!r}", hint="use 'sync' or 'async'")
         if not isinstance(self.cleanup_policy, Collection) or not set(self.cleanup_policy) <= {"delete", "compact"}:
-            raise UsageError(f"cleanup_policy is {self.cleanup_policy!r}", hint="say 'delete', 'compact' or both")
+            raise UsageError(f"cleanup_policy is {self.cleanup_policy!r}", hint="use 'delete', 'compact' or both")
         if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
             raise UsageError(
-                f"message_timestamp_type is {self.message_timestamp_type!r}", hint="say CreateTime or LogAppendTime"
+                f"message_timestamp_type is {self.message_timestamp_type!r}", hint="use CreateTime or LogAppendTime"
             )
 
 
@@ -102,6 +102,6 @@ def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig
     Raises `UsageError` if both are given, or a setting is unknown.
     """
     if config is not None and settings:
-        raise UsageError("both a config and single settings", hint="give one of them")
+        raise UsageError("a config and single settings exclude each other", hint="give only one of them")
     require_known(settings, LogConfig)
     return config if config is not None else LogConfig(**settings)

@@ -67,7 +67,7 @@ class LeaderEpochs:
         Removes the entries with a higher or equal epoch or start offset, which contradict it.
         """
         if epoch < 0 or start_offset < 0:
-            raise UsageError(f"epoch {epoch} from offset {start_offset} on: neither can be negative")
+            raise UsageError(f"epoch {epoch} and start offset {start_offset} must not be negative")
         entries = self._entries
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return False

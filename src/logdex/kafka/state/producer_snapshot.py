@@ -51,12 +51,18 @@ def read_producer_snapshot(data: bytes, *, path: str = "<bytes>") -> list[Produc
     version, crc, count = _HEADER.struct.unpack_from(data)
     if version != VERSION:
         raise CorruptError(
-            "unknown version", path=path, position=0, field="version", expected=VERSION, found=version, hint=_HINT
+            "the version is unknown",
+            path=path,
+            position=0,
+            field="version",
+            expected=VERSION,
+            found=version,
+            hint=_HINT,
         )
     computed = crc32c(memoryview(data)[_CRC_FROM:])
     if crc != computed:
         raise CrcMismatchError(
-            "checksum of the entries",
+            "the checksum of the entries is wrong",
             path=path,
             position=_HEADER.offset_of("crc"),
             field="crc",

@@ -185,8 +185,8 @@ class ProducerState:
             return -1  # a control batch that has lost its record only makes its producer known
         if batch.control_type not in (CONTROL_ABORT, CONTROL_COMMIT):
             raise InvalidControlRecordError(
-                f"control record of type {batch.control_type} where only abort ({CONTROL_ABORT}) "
-                f"and commit ({CONTROL_COMMIT}) can be",
+                f"a control record has type {batch.control_type}, but only abort ({CONTROL_ABORT}) "
+                f"and commit ({CONTROL_COMMIT}) are allowed",
                 producer_id=batch.producer_id,
                 offset=batch.base_offset,
             )
@@ -200,7 +200,7 @@ class ProducerState:
     def _apply_data(self, batch: ProducerBatch) -> None:
         if self.current_txn_first_offset >= 0 and not batch.is_transactional:
             raise InvalidTxnStateError(
-                f"a batch outside any transaction while that of offset {self.current_txn_first_offset} is open",
+                f"a batch is outside the transaction that is open since offset {self.current_txn_first_offset}",
                 producer_id=batch.producer_id,
                 offset=batch.base_offset,
             )
@@ -284,7 +284,7 @@ class ProducerStates:
                 error.message,
                 path=path,
                 position=int(columns.position[place]),
-                hint="logdex verify lists all damage, logdex recover saves what has a right checksum",
+                hint="logdex verify lists all damage, logdex recover saves batches with a correct CRC",
             ) from error
 
     def _take(self, batch: ProducerBatch) -> CompletedTxn | None:

@@ -9,7 +9,7 @@ from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass
 
-_MEND = "remove the file or build it anew: nothing is lost with it"
+_MEND = "remove the file or rebuild it: it can be derived from the .log"
 
 
 def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Collector, env: Env) -> None:

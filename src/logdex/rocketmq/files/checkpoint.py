@@ -39,13 +39,13 @@ class StoreCheckpoint(NamedTuple):
         """Decodes the file's bytes. Raises `TruncatedError` if they are too short."""
         if len(data) < CHECKPOINT.size_bytes:
             raise TruncatedError(
-                "no room for the fields",
+                "the file is too short",
                 path=path,
                 position=len(data),
                 field="checkpoint",
                 expected=f"{CHECKPOINT_FILE_SIZE_BYTES} bytes",
                 found=len(data),
-                hint="a store without a checkpoint is read too: move it away",
+                hint="move the file away: a store can be read without a checkpoint",
             )
         return StoreCheckpoint(*CHECKPOINT.struct.unpack_from(data))
 

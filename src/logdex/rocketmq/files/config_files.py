@@ -74,7 +74,7 @@ def _table(file: ConfigFile, name: str, of: type) -> Raw:
 def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> CorruptError:
     shown = repr(found)
     return CorruptError(
-        "not what the broker writes",
+        "the value is not one that the broker writes",
         path=file.path or "",
         position=0,
         field=field_name,

@@ -31,7 +31,7 @@ class IndexHeader(NamedTuple):
         """
         if len(data) < INDEX_HEADER.size_bytes:
             raise TruncatedError(
-                "no room for an index header",
+                "the file is too short for an index header",
                 path=path,
                 position=len(data),
                 field="header",

@@ -79,7 +79,7 @@ def hash_keys(keys: Keys, prefix: bytes = b"", *, plain: bool = False) -> npt.ND
     batch = keys if isinstance(keys, KeyBatch) else batch_of(keys)
     data, ends = np.ascontiguousarray(batch.data, np.uint8), np.ascontiguousarray(batch.ends, np.int64)
     if len(ends) and (ends[0] < 0 or ends[-1] > len(data) or bool(np.any(np.diff(ends) < 0))):
-        raise ValueError(f"key ends must rise from 0 to {len(data)}, the size of the data")
+        raise ValueError(f"key ends must increase from 0 to {len(data)}, the size of the data")
     seed = java_hash(prefix)
     if plain:
         raw = data.tobytes()

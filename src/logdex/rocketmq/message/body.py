@@ -69,13 +69,17 @@ def decompress_body(
         return CorruptError(text, path=path, position=at, field="body", **details)  # type: ignore[arg-type]
 
     if codec == "unknown":
-        raise problem("no known compression type", expected="sysFlag bits 8-10 of 0 to 3", found=hex(message.sys_flag))
+        raise problem(
+            "the compression type is unknown", expected="sysFlag bits 8-10 of 0 to 3", found=hex(message.sys_flag)
+        )
     try:
         body = (_inflate if codec == "zlib" else _read_stream)(message.body, codec, size_bytes_max)
     except (zlib.error, OSError, EOFError, pa.ArrowException) as error:
-        raise problem(f"the body is no whole {codec} stream ({error})") from error
+        raise problem(f"the body is not a complete {codec} stream ({error})") from error
     if len(body) > size_bytes_max:
-        raise problem("the body would inflate too far", expected=f"at most {size_bytes_max} bytes", found="more")
+        raise problem(
+            "the body is too large when decompressed", expected=f"at most {size_bytes_max} bytes", found="more"
+        )
     return body
 
 

@@ -103,5 +103,5 @@ def _bytes_of(text: str, what: str) -> tuple[bytes, int]:
     """The bytes of an id, and the size of its address."""
     if len(text) not in _DIGITS or not _HEX.fullmatch(text):
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        raise UsageError(f"{shown!r} is not {what}: 32 or 56 hexadecimal digits")
+        raise UsageError(f"{shown!r} is not {what}, which has 32 or 56 hexadecimal digits")
     return bytes.fromhex(text), _DIGITS[len(text)]

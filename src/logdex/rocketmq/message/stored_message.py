@@ -113,13 +113,13 @@ class _Cursor:
     def take(self, size: int, field: str) -> memoryview:
         if size < 0 or self.at + size > self.end:
             raise CorruptError(
-                "the message's size leaves no room",
+                "the field extends beyond the message",
                 path=self.path,
                 position=self.shift + self.at,
                 field=field,
                 expected=f"at most {self.end - self.at} bytes",
                 found=size,
-                hint="logdex verify names every such place",
+                hint="logdex verify lists all damage",
             )
         part = self.data[self.at : self.at + size]
         self.at += size
@@ -206,12 +206,17 @@ def checked_size(head: bytes | memoryview, available_bytes: int, path: str, posi
     """
     if len(head) < 8:
         raise TruncatedError(
-            "no message here", path=path, position=position, field="total_size", expected="8 bytes", found=len(head)
+            "the message is truncated",
+            path=path,
+            position=position,
+            field="total_size",
+            expected="8 bytes",
+            found=len(head),
         )
     size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
     if magic not in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
         raise CorruptError(
-            "a blank filler, no message" if magic == BLANK_MAGIC else "no message starts here",
+            "this is a blank, not a message" if magic == BLANK_MAGIC else "no message starts here",
             path=path,
             position=position + 4,
             field="magic",
@@ -220,7 +225,7 @@ def checked_size(head: bytes | memoryview, available_bytes: int, path: str, posi
         )
     if not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= limits.MESSAGE_SIZE_BYTES_MAX:
         raise CorruptError(
-            "no possible message size",
+            "the message size is invalid",
             path=path,
             position=position,
             field="total_size",

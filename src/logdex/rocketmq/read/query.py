@@ -251,4 +251,4 @@ def _scan_missing(source: QuerySource, question: KeyQuestion, below: int, proble
 
 
 def _unreadable(end: LogEnd) -> CorruptError:
-    return CorruptError(end.reason, path=end.path, position=end.position, hint="logdex verify names every such place")
+    return CorruptError(end.reason, path=end.path, position=end.position, hint="logdex verify lists all damage")

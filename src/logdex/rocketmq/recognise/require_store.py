@@ -49,24 +49,26 @@ def why_not(look: PathLook, hint: str) -> LogdexError:
     `UnsupportedLayoutError` for a layout that is not supported.
     """
     if not look.exists():
-        return NotAStoreError("no such file or directory", path=look.path, hint="check the path")
+        return NotAStoreError("there is no such file or directory", path=look.path, hint="check the path")
     if not look.is_dir():
         if KAFKA_FILE.fullmatch(posixpath.basename(look.path)):
-            return UnsupportedLayoutError("a file of a Kafka log, no RocketMQ store", path=look.path, hint=_KAFKA_HINT)
-        return NotAStoreError("a file, not a store's folder", path=look.path, hint=hint)
+            return UnsupportedLayoutError(
+                "this is a file of a Kafka log, not a RocketMQ store", path=look.path, hint=_KAFKA_HINT
+            )
+        return NotAStoreError("this is a file, not a store's directory", path=look.path, hint=hint)
     require_supported_layout(look)
     kafka = _kafka_directory(look)
     if kafka:
-        return UnsupportedLayoutError(f"{kafka}, no RocketMQ store", path=look.path, hint=_KAFKA_HINT)
+        return UnsupportedLayoutError(f"this is {kafka}, not a RocketMQ store", path=look.path, hint=_KAFKA_HINT)
     return _directory_error(look, hint)
 
 
 def _no_messages(found: StorePath) -> NotAStoreError:
     instead = "the store's root or a CommitLog file" if found.root is None else f"the store's root: {found.root}"
     return NotAStoreError(
-        f"{found.description}, which holds no messages",
+        f"this is {found.description}, which contains no messages",
         path=found.path,
-        hint=f"give {instead}; logdex info shows what this file says",
+        hint=f"give {instead}; logdex info shows the contents of this file",
     )
 
 
@@ -86,11 +88,11 @@ def _kafka_directory(look: PathLook) -> str | None:
 def _directory_error(look: PathLook, hint: str) -> NotAStoreError:
     names, path = look.names(), look.path
     if not names:
-        return NotAStoreError("an empty directory", path=path, hint=hint)
+        return NotAStoreError("the directory is empty", path=path, hint=hint)
     if posixpath.basename(path) in _PARTS_OF_A_STORE:
         above = posixpath.dirname(path) or "."
-        return NotAStoreError("a part of a store", path=path, hint=f"give the store's root: {above}")
+        return NotAStoreError("this is only a part of a store", path=path, hint=f"give the store's root: {above}")
     inner = next((name for name in names if look.is_dir(f"{name}/{COMMIT_LOG_DIR}")), None)
     if inner is not None:
         hint = f"there is a store in {path}/{inner}"
-    return NotAStoreError("holds no commitlog/", path=path, hint=hint)
+    return NotAStoreError("the directory has no commitlog/", path=path, hint=hint)

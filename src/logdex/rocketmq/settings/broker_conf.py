@@ -57,7 +57,9 @@ class BrokerConf:
 def _whole_number(name: str, value: str, path: str, position: int) -> int:
     text = value.strip()
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", text):
-        raise CorruptError("no whole number", path=path, position=position, field=name, expected="bytes", found=value)
+        raise CorruptError(
+            "the value is not a whole number", path=path, position=position, field=name, expected="bytes", found=value
+        )
     return int(text)
 
 
@@ -97,7 +99,7 @@ def _unescape(text: str, path: str, position: int) -> str:
         code = found[1]
         if code[0] == "u":
             if len(code) != 5:
-                raise CorruptError("no whole \\uXXXX escape", path=path, position=position, field=found[0])
+                raise CorruptError("the \\uXXXX escape is incomplete", path=path, position=position, field=found[0])
             return chr(int(code[1:], 16))
         return _ESCAPES.get(code, code)
 

@@ -43,7 +43,7 @@ class Dialect:
         version."""
         parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.upper().replace("_", ".").lower())
         if not parts:
-            raise UsageError(f"rocketmq version {version!r} is not like {DEFAULT_VERSION}")
+            raise UsageError(f"rocketmq version {version!r} does not look like {DEFAULT_VERSION}")
         number = tuple(int(part or 0) for part in parts.groups())
         return Dialect(
             version=version,

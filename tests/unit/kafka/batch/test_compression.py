@@ -55,7 +55,7 @@ def test_bombs_end_at_the_bound(codec: Compression) -> None:
     assert len(packed) < 1 << 21
     _refused(codec, packed, "at most 100000 bytes", size_bytes_max=100_000)
     assert len(decompress(codec, packed, size_bytes_max=1 << 25)) == 1 << 25
-    _refused(codec, packed, "too much room", size_bytes_max=(1 << 25) - 1)
+    _refused(codec, packed, "too large when decompressed", size_bytes_max=(1 << 25) - 1)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -67,7 +67,7 @@ def test_cut_off_and_empty_streams(codec: Compression) -> None:
         if codec is SNAPPY and end == 18:
             assert decompress(codec, packed[:end]) == b""  # as SnappyInputStream: a header alone is an empty stream
             continue
-        _refused(codec, packed[:end], f"no whole {codec.label} stream")
+        _refused(codec, packed[:end], f"not a complete {codec.label} stream")
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -85,7 +85,7 @@ def test_gzip_members_in_a_row_and_rubbish_behind_them() -> None:
     packed = gzip.compress(b"one ", mtime=0) + gzip.compress(b"two", mtime=0)
     assert decompress(GZIP, packed) == b"one two"
     assert decompress(GZIP, packed + b"rubbish") == b"one two"
-    _refused(GZIP, packed[:-9], "no whole gzip stream")
+    _refused(GZIP, packed[:-9], "not a complete gzip stream")
 
 
 def test_gzip_checksums_are_checked() -> None:
@@ -122,7 +122,7 @@ def test_snappy_blocks_that_cannot_be(body: bytes) -> None:
 
 
 def test_a_snappy_block_that_claims_4_gib_takes_no_room() -> None:
-    _refused(SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\0" * 9, "too much room")
+    _refused(SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\0" * 9, "too large when decompressed")
 
 
 # -- lz4 -----------------------------------------------------------------------------------------------------------

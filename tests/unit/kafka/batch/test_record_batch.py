@@ -145,7 +145,7 @@ HOSTILE = {
     "value beyond its record": (_whole(b"\0\0\0\1" + kb.varint(9) + b"\0" * 3) + GOOD, 2, "value"),
     "two billion headers": (_whole(b"\0\0\0\1\1" + kb.varint((1 << 31) - 1)), 1, "headers"),
     "a negative count of headers": (_whole(b"\0\0\0\1\1" + kb.varint(-5)), 1, "headers"),
-    "a header without a key": (_whole(b"\0\0\0\1\1\2\1\1"), 1, "headers"),
+    "a header has no key": (_whole(b"\0\0\0\1\1\2\1\1"), 1, "headers"),
     "bytes behind the headers": (_whole(b"\0\0\0\1\1\0\0\0"), 1, "headers"),
     "fewer records than stated": (GOOD, 2, "length"),
     "more records than stated": (GOOD + GOOD, 1, "count"),
@@ -236,7 +236,7 @@ def test_a_wrong_checksum_can_be_left_unseen() -> None:
         ({"magic": 1, "producer_id": 1}, "magic 1"),
         ({"magic": 1, "compression": Compression.ZSTD}, "zstd"),
         ({"leader_epoch": 1 << 31}, "fit"),
-        ({"keep_offsets": True}, "rise"),
+        ({"keep_offsets": True}, "increase"),
     ],
 )
 def test_what_no_batch_can_be_is_refused(changes: dict[str, object], text: str) -> None:
@@ -251,5 +251,5 @@ def test_records_that_no_batch_can_hold_are_refused() -> None:
         encode_batch([Record(headers=(("\ud800", b""),))], base_offset=0)
     with pytest.raises(UsageError, match="headers"):
         encode_batch([Record(headers=(("h", b""),))], base_offset=0, magic=1)
-    with pytest.raises(UsageError, match="rise"):
+    with pytest.raises(UsageError, match="increase"):
         encode_batch([Record(offset=5), Record(offset=5)], base_offset=0, keep_offsets=True)

@@ -130,7 +130,7 @@ def test_an_empty_partition_and_an_empty_log_directory(tmp_path: Path) -> None:
     ("name", "why"),
     [
         ("gone", "no such file"),
-        ("empty", "an empty directory"),
+        ("empty", "the directory is empty"),
         ("full", "no partitions and no segments"),
         ("full/notes.log", "not a file of a Kafka log"),
         ("full/partition.metadata", "not a file of a Kafka log"),

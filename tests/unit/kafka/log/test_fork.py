@@ -59,6 +59,6 @@ def test_a_forked_child_does_not_write(tmp_path: Path, is_log_directory: bool) -
 def test_a_stray_partition_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / f"events-0.{'0' * 32}-stray"
     path.mkdir()
-    with pytest.raises(UsageError, match="not the name of a partition"):
+    with pytest.raises(UsageError, match="not that of a partition"):
         Log.open(str(path))
     assert list(path.iterdir()) == []

@@ -99,7 +99,7 @@ def test_partitions_without_a_log_are_passed_over(tmp_path: Path) -> None:
     assert names(tmp_path / "out" / "t-0") == {".index", ".timeindex", "2.snapshot", "leader-epoch-checkpoint"}
     (tmp_path / "empty-0").mkdir()
     (tmp_path / "empty-0" / "leader-epoch-checkpoint").touch()
-    with pytest.raises(NotAStoreError, match=r"holds no \.log"):
+    with pytest.raises(NotAStoreError, match=r"contains no \.log"):
         rebuild(str(tmp_path / "empty-0"), str(tmp_path / "no"))
     assert not (tmp_path / "no").exists()
 

@@ -265,7 +265,7 @@ class _Full(Env):
 
 
 def test_space_is_asked_for_before_anything_is_written(log_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match="needs"):
+    with pytest.raises(EnvironmentProblem, match="are needed"):
         recover(str(log_dir), str(tmp_path / "out"), env=_Full(100))
     assert not (tmp_path / "out").exists()
 

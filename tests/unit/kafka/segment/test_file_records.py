@@ -86,7 +86,7 @@ def test_appending_cutting_and_reading(tmp_path: Path) -> None:
         assert log.truncate_to(len(BATCHES[0])) == len(BATCHES[1])
         log.flush()
         for size in (-1, log.size_bytes + 1):
-            with pytest.raises(UsageError, match="cannot be cut"):
+            with pytest.raises(UsageError, match="cannot be truncated"):
                 log.truncate_to(size)
         for arguments in ((-1, 5), (0, -5)):
             with pytest.raises(UsageError):
@@ -116,7 +116,7 @@ def test_a_file_that_another_cuts_while_it_is_read(tmp_path: Path) -> None:
     make(tmp_path).close()
     with FileRecords(str(tmp_path / "x.log")) as log:
         (tmp_path / "x.log").write_bytes(BATCHES[0][:20])
-        with pytest.raises(StorageError, match="another process cut it"):
+        with pytest.raises(StorageError, match="truncated by another process"):
             list(log.headers())
 
 

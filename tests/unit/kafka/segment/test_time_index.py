@@ -34,7 +34,7 @@ def test_lookup(tmp_path: Path) -> None:
         assert index.lookup(189) == (180, BASE + 180)
         assert index.lookup(1 << 62) == (190, BASE + 190)
         assert index.entry(2) == (30, BASE + 30)
-        with pytest.raises(UsageError, match="entry 19 "):
+        with pytest.raises(UsageError, match="entry 19,"):
             index.entry(19)
 
 

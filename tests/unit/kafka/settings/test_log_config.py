@@ -82,7 +82,7 @@ def test_versions_of_brokers(text: str, numbers: tuple[int, ...]) -> None:
     "text", ["9.9", "5.0.0", "0.7.2", "", "four", "3.x", "3..9", "-1", "3.9 ", "\u0663.9", 3.9, None]
 )
 def test_unknown_versions_are_refused(text: Any) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"kafka version {text!r} is not known (say 0.8 to 4.x")):
+    with pytest.raises(UsageError, match=re.escape(f"kafka version {text!r} is not known (use 0.8 to 4.x")):
         LogConfig(kafka_version=text)
 
 

@@ -219,7 +219,7 @@ def test_wrong_arguments_are_named(path: str) -> None:
             file.put_keys(np.array([-1], np.int32), np.zeros(1, np.int64), np.zeros(1, np.int64))
         with pytest.raises(UsageError, match="0 to 2"):
             file.select_many(np.array([-1], np.int32))
-    with pytest.raises(ValueError, match="key ends must rise"):
+    with pytest.raises(ValueError, match="key ends must increase"):
         hash_keys(KeyBatch(np.zeros(3, np.uint8), np.array([2, 1])))
-    with pytest.raises(ValueError, match="key ends must rise"):
+    with pytest.raises(ValueError, match="key ends must increase"):
         hash_keys(KeyBatch(np.zeros(3, np.uint8), np.array([2, 4])))

@@ -17,7 +17,7 @@ def show(
     """Raises `UnsupportedLayoutError`."""
     what = found.description if found.offset < 0 else "a file of a Kafka log"
     raise UnsupportedLayoutError(
-        f"{what}, no RocketMQ store",
+        f"this is {what}, not a RocketMQ store",
         path=found.path,
         hint="logdex.open reads it, and so does every command but `message`",
     )

@@ -212,7 +212,7 @@ def _require_all(window: BatchWindow, rows: Int64s, is_data: Bools) -> None:
     if len(wrong):
         place = int(wrong[0])
         raise OffsetOrderError(
-            "offsets do not rise from batch to batch",
+            "offsets do not increase from batch to batch",
             path=window.path,
             position=int(window.columns.position[place]),
             field="records",

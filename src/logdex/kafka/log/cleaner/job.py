@@ -247,7 +247,7 @@ class _Source:
         if core.closing or core.closed:
             raise _InterruptedError("the log is being closed")
         if core.truncations != self._truncations:
-            raise _InterruptedError("the log was cut")
+            raise _InterruptedError("the log was truncated")
         if segment is not None and segment not in core.segments.as_tuple:
             raise _InterruptedError(f"the segment at {segment.base_offset} was removed")
 
@@ -299,7 +299,7 @@ class _Source:
                 pass
             if self._scanner.end.error is not None:
                 raise self._scanner.end.error
-        raise TruncatedError("no whole batch begins here", path=segment.log.path, position=position)
+        raise TruncatedError("no complete batch begins here", path=segment.log.path, position=position)
 
     def _explain_records(self, segment: LogSegment, position: int) -> None:
         with self.reading(segment):

@@ -35,7 +35,9 @@ class OffsetMap:
     def __init__(self, buffer_bytes: int = DEDUPE_BUFFER_BYTES) -> None:
         self.slots = buffer_bytes // ENTRY_SIZE_BYTES
         if self.slots < 1:
-            raise UsageError(f"a dedupe buffer of {buffer_bytes} bytes", hint=f"say {ENTRY_SIZE_BYTES} or more")
+            raise UsageError(
+                f"a dedupe buffer of {buffer_bytes} bytes is too small", hint=f"use {ENTRY_SIZE_BYTES} or more"
+            )
         self.latest_offset = -1
         self._offsets: dict[bytes, int] = {}
 
