@@ -1,4 +1,4 @@
-"""What a log refuses to append, as a broker refuses it.
+"""Checks what is appended, and refuses what a broker refuses.
 
 Source: Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
@@ -24,7 +24,7 @@ from logdex.layout.kafka import (
 )
 
 OFFSET_END = (1 << 63) - 1
-"""The log end offset is at most this: the last record's offset is below."""
+"""The largest log end offset: the last record's offset is below it."""
 
 
 def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epoch: int | None) -> EncodedAppend:
@@ -56,7 +56,7 @@ def _refuse(core: LogCore, wrong: np.ndarray[tuple[int], np.dtype[np.bool_]], wh
 
 
 def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
-    """LogValidator.validateBatch, and what it asks of a batch's timestamp type and codec."""
+    """Checks batch headers as LogValidator.validateBatch does, and the timestamp type and codec."""
     attributes = columns.attributes
     spans = columns.last_offset - columns.base_offset + 1
     has_producer = columns.producer_id != NO_PRODUCER_ID
@@ -70,7 +70,8 @@ def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
 
 
 def _check_client_records(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
-    """Decodes every record: as many as stated, with consecutive offsets, keyed where the log is compacted."""
+    """Decodes all records and checks their number and offsets, and that keys exist in a compacted
+    log."""
     found = [np.empty(0, np.int64)]
     try:
         for batch in read_record_batches(raw, columns=("offset", "key"), check_crc=False, path="<append>"):
@@ -98,7 +99,7 @@ def check_spans(core: LogCore, columns: BatchColumns) -> None:
 
 
 def check_sizes(core: LogCore, columns: BatchColumns) -> None:
-    """Refuses a batch above max_message_bytes or segment_bytes: `RecordTooLargeError`."""
+    """Raises `RecordTooLargeError` for a batch above max_message_bytes or segment_bytes."""
     largest = int(columns.size.max())
     bound = min(core.config.max_message_bytes, core.config.segment_bytes)
     if largest > bound:

@@ -146,7 +146,7 @@ class LogCore:
     # -- durability ----------------------------------------------------------------------------------------------------
     @contextmanager
     def _syncing_active(self) -> Iterator[Callable[[], None]]:
-        """An fsync of the active segment for threads that wait. The segments before it are on disk."""
+        """Yields the fsync of the active segment. Earlier segments are on disk already."""
         self.require_usable()
         end, truncations, active = self.next_offset, self.truncations, self.segments.active
         try:

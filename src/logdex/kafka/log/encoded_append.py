@@ -1,7 +1,7 @@
-"""Batches on their way into a log: records encoded and compressed before the log's lock is taken.
+"""Encodes and compresses what is appended, before the log's lock is taken.
 
-Source: Kafka's MemoryRecordsBuilder. A batch's checksum covers neither its base offset nor its
-leader epoch, so these are set when the batch is written.
+Source: Kafka's MemoryRecordsBuilder. A batch's CRC covers neither its base offset nor its leader
+epoch, so these are set when the batch is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EncodedAppend:
     trusts_sequences: bool = False
 
     def without_first(self, batches: int) -> EncodedAppend:
-        """The append without its first batches, of which at least one other is left."""
+        """Returns the append without its first `batches` batches, which must not be all."""
         start = int(self.columns.position[batches])
         columns = pick_columns(self.columns, slice(batches, None))
         columns = columns._replace(position=columns.position - start)
@@ -134,7 +134,7 @@ def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
 
 
 def columns_of(core: LogCore, raw: bytes, *, check_crc: bool = False) -> BatchColumns:
-    """Scans batches that are to be appended. `InvalidRecordError` for bytes that are not whole batches."""
+    """Scans batches to append. Raises `InvalidRecordError` for bytes that are not whole batches."""
     scanner = BatchScanner(check_crc=check_crc, window_batches=256, env=core.env)
     windows = [
         BatchColumns._make(column.copy() for column in window.columns)

@@ -100,7 +100,10 @@ class IndexFold:
         return offset_entries[: result[0]].copy(), time_entries[: result[1]].copy()
 
     def _without_repeats(self, columns: BatchColumns) -> BatchColumns:
-        """The columns without batches that repeat nothing, whose bytes count as those of the batch before them."""
+        """Returns the columns without batches that repeat nothing.
+
+        The bytes of such a batch are counted with the batch before it.
+        """
         if columns.count.all():  # the usual case, made quick for appends of one batch
             self._last_offset = max(self._last_offset, int(columns.last_offset.max(initial=-1)))
             return columns
@@ -162,8 +165,10 @@ class IndexFold:
 
 
 def repeats_nothing(columns: BatchColumns, before: Int64s) -> npt.NDArray[np.bool_]:
-    """Which batches have no records and offsets that are not above `before`, the last offset before each: nothing is
-    lost where they are passed over."""
+    """A mask of the empty batches that can be skipped without loss.
+
+    These have no records, and no offset above `before`, the last offset before each batch.
+    """
     is_empty = (columns.magic == MAGIC_V2) & (columns.count == 0)
     return np.asarray(is_empty & (columns.last_offset <= before))
 

@@ -53,8 +53,11 @@ class LogSegment(SegmentFiles):
         return entry.timestamp_ms, entry.offset
 
     def read_max_timestamp(self) -> tuple[int, int]:
-        """`max_timestamp`, and that of the batches after the last time entry, of which a segment that
-        another process writes has no entry yet. Raises `CorruptError` as `FileRecords.headers`."""
+        """As `max_timestamp`, including batches after the last time entry.
+
+        A segment that another process writes may have no entry for these yet. Raises `CorruptError`
+        as `FileRecords.headers` does.
+        """
         return self._read_largest_timestamp() if self._fold is None else self._fold.max_timestamp
 
     @property

@@ -1,7 +1,8 @@
-"""Which batches of an append are in the log already, because their producer sends them again.
+"""Finds the batches of an append that are in the log already, because their producer sends them
+again.
 
-Source: Kafka's ProducerStateEntry.findDuplicateBatch, UnifiedLog.analyzeAndValidateProducerState. The
-broker takes a whole append for a duplicate if one of its batches is; here the other batches are
+Source: Kafka's ProducerStateEntry.findDuplicateBatch, UnifiedLog.analyzeAndValidateProducerState.
+The broker takes a whole append for a duplicate if one of its batches is; here the other batches are
 written.
 """
 
@@ -68,7 +69,8 @@ def _written_of(
     *,
     trusts_sequences: bool,
 ) -> WrittenBatches:
-    """`before` with those of batches [start, stop), all of one producer and epoch, that are in the log."""
+    """Adds those of batches [start, stop), all of one producer and epoch, that are in the log to
+    `before`."""
     batches = list(producer_batches(pick_columns(columns, slice(start, stop)), every=True))
     first: BatchMetadata | None = None
     last: BatchMetadata | None = None

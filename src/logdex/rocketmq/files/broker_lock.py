@@ -1,6 +1,7 @@
-"""The lock that a running broker holds on its store: taken before anything is written into the store itself.
+"""The lock that a running broker holds on its store.
 
-Source: ``docs/formats/abort-and-lock.md``; DefaultMessageStore.start.
+It is taken before anything is written into the store itself. Source:
+``docs/formats/abort-and-lock.md``; DefaultMessageStore.start.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from logdex.rocketmq.files.store_files import StorePaths
 
 @contextmanager
 def broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> Iterator[None]:
-    """Holds the store's lock, as its broker would, until the block ends; a store that has no lock file gets none.
-    `UsageError` where a broker, or this process, holds it. Not for reading: that takes no lock."""
+    """Holds the store's lock, as its broker does, until the block ends; a store without lock file
+    gets none.
+
+    Raises `UsageError` if a broker, or this process, holds it. Readers take no lock.
+    """
     path = StorePaths(root).lock
     if not env.exists(path):
         yield

@@ -1,4 +1,5 @@
-"""A message's tagsCode in the ConsumeQueue: the hash of its tag, or the time when a delayed message is due.
+"""A message's tagsCode in the ConsumeQueue: the hash of its tag, or a delayed message's delivery
+time.
 
 Source: ``docs/formats/consume-queue.md``; CommitLog.checkMessageAndReturnSize.
 """
@@ -11,13 +12,13 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 SCHEDULE_TOPIC_NAME = b"SCHEDULE_TOPIC_XXXX"
-"""TopicValidator.RMQ_SYS_SCHEDULE_TOPIC: where delayed messages wait."""
+"""TopicValidator.RMQ_SYS_SCHEDULE_TOPIC: the topic of delayed messages."""
 
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def tags_code(message: StoredMessage, config: StoreConfig) -> int | None:
-    """The tagsCode. None where the engine throws because DELAY is no number: for the engine the log ends there."""
+    """The tagsCode; None if DELAY is no number, at which the engine throws and the log ends."""
     delay = message.properties.get(props.DELAY)
     if message.topic == SCHEDULE_TOPIC_NAME and delay is not None:
         digits = delay[1:] if delay[:1] in (b"+", b"-") else delay
