@@ -40,12 +40,12 @@ def clear_leftovers(path: str, report: LoadReport, *, env: Env) -> None:
         if name.endswith(DELETED_SUFFIX) and not name.endswith(_SNAPSHOT_DELETED):
             remove(name, "was marked for deletion")
         elif name.endswith(_TEMPORARY):
-            remove(name, "an unfinished file")
+            remove(name, "is unfinished")
     for name in swaps:
         if (offset_of_name(name) or 0) >= first_cleaned:
-            remove(name, "of a split that was not finished")
+            remove(name, "belongs to a split that was not finished")
     for name in cleaned:
-        remove(name, "of a cleaning or split that was not finished")
+        remove(name, "belongs to a compaction or split that was not finished")
     swaps = [name for name in swaps if env.exists(posixpath.join(path, name))]
     if swaps:
         env.sync_dir(path)
@@ -62,14 +62,14 @@ def _complete_swaps(
     )
     for name in env.list_dir(path):
         if offset_of_name(name) in covered and not name.endswith(SWAP_SUFFIX):
-            remove(name, "replaced by the .swap files of a cleaning or split")
+            remove(name, "was replaced by the .swap files of a compaction or split")
     env.sync_dir(path)
     others = [name for name in swaps if name not in logs]
     for names in ([*logs], others):  # See `swap`: once no .log.swap is left, nothing else may be removed.
         for name in names:
             old = posixpath.join(path, name)
             env.rename(old, old.removesuffix(SWAP_SUFFIX))
-            report.note(LoadStep.RENAMED, old, "a cleaning or split was finished")
+            report.note(LoadStep.RENAMED, old, "a compaction or split was completed")
         env.sync_dir(path)
 
 

@@ -223,7 +223,7 @@ class LogLoader:
                 was_cut = self._recover_or_empty(segment)
                 segment.release()  # a log may have more segments than a process may open files
                 if was_cut:
-                    self._set_aside(unflushed, "behind a segment that had to be cut")
+                    self._set_aside(unflushed, "after a segment that had to be truncated")
                     break
         next_offset = self._cut_torn_tail() if len(self._segments) else None
         if next_offset is not None and next_offset < self._log_start_offset:

@@ -98,7 +98,7 @@ def rebuild_on(
     report.inferred, report.assumed = _set_intervals(source, settings, env)
     env.require_free(output, output_size_bytes(source, settings))
     if not source.is_whole:
-        report.notes.append("one segment by itself: no .snapshot, .txnindex and leader epochs")
+        report.notes.append("a single segment is rebuilt without .snapshot, .txnindex and leader epochs")
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
     lock = in_place_lock(source.home, env=env)
     with staged_output(

@@ -54,7 +54,7 @@ def assemble(
         if in_place and state is not None and len(kept_by_recovery(done)) < len(done):
             state = None
             where = done[0].source.path.rpartition("/")[0]
-            plan.notes.append(f"{where}: .snapshot, .txnindex and leader-epoch-checkpoint are left as they were")
+            plan.notes.append(f"{where}: .snapshot, .txnindex and leader-epoch-checkpoint stay as they were")
         names = _gather(f"{directory}/{partition}".rstrip("/"), done, state, env)
         if partition and not in_place:
             plan.names.append(partition)

@@ -58,8 +58,8 @@ class KafkaRebuildReport(reports.RebuildReport):
         if behind:
             first = segments[-behind].source.path
             self.losses.append(
-                f"{first}: this and {behind - 1} more segments lie behind a damaged one, and a broker's recovery would "
-                "drop them: they have indexes, but no .snapshot, .txnindex and leader epochs"
+                f"{first}: this and {behind - 1} more segments come after a damaged one, and a broker's recovery would "
+                "remove them: they have indexes, but no .snapshot, .txnindex or leader epochs"
             )
 
     def note_state(self, done: StateDone) -> None:

@@ -103,7 +103,7 @@ def _derive(
             outputs[offset_file_name(base, KEY_INDEX_SUFFIX)] = keys
             key_entries = _entry_count(keys)
         except CorruptError as error:
-            losses.append(f"{segment.path}: no key index: {error}")
+            losses.append(f"{segment.path}: the key index was not built: {error}")
     for name, data in outputs.items():
         files.put(f"{directory}/{name}", data)
     return SegmentDone(

@@ -94,7 +94,7 @@ def find_source(found: KafkaPath, env: Env) -> RebuildSource:
 def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
     names = env.list_dir(directory)
     source.notes += [
-        f"{directory}/{name} is not read: a broker puts it into the log when it loads it"
+        f"{directory}/{name} is not read: a broker renames it when it loads the log"
         for name in names
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
     ]

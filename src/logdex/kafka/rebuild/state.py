@@ -96,7 +96,9 @@ class _Fold:
                 try:
                     aborted += aborted_of(self._states.add(columns))
                 except ProducerStateError as error:
-                    self.losses.append(f"{segment.source.path}: no .snapshot and no .txnindex from here on: {error}")
+                    self.losses.append(
+                        f"{segment.source.path}: there is no .snapshot and no .txnindex from here on: {error}"
+                    )
         if self.losses:
             return
         if aborted:

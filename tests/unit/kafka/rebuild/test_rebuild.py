@@ -73,7 +73,7 @@ def test_what_producers_did_is_given_up_where_it_cannot_be(tmp_path: Path) -> No
     odd = put(partition, 2, batch(2, producer_id=1, epoch=5))
     put(partition, 4, batch(4, producer_id=2, epoch=7))
     report = rebuild(str(partition), str(tmp_path / "out"), sync=False)
-    assert [f"{odd}: no .snapshot and no .txnindex from here on" in loss for loss in report.losses] == [True]
+    assert [f"{odd}: there is no .snapshot and no .txnindex from here on" in loss for loss in report.losses] == [True]
     assert report.snapshots == 1
     (state,) = load_producer_snapshot(str(tmp_path / "out" / f"{2:020d}.snapshot"))
     assert (state.producer_id, state.current_txn_first_offset) == (1, 0)
