@@ -1,7 +1,9 @@
-"""Numba kernels: flat loops over arrays and addresses, no objects. Each has a plain twin and a test that both agree.
+"""Numba kernels: flat loops over arrays and addresses. Each has a plain twin, and a test compares
+the two.
 
-Compiled kernels are kept in a folder named by the text of all kernels and of the layout: Numba looks at a kernel's own
-file alone, and would run stale code after a change in what it calls.
+Compiled kernels are cached in a directory named by a digest of all kernels, the layouts and the
+limits. Numba itself checks only the file of a kernel, and would run stale code after a change in a
+function that the kernel calls.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def _keep_compiled_code() -> None:
         usable = os.access(folder, os.W_OK)
     except OSError:
         usable = False
-    # Without a home of its own the code is compiled anew in each process: a shared folder could be planted with code.
+    # Without a writable home the kernels are compiled in each process, because others could plant
+    # code in a shared directory.
     if not usable:
         folder = tempfile.mkdtemp(prefix="logdex-kernels-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

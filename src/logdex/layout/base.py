@@ -1,7 +1,7 @@
-"""What every on-disk structure is stated with: fixed-size fields one behind the other, their positions and sizes.
+"""Describes on-disk structures: consecutive fixed-size fields with their positions and sizes.
 
-A `Layout` refuses to be built when its fields do not add up to the size that is stated beside it, so a slip shows at
-import. ``docs/formats`` repeats these tables for readers; a test compares the two.
+A `Layout` raises at import if its fields do not add up to its stated size. ``docs/formats`` repeats
+these tables for readers; a test compares the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One fixed-size field: `format` is a `struct` code without byte order; `offset` is in bytes from the start."""
+    """One fixed-size field. `format` is a `struct` code without byte order, `offset` is in bytes
+    from the start."""
 
     name: str
     format: str
@@ -46,13 +47,13 @@ class Layout:
 
     @cached_property
     def dtype(self) -> np.dtype[np.void]:
-        """The type of an array of such structures, as stored."""
+        """The dtype of an array of such structures, as stored."""
         return np.dtype([(field.name, f">{field.format}") for field in self.fields])
 
     def offset_of(self, name: str) -> int:
-        """Byte offset of field `name` from the start of the structure."""
+        """The byte offset of field `name` from the start of the structure."""
         return self._by_name[name].offset
 
     def pack(self, *values: int) -> bytes:
-        """The bytes of the structure; values in field order."""
+        """The bytes of the structure, from its values in field order."""
         return self.struct.pack(*values)

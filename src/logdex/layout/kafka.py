@@ -21,12 +21,13 @@ RECORD_BATCH = Layout(
     ("base_sequence", "i"),
     ("count", "i"),
 )
-"""The header of a batch of magic 2; records follow, compressed or not. The CRC-32C covers `attributes` to the end."""
+"""The header of a batch of magic 2. Records follow, compressed or not. The CRC-32C covers
+`attributes` to the end."""
 
 LEGACY_RECORD_V0 = Layout(
     "legacy-record-v0", 18, ("offset", "q"), ("size", "i"), ("crc", "I"), ("magic", "b"), ("attributes", "b")
 )
-"""What stands before the key's length in magic 0. The CRC-32 covers `magic` to the end."""
+"""The fields before the key's length in magic 0. The CRC-32 covers `magic` to the end."""
 
 LEGACY_RECORD_V1 = Layout(
     "legacy-record-v1",
@@ -40,10 +41,11 @@ LEGACY_RECORD_V1 = Layout(
 )
 
 LOG_OVERHEAD_SIZE_BYTES = 12
-"""offset and size, which every magic begins with; `size` (`length`) counts what follows them."""
+"""The base offset and the size, with which every magic begins. `size` (`length`) counts what
+follows these fields."""
 LEGACY_SIZE_MIN_V0 = LEGACY_RECORD_V0.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
 LEGACY_SIZE_MIN_V1 = LEGACY_RECORD_V1.size_bytes - LOG_OVERHEAD_SIZE_BYTES + 8
-"""The least that `size` says: behind the fixed part there are always the key's and the value's length."""
+"""The smallest `size`: the lengths of key and value always follow the fixed fields."""
 
 OFFSET_INDEX_ENTRY = Layout("offset-index-entry", 8, ("relative_offset", "i"), ("position", "i"))
 TIME_INDEX_ENTRY = Layout("time-index-entry", 12, ("timestamp_ms", "q"), ("relative_offset", "i"))
@@ -94,7 +96,7 @@ KEY_INDEX_MAGIC = 0x4C444B49
 """``LDKI``"""
 KEY_INDEX_VERSION = 1
 KEY_INDEX_BLOCK_SIZE_BYTES = 4096
-"""What one checksum of a key index covers."""
+"""The number of bytes that one CRC of a key index covers."""
 
 MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
 BATCH_CODEC_MASK = 0x7

@@ -21,12 +21,12 @@ MESSAGE_HEAD = Layout(
     ("sys_flag", "i"),
     ("born_timestamp_ms", "q"),
 )
-"""What stands before the born host, which takes 8 bytes (IPv4 + port) or 20 (IPv6 + port)."""
+"""The fields before the born host, which has 8 bytes (IPv4 + port) or 20 (IPv6 + port)."""
 
 MESSAGE_TAIL = Layout(
     "message-tail", 16, ("reconsume_times", "i"), ("prepared_transaction_offset", "q"), ("body_length", "i")
 )
-"""What stands between the store host and the body."""
+"""The fields between the store host and the body."""
 
 HOST_V4_SIZE_BYTES = 8
 HOST_V6_SIZE_BYTES = 20
@@ -37,7 +37,8 @@ BLANK = Layout("blank", 8, ("remaining_size", "i"), ("magic", "I"))
 
 CONSUME_QUEUE_ENTRY = Layout("consume-queue-entry", 20, ("physical_offset", "q"), ("size", "i"), ("tags_code", "q"))
 PRE_BLANK_SIZE = 0x7FFFFFFF
-"""`size` of the entries that fill a queue's first file before its first message (physical offset 0, tags code 0)."""
+"""The `size` of entries that fill a queue's first file before its first message (physical offset
+and tags code 0)."""
 
 INDEX_HEADER = Layout(
     "index-header",
@@ -67,7 +68,8 @@ CHECKPOINT = Layout(
 CHECKPOINT_FILE_SIZE_BYTES = 4096
 
 FILE_NAME_DIGITS = 20
-"""CommitLog and ConsumeQueue files are named by the byte offset of their first byte, 20 decimal digits."""
+"""CommitLog and ConsumeQueue files are named by the byte offset of their first byte, in 20 decimal
+digits."""
 
 SYS_FLAG_COMPRESSED = 0x1
 SYS_FLAG_TRANSACTION_MASK = 0xC

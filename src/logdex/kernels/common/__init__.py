@@ -1,1 +1,1 @@
-"""Kernels that both formats use: memory access, checksums, finding native libraries."""
+"""Kernels for both formats: memory access, checksums, native libraries."""

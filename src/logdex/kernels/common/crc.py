@@ -1,9 +1,9 @@
-"""CRC-32 inside kernels: isal's vectorised function called by its address, with slicing-by-8 in Numba as the fallback.
+"""CRC-32 in kernels: isal's vectorised function, called by its address, else slicing-by-8 in Numba.
 
-Why by address: a full scan is bound by the CRC. Measured on 1 KB bodies, isal takes 42 ns of 90 a message from
-memory; slicing takes 390. The address travels as an int64 argument, so compiled kernels stay cacheable. Where isal or
-its symbol is missing, `crc_function_address` is 0 and `crc32` takes the table path; a property test holds
-both against zlib.
+The CRC dominates a full scan. For bodies of 1 KB in memory isal takes 42 of 90 ns per message,
+slicing 390 ns. The address is an int64 argument, so compiled kernels stay cacheable. Without isal
+or its symbol `crc_function_address` is 0, and `crc32` uses the table. A property test compares both
+with zlib.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _POLYNOMIAL = np.uint32(0xEDB88320)
 
 @cache
 def crc_function_address() -> int:
-    """Address of isal's `uint32 crc32_gzip_refl(uint32 init, const uint8 *data, uint64 size)`; 0 without it."""
+    """The address of isal's `uint32 crc32_gzip_refl(uint32 init, const uint8 *data, uint64 size)`,
+    or 0."""
     library = shared_library("isal.isal_zlib")
     try:
         return 0 if library is None else address_of(library.crc32_gzip_refl)
@@ -40,7 +41,7 @@ def crc_table() -> npt.NDArray[np.uint32]:
 
 
 def slicing_table(polynomial: np.uint32) -> npt.NDArray[np.uint32]:
-    """Slicing-by-8 tables of a reflected polynomial, flat: entry `k * 256 + b`."""
+    """The slicing-by-8 tables of a reflected polynomial, flat: entry `k * 256 + b`."""
     table = np.zeros((8, 256), np.uint32)
     values = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -53,7 +54,7 @@ def slicing_table(polynomial: np.uint32) -> npt.NDArray[np.uint32]:
 
 @intrinsic
 def _call_crc(_typing: Any, function: Any, data: Any, size: Any) -> Any:
-    """uint32 function(0, data, size) at an int64 address."""
+    """Calls uint32 function(0, data, size) at an int64 address."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         i32 = ir.IntType(32)
@@ -69,7 +70,8 @@ def _entry(table: int, place: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def crc32_sliced(data: int, size: int, table: int) -> int:
-    """The CRC of `size` bytes at address `data`, by the `slicing_table` at address `table`; the plain twin."""
+    """The CRC of `size` bytes at address `data`, by the `slicing_table` at address `table`; the
+    plain twin."""
     value = np.uint64(0xFFFFFFFF)
     low = np.uint64(0xFF)
     at = 0
@@ -87,7 +89,8 @@ def crc32_sliced(data: int, size: int, table: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def crc32(function: int, table: int, data: int, size: int) -> int:
-    """CRC-32 of `size` bytes at address `data`, by `function` (see `crc_function_address`) or, if 0, by table."""
+    """The CRC-32 of `size` bytes at address `data`, by `function` (see `crc_function_address`) or,
+    if 0, by table."""
     if function != 0:
         return _call_crc(function, data, size)
     return crc32_sliced(data, size, table)

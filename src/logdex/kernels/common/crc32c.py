@@ -1,6 +1,6 @@
-"""CRC-32C (Castagnoli) inside kernels: isal's `crc32_iscsi` called by its address, slicing-by-8 in Numba without it.
+"""CRC-32C (Castagnoli) in kernels: isal's `crc32_iscsi`, called by its address, else slicing-by-8.
 
-The way of `logdex.kernels.common.crc`, which says why.
+See `logdex.kernels.common.crc` for the reasons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logdex.primitives.crc32c import POLYNOMIAL, isal_crc32c
 
 
 class CrcSources(NamedTuple):
-    """Addresses of the functions (0: none) and the tables of both checksums that Kafka's logs have."""
+    """The addresses of the functions (0: none) and tables of both checksums in Kafka's logs."""
 
     crc32c_function: int
     crc32c_table: int
@@ -30,7 +30,8 @@ class CrcSources(NamedTuple):
 
 @cache
 def crc32c_function_address() -> int:
-    """Address of isal's `uint32 crc32_iscsi(const uint8 *data, int size, uint32 init)`; 0 without it."""
+    """The address of isal's `uint32 crc32_iscsi(const uint8 *data, int size, uint32 init)`, or
+    0."""
     function = isal_crc32c()
     return 0 if function is None else address_of(function)
 
@@ -42,7 +43,7 @@ def crc32c_table() -> npt.NDArray[np.uint32]:
 
 
 def crc_sources() -> CrcSources:
-    """What a kernel needs for either checksum."""
+    """The addresses that a kernel needs for both checksums."""
     return CrcSources(
         crc32c_function_address(), crc32c_table().ctypes.data, crc_function_address(), crc_table().ctypes.data
     )
@@ -50,7 +51,7 @@ def crc_sources() -> CrcSources:
 
 @intrinsic
 def _call_crc32c(_typing: Any, function: Any, data: Any, size: Any) -> Any:
-    """~uint32 function(data, size, ~0) at an int64 address; size below 2^31."""
+    """Calls ~uint32 function(data, size, ~0) at an int64 address, with a size below 2^31."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         i32 = ir.IntType(32)
@@ -62,7 +63,8 @@ def _call_crc32c(_typing: Any, function: Any, data: Any, size: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def crc32c(function: int, table: int, data: int, size: int) -> int:
-    """CRC-32C of `size` bytes (below 2^31) at address `data`, by `function` or, if that is 0, by table."""
+    """The CRC-32C of `size` bytes (below 2^31) at address `data`, by `function` or, if 0, by
+    table."""
     if function != 0:
         return _call_crc32c(function, data, size)
     return crc32_sliced(data, size, table)

@@ -1,4 +1,4 @@
-"""Native functions of installed packages, found for kernels that call them by their addresses."""
+"""Finds native functions of installed packages, for kernels that call them by their addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llvmlite import ir
 
 
 def shared_library(module: str) -> ctypes.CDLL | None:
-    """The shared library of an extension module, which need not be importable itself; None where there is none."""
+    """The shared library of an extension module, or None. The module need not be importable."""
     try:
         found = importlib.util.find_spec(module)
         return ctypes.CDLL(found.origin) if found is not None and found.origin else None
@@ -24,6 +24,9 @@ def address_of(function: Any) -> int:
 
 
 def call_at(builder: Any, address: Any, result: Any, arguments: list[Any]) -> Any:
-    """Inside an intrinsic: calls the C function at an int64 address; its types are `result` and the arguments' own."""
+    """Calls the C function at an int64 address, inside an intrinsic.
+
+    It returns `result`, and its parameters have the arguments' types.
+    """
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)

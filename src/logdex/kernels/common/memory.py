@@ -1,17 +1,18 @@
-"""Loads and stores at raw addresses, and prefetch: what the kernels are made of.
+"""Loads and stores at raw addresses, and prefetch.
 
-All take addresses as int64. **Nothing here checks bounds**: a kernel tests every length against the end of its buffer
-before it uses one, and has a plain-Python twin with a property test that both agree.
+All take addresses as int64. **Nothing here checks bounds**: a kernel compares every length with the
+end of its buffer before use, and has a plain-Python twin with a property test.
 
-Why addresses: an unaligned big-endian load by intrinsic takes 0.2 ns; put together from bytes of an array it takes 1 to
-3 ns, and an array argument is seven machine words that every inner call pays for.
+Why addresses: an unaligned big-endian load by an intrinsic takes 0.2 ns, one that is assembled from
+bytes of an array 1 to 3 ns; and an array argument is seven machine words, which cost time in every
+inner call.
 
-Two things that bite in every kernel module:
+Two pitfalls in every kernel module:
 
-- Numba makes int64 combined with uint64 a float64. Keep words in uint64 with all constants wrapped in `np.uint64`, or
-  in int64 throughout; the return types here are stated for that.
-- `cache=True` looks only at the kernel's own file, not at this module or `layout`; that is why the package keeps
-  compiled code in a folder named by the text of all of them (see ``kernels/__init__.py``).
+- In Numba, int64 combined with uint64 is a float64. Keep words in uint64 and wrap all constants in
+  `np.uint64`, or use int64 throughout. The return types here are stated for that.
+- `cache=True` checks only the kernel's own file, not this module or `layout`. So the package names
+  the directory of compiled code by a digest of all of them (see ``kernels/__init__.py``).
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ def _pointer(builder: Any, address: Any, bits: int) -> Any:
 
 
 def _loads(bits: int, *, little: bool, result: Any = types.int64) -> Any:
-    """What an intrinsic gives that loads `bits` bits in that byte order, unaligned, widened to 64: a byte without a
-    sign, all else with one."""
+    """The signature and code of an intrinsic that loads `bits` bits, unaligned, in a byte order.
+
+    The value is widened to 64 bits: a byte is unsigned, all others are signed.
+    """
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value = builder.load(_pointer(builder, args[0], bits), align=1)
@@ -48,7 +51,8 @@ def _loads(bits: int, *, little: bool, result: Any = types.int64) -> Any:
 
 
 def _stores(bits: int, *, little: bool) -> Any:
-    """What an intrinsic gives that stores the low `bits` bits of an int64 in that byte order, unaligned."""
+    """The signature and code of an intrinsic that stores the low `bits` bits of an int64,
+    unaligned."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value = builder.trunc(args[1], ir.IntType(bits)) if bits < 64 else args[1]
@@ -152,7 +156,7 @@ def store_i64(_typing: Any, address: Any, value: Any) -> Any:
 
 @intrinsic
 def copy_bytes(_typing: Any, target: Any, source: Any, size: Any) -> Any:
-    """Copies `size` bytes between addresses; the two ranges must not overlap."""
+    """Copies `size` bytes between addresses. The two ranges must not overlap."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         cgutils.raw_memcpy(builder, _pointer(builder, args[0], 8), _pointer(builder, args[1], 8), args[2], 1)
@@ -163,7 +167,7 @@ def copy_bytes(_typing: Any, target: Any, source: Any, size: Any) -> Any:
 
 @intrinsic
 def count_leading_zeros(_typing: Any, word: Any) -> Any:
-    """How many zero bits stand above the highest set bit of uint64 `word`, as int64; 64 for 0."""
+    """The number of zero bits above the highest set bit of uint64 `word`, as int64; 64 for 0."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -173,7 +177,7 @@ def count_leading_zeros(_typing: Any, word: Any) -> Any:
 
 @intrinsic
 def count_trailing_zeros(_typing: Any, word: Any) -> Any:
-    """How many zero bits stand below the lowest set bit of uint64 `word`, as int64; 64 for 0."""
+    """The number of zero bits below the lowest set bit of uint64 `word`, as int64; 64 for 0."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -183,7 +187,10 @@ def count_trailing_zeros(_typing: Any, word: Any) -> Any:
 
 @intrinsic
 def prefetch(_typing: Any, address: Any) -> Any:
-    """Asks the processor to fetch the cache line of `address`; harmless for any address, a no-op where unsupported."""
+    """Asks the processor to fetch the cache line of `address`.
+
+    Any address is safe. Does nothing where it is not supported.
+    """
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         i32 = ir.IntType(32)

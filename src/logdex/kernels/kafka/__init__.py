@@ -1,1 +1,1 @@
-"""Kernels over Kafka's bytes."""
+"""Kernels for Kafka's files."""

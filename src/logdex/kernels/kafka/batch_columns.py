@@ -1,4 +1,5 @@
-"""A window of Kafka batches as columns: what the batch scan fills and every `derive_*` of Kafka reads."""
+"""A window of Kafka batches as columns, which the batch scan fills and every `derive_*` of Kafka
+reads."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ Int32s = npt.NDArray[np.int32]
 
 
 class BatchColumns(NamedTuple):
-    """One place a batch; an uncompressed record of magic 0 or 1, or a compressed wrapper of theirs, is a batch too.
+    """One element per batch. An uncompressed record or a wrapper of magic 0 or 1 is a batch too.
 
-    `position` and `size` are bytes of the file, 12 bytes of offset and length included. Magic 0 and 1: `base_offset`
-    and `last_offset` are both the stored offset, `base_timestamp_ms` and `max_timestamp_ms` the stored timestamp (-1 in
-    magic 0), `count` is 1, or -1 for a wrapper, producer fields and `leader_epoch` are -1. `crc` is the stored one,
-    unsigned. `control_type`, `coordinator_epoch` and `control_timestamp_ms` are those of a control batch's first
-    record; the type is -1 for any other batch and for a control batch without a record.
+    `position` and `size` are in bytes, and `size` includes the 12 bytes of base offset and length.
+    For magic 0 and 1, `base_offset` and `last_offset` are both the stored offset,
+    `base_timestamp_ms` and `max_timestamp_ms` the stored timestamp (-1 in magic 0), `count` is 1,
+    or -1 for a wrapper, and producer fields and `leader_epoch` are -1. `crc` is the stored one,
+    unsigned. `control_type`, `coordinator_epoch` and `control_timestamp_ms` are those of a control
+    batch's first record; the type is -1 for other batches and for a control batch without records.
     """
 
     position: Int64s
@@ -42,11 +44,11 @@ class BatchColumns(NamedTuple):
 
 
 WIDE_COLUMNS = frozenset(BatchColumns._fields[:8])
-"""Columns of int64; the others are int32."""
+"""The columns of int64; the others are int32."""
 
 
 def make_batch_columns(batches: int) -> BatchColumns:
-    """Room for `batches` batches."""
+    """Columns for `batches` batches."""
 
     def column(name: str) -> npt.NDArray[Any]:
         return np.zeros(batches, np.int64 if name in WIDE_COLUMNS else np.int32)
@@ -55,10 +57,10 @@ def make_batch_columns(batches: int) -> BatchColumns:
 
 
 def pick_columns(columns: BatchColumns, places: slice | npt.NDArray[np.bool_]) -> BatchColumns:
-    """Some of the places: views of a slice of them, copies of those where a mask is true."""
+    """The batches at `places`: views for a slice, copies for a mask."""
     return BatchColumns._make(column[places] for column in columns)
 
 
 def join_columns(parts: Sequence[BatchColumns]) -> BatchColumns:
-    """One window of several; at least one."""
+    """Concatenates windows, of which there must be at least one."""
     return parts[0] if len(parts) == 1 else BatchColumns._make(map(np.concatenate, zip(*parts, strict=True)))

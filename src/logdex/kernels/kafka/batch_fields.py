@@ -1,6 +1,6 @@
-"""Where the fields of a batch's header lie, in bytes from its start: plain numbers, which Numba compiles in.
+"""The positions of a batch header's fields, in bytes from its start, as constants for Numba.
 
-`LENGTH` and `MAGIC` are right for every magic, the others for magic 2.
+`LENGTH` and `MAGIC` are correct for every magic, the others for magic 2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The batch scan kernel: header after header of a mapped .log into columns, checksums checked.
+"""The batch scan kernel: reads the batch headers of a mapped .log into columns, and verifies CRCs.
 
-Twin: `logdex.kafka.scan.plain_scan`. Every length is tested against the end of the bytes before it
-is used; addresses have no other check. The rules for where a log ends are those of the broker's
-FileLogInputStream and of DefaultRecordBatch.ensureValid and LegacyRecord.ensureValid.
+Twin: `logdex.kafka.scan.plain_scan`. Every length is compared with the end of the bytes before use;
+there is no other check of addresses. The log ends by the rules of the broker's FileLogInputStream,
+DefaultRecordBatch.ensureValid and LegacyRecord.ensureValid.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka.varint import read_varint, varint_size
 from logdex.layout import kafka as layout
 
-# Why a call of the kernel stopped; `state[REASON]`.
+# Why a call of the kernel stopped: `state[REASON]`.
 WINDOW_FULL, FILE_END, LIMIT, TORN, BAD_SIZE, BAD_MAGIC, BAD_CRC = range(7)
 
-# Places in `state`, int64s: what goes in and comes out.
+# The elements of `state` (int64).
 POSITION, COUNT, REASON = range(3)
 STATE_SIZE = 3
 
@@ -41,7 +41,7 @@ _CONTROL = layout.BATCH_CONTROL
 
 
 class ColumnAddresses(NamedTuple):
-    """Where the arrays of a `BatchColumns` lie, in its order, and their length."""
+    """The addresses of the arrays of a `BatchColumns`, in its order, and their length."""
 
     position: int
     base_offset: int
@@ -65,7 +65,7 @@ class ColumnAddresses(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def size_min(magic: int) -> int:
-    """The least that a size field says in a batch of this magic."""
+    """The smallest size field of a batch of this magic."""
     if magic == 2:
         return SIZE_MIN_V2
     return layout.LEGACY_SIZE_MIN_V1 if magic == 1 else SIZE_MIN_V0
@@ -73,7 +73,7 @@ def size_min(magic: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def head_problem(at: int, end: int) -> int:
-    """A reason to stop, or -1 where a whole batch of a possible size lies at address `at`, bytes up to `end`."""
+    """A reason to stop; -1 if a whole batch of a possible size is at address `at`, before `end`."""
     if end - at <= SIZE_UP_TO_MAGIC:
         return FILE_END if end == at else TORN
     size = load_be32(at + field.LENGTH)
@@ -98,14 +98,15 @@ def batch_crc(at: int, crcs: CrcSources) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def stored_crc(at: int) -> int:
-    """The checksum that the batch at address `at` states, unsigned."""
+    """The stored checksum of the batch at address `at`, unsigned."""
     place = field.CRC if load_u8(at + field.MAGIC) == 2 else _LEGACY_AT_CRC
     return load_be32(at + place) & 0xFFFFFFFF
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
-    """Type, coordinator epoch and timestamp of a control batch's first record; -1 each where there is no such thing."""
+    """Stores type, coordinator epoch and timestamp of a control batch's first record; -1 if
+    missing."""
     kind = epoch = timestamp = np.int64(-1)
     end = at + OVERHEAD + load_be32(at + field.LENGTH)
     if attributes & _CONTROL and not attributes & _CODEC and load_be32(at + field.COUNT) > 0:
@@ -114,7 +115,7 @@ def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
         p += 1  # its attributes
         delta = read_varint(p, end)
         p += varint_size(p, end)
-        p += varint_size(p, end)  # the offset's delta
+        p += varint_size(p, end)  # the offset delta
         key_size = read_varint(p, end)
         p += varint_size(p, end)
         if 4 <= key_size <= end - p:
@@ -172,10 +173,10 @@ def _put_legacy(at: int, i: int, magic: int, c: ColumnAddresses) -> None:
 def scan_window(
     base: int, end: int, stop: int, check_crc: int, state: int, c: ColumnAddresses, crcs: CrcSources
 ) -> None:
-    """Scans on from `state[POSITION]` until a reason to stop.
+    """Scans from `state[POSITION]` until there is a reason to stop.
 
-    `end` is the length in bytes of what lies at address `base`, `stop` the position at which no further batch is
-    begun, `state` the address of `STATE_SIZE` int64s.
+    `end` is the number of bytes at address `base`. No batch is started at position `stop` or later.
+    `state` is the address of `STATE_SIZE` int64s.
     """
     position = load_i64(state + 8 * POSITION)
     i = np.int64(0)
@@ -213,7 +214,7 @@ def scan_window(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _is_plausible(at: int) -> bool:
-    """Whether the fields of what may be a batch of a possible size can stand in one: cheap, before its checksum."""
+    """Whether the fields of a possible batch are valid: a cheap test before its checksum."""
     if load_be64(at) < 0:
         return False
     magic = load_u8(at + field.MAGIC)
@@ -236,10 +237,11 @@ def _is_plausible(at: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources) -> int:
-    """The first position from `position` on at which a plausible batch with a right checksum begins, -1 for none.
+    """The first position from `position` on where a valid batch with a correct CRC begins, or -1.
 
-    `budget` bounds the bytes that checksums are taken of: bytes made to look like large batches at every step would
-    cost the square of their number. What is left of it bounds the size of a candidate.
+    `budget` bounds the bytes over which CRCs are computed, because bytes that look like large
+    batches everywhere would otherwise take quadratic time. A candidate larger than the remaining
+    budget is skipped.
     """
     while end - position > SIZE_UP_TO_MAGIC:
         at = base + position

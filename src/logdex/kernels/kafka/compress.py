@@ -1,10 +1,10 @@
-"""LZ4 and zstd inside the encode kernel: the libraries' functions called by their addresses.
+"""LZ4 and zstd in the encode kernel: the libraries' functions, called by their addresses.
 
-One library call a batch from Python costs more than half of what compressing 16 KiB with LZ4 does,
-and holds the GIL. The functions are exports of the wheels of lz4 and zstandard, found when asked
-for and tried on a text before use; `Compressor.function` is 0 where one is missing, and
-`logdex.kafka.columns.encode_columns` then goes through the packages, batch by batch. Source:
-``docs/formats/kafka-record-batch.md`` for the LZ4 frame; Kafka's Lz4BlockOutputStream.
+A library call per batch from Python costs more than half the time of compressing 16 KiB with LZ4,
+and holds the GIL. The functions are exports of the wheels of lz4 and zstandard, and are tested
+before use. Without one `Compressor.function` is 0, and `logdex.kafka.columns.encode_columns` uses
+the packages, batch by batch. Source: ``docs/formats/kafka-record-batch.md`` for the LZ4 frame;
+Kafka's Lz4BlockOutputStream.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logdex.kernels.common.libraries import address_of, call_at, shared_library
 from logdex.kernels.common.memory import copy_bytes, store_le32, store_u8
 
 CODEC_NONE, CODEC_LZ4, CODEC_ZSTD = 0, 3, 4
-"""Numbers of the attributes of a batch."""
+"""The codec numbers in a batch's attributes."""
 
 LZ4_BLOCK_SIZE_BYTES = 1 << 16
 _LZ4_MAGIC, _LZ4_FLAGS, _LZ4_BLOCKS, _LZ4_CHECKSUM = 0x184D2204, 0x60, 0x40, 0x82
@@ -38,7 +38,8 @@ _TRIAL = b"logdex logdex logdex logdex logdex logdex logdex"
 
 @cache
 def _lz4_library() -> ctypes.CDLL | None:
-    """lz4's, with `LZ4_compress_fast_extState` and `LZ4_sizeofState`, if it gives back what it is given."""
+    """lz4's library with `LZ4_compress_fast_extState` and `LZ4_sizeofState`, if a round trip
+    succeeds."""
     library = shared_library("lz4.block._block")
     try:
         if library is None:
@@ -55,7 +56,7 @@ def _lz4_library() -> ctypes.CDLL | None:
 
 @cache
 def _zstd_library() -> ctypes.CDLL | None:
-    """zstandard's, with `ZSTD_compressCCtx` and its like, if what it makes is read by the package."""
+    """zstandard's library with `ZSTD_compressCCtx`, if the package can read its output."""
     library = shared_library("zstandard._cffi")
     if library is None:
         return None
@@ -75,9 +76,10 @@ def _zstd_library() -> ctypes.CDLL | None:
 
 
 class Compressor:
-    """What the kernel needs to compress with `codec`: `function` and `context` are addresses. For one thread.
+    """What the kernel needs to compress with `codec`: the addresses `function` and `context`. For
+    one thread.
 
-    `function` is 0 for `CODEC_NONE`, and where the library lacks the function.
+    `function` is 0 for `CODEC_NONE`, and if the library lacks the function.
     """
 
     def __init__(self, codec: int) -> None:
@@ -96,7 +98,7 @@ class Compressor:
 
 @intrinsic
 def _call_lz4(_typing: Any, function: Any, state: Any, source: Any, target: Any, size: Any, room: Any) -> Any:
-    """int function(state, source, target, size, room, acceleration) at an int64 address."""
+    """Calls int function(state, source, target, size, room, acceleration) at an int64 address."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         i32 = ir.IntType(32)
@@ -109,7 +111,10 @@ def _call_lz4(_typing: Any, function: Any, state: Any, source: Any, target: Any,
 
 @intrinsic
 def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any, source: Any, size: Any) -> Any:
-    """size_t function(context, target, room, source, size, level) at an int64 address; errors are below 0 as int64."""
+    """Calls size_t function(context, target, room, source, size, level) at an int64 address.
+
+    Errors are negative as int64.
+    """
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         level = ir.Constant(ir.IntType(32), _ZSTD_LEVEL)
@@ -124,12 +129,15 @@ def compress_bound(codec: int, size: int) -> int:
     if codec == CODEC_LZ4:
         blocks = size // LZ4_BLOCK_SIZE_BYTES + 1
         return _LZ4_FRAME_HEAD + _LZ4_FRAME_END + size + size // 255 + 20 * blocks
-    return size + (size >> 8) + 512  # never below ZSTD_COMPRESSBOUND
+    return size + (size >> 8) + 512  # at least ZSTD_COMPRESSBOUND
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -> int:
-    """An LZ4 frame as Kafka writes it: independent blocks of 64 KiB, no checksums; -1 if the library refuses."""
+    """Writes an LZ4 frame as Kafka does: independent blocks of 64 KiB, no checksums.
+
+    Returns its size, or -1 if the library refuses.
+    """
     store_le32(target, _LZ4_MAGIC)
     store_u8(target + 4, _LZ4_FLAGS)
     store_u8(target + 5, _LZ4_BLOCKS)
@@ -155,7 +163,10 @@ def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def compress(codec: int, function: int, context: int, source: int, size: int, target: int) -> int:
-    """Compresses `size` bytes to `target`, which has room for `compress_bound`; how many bytes that is, -1: refused."""
+    """Compresses `size` bytes to `target`, which has room for `compress_bound`.
+
+    Returns the compressed size, or -1 if the library refuses.
+    """
     if codec == CODEC_LZ4:
         return _lz4_frame(function, context, source, size, target)
     packed = _call_zstd(function, context, target, compress_bound(codec, size), source, size)

@@ -1,9 +1,9 @@
-"""LZ4 and zstd inside the decode kernel: the libraries' functions called by their addresses.
+"""LZ4 and zstd in the decode kernel: the libraries' functions, called by their addresses.
 
-A library call a batch from Python costs as much again as inflating 16 KiB of LZ4 does, and holds the GIL. The
-functions are exports of the wheels of lz4 and of several of zstd, found when asked for and tried on known bytes before
-use; the address is 0 where one is missing. A batch that these do not take, for whatever reason, goes through
-`logdex.kafka.batch.compression`, which also says what is wrong with it. Source: the LZ4 frame in
+A library call per batch from Python costs as much as decompressing 16 KiB of LZ4, and holds the
+GIL. The functions are exports of the wheels of lz4 and of several of zstd, and are tested before
+use; without one the address is 0. A batch that these functions refuse is decompressed by
+`logdex.kafka.batch.compression`, which also raises its error. Source: the LZ4 frame in
 ``docs/formats/kafka-record-batch.md``.
 """
 
@@ -27,11 +27,15 @@ _LZ4_OF_TEXT = b"\x74logdex \x07\x00\x50ogdex"
 _ZSTD_OF_TEXT = b"\x28\xb5\x2f\xfd\x20\x14\xa1\x00\x00" + _TEXT
 
 _ZSTD_MODULES = ("backports.zstd._zstd", "_zstd", "zstandard._cffi")
-"""Whose copy of the zstd library, in the order of preference: the same release of it runs 8 to 12 % slower in
-zstandard's build, in which its functions call one another through a table. `_zstd` is in Python 3.14 and later."""
+"""The modules whose zstd library is used, in order of preference.
+
+zstandard's build runs the same release 8 to 12 % slower, because its functions call one another
+through a table. `_zstd` is in Python 3.14 and later.
+"""
 
 _LZ4_HEAD = np.int64(0x82_40_60_18_4D_22_04)
-"""Magic number, flags 60 (independent blocks, nothing else), blocks of 64 KiB, their checksum: what Kafka writes."""
+"""What Kafka writes: the magic number, flags 60 (independent blocks), blocks of 64 KiB, the
+checksum."""
 _LZ4_HEAD_SIZE = 7
 LZ4_BLOCK_SIZE_BYTES = 1 << 16
 _LZ4_RAW = 1 << 31
@@ -39,7 +43,8 @@ _LZ4_RAW = 1 << 31
 
 @cache
 def lz4_function_address() -> int:
-    """Address of `int LZ4_decompress_safe(const char *source, char *target, int size, int room)`; 0 without it."""
+    """The address of `int LZ4_decompress_safe(const char *source, char *target, int size, int
+    room)`, or 0."""
     library = shared_library("lz4.block._block")
     try:
         if library is None:
@@ -83,7 +88,8 @@ def _zstd_library_of(module: str) -> ctypes.CDLL | None:
 
 
 class Decompressors:
-    """Addresses for the kernel, 0 where a function is missing. For one thread: zstd's context must not be shared."""
+    """The addresses for the kernel; 0 for a missing function. For one thread, because of zstd's
+    context."""
 
     def __init__(self) -> None:
         self.lz4_function = lz4_function_address()
@@ -99,7 +105,8 @@ class Decompressors:
 
 @intrinsic
 def _call_lz4(_typing: Any, function: Any, source: Any, target: Any, size: Any, room: Any) -> Any:
-    """int function(source, target, size, room) at an int64 address; negative for bytes that are no block."""
+    """Calls int function(source, target, size, room) at an int64 address; negative for an invalid
+    block."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         i32, i64 = ir.IntType(32), ir.IntType(64)
@@ -113,7 +120,10 @@ def _call_lz4(_typing: Any, function: Any, source: Any, target: Any, size: Any, 
 
 @intrinsic
 def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any, source: Any, size: Any) -> Any:
-    """size_t function(context, target, room, source, size) at an int64 address; its errors are negative as int64."""
+    """Calls size_t function(context, target, room, source, size) at an int64 address.
+
+    Errors are negative as int64.
+    """
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         i64 = ir.IntType(64)
@@ -125,9 +135,11 @@ def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inflate_lz4(function: int, source: int, size: int, target: int, room: int) -> int:
-    """The frame of `size` bytes at address `source` to `target`; how many bytes that is.
+    """Decompresses the frame of `size` bytes at address `source` to `target`; returns the number of
+    bytes.
 
-    -1 for any frame but the plainest, which is Kafka's own, for one that is not whole, and for too little room.
+    Returns -1 for any frame but the simplest, which Kafka writes, for an incomplete one, and for
+    too little room.
     """
     end = source + size
     if function == 0 or size < _LZ4_HEAD_SIZE + 4:
@@ -158,7 +170,10 @@ def inflate_lz4(function: int, source: int, size: int, target: int, room: int) -
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inflate_zstd(function: int, context: int, source: int, size: int, target: int, room: int) -> int:
-    """The frames of `size` bytes at address `source` to `target`; how many bytes that is, -1 if refused or no room."""
+    """Decompresses the frames of `size` bytes at address `source` to `target`.
+
+    Returns the number of bytes, or -1 if the library refuses or `room` is too small.
+    """
     if function == 0:
         return -1
     done = _call_zstd(function, context, target, room, source, size)

@@ -1,8 +1,10 @@
-"""Key indexes: sorting entries, writing a file's body, looking keys up. Twin: `logdex.kafka.key_index.plain`.
+"""Key indexes: sorts entries, writes a file's body, looks keys up. Twin:
+`logdex.kafka.key_index.plain`.
 
-Entries are sorted by the highest `fan_out_bits + 32` bits of their hash, stably: of equal ones the oldest first. The
-sort is a partition by the highest bits into parts that fit the cache, then a radix sort of each by the rest; whatever
-the keys are, it takes the same time. Source: ``docs/formats/kafka-key-index.md``.
+Entries are sorted by the highest `fan_out_bits + 32` bits of their hash, stably, so that equal ones
+stay oldest first. The sort partitions by the highest bits into parts that fit the cache, then
+radix-sorts each part by the other bits, in the same time for all keys. Source:
+``docs/formats/kafka-key-index.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ UInt64s = npt.NDArray[np.uint64]
 UInt32s = npt.NDArray[np.uint32]
 
 FILTER_BLOCK_SIZE_BYTES = 64
-"""A key's bits all lie in one block, a cache line."""
+"""All bits of a key are in one block, which is a cache line."""
 _FILTER_BITS = 6
 _FILTER_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -31,7 +33,7 @@ _DIGITS = 1 << _DIGIT_BITS
 _DIGIT_MASK = np.uint64(_DIGITS - 1)
 _PASSES = 4
 _PART_BITS = 13
-"""A part has some 2^13 entries: 100 KB, with their copy 200 KB."""
+"""A part has about 2^13 entries: 100 KB, or 200 KB with their copy."""
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _BLOCK = layout.KEY_INDEX_BLOCK_SIZE_BYTES
 _ENTRY = layout.KEY_INDEX_ENTRY.size_bytes
@@ -42,10 +44,10 @@ _LOOKAHEAD = 16
 def _scatter(
     keys: UInt64s, places: UInt32s, to_keys: UInt64s, to_places: UInt32s, start: int, end: int, shift: int, ends: Int64s
 ) -> bool:
-    """Sorts [start, end) stably by the digit above `shift` to the same range of the other arrays.
+    """Sorts [start, end) stably by the digit at `shift`, to the same range of the other arrays.
 
-    `ends` holds a count of each digit and becomes where each digit's part ends. False where all have one digit: then
-    nothing is moved.
+    `ends` is a work array: it becomes the end of each digit's part. Returns False if all have the
+    same digit; then nothing is moved.
     """
     ends[:] = 0
     down = np.uint64(shift)
@@ -69,7 +71,8 @@ def _scatter(
 def _sort_part(
     keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places: UInt32s, start: int, end: int, shift: int
 ) -> None:
-    """Sorts [start, end) in place by the bits from `shift` on; `more_*` are as large and for use."""
+    """Sorts [start, end) in place by the bits from `shift` on. `more_*` are work arrays of the same
+    size."""
     ends = np.empty(_DIGITS, np.int64)
     moved = False
     for k in range(_PASSES):
@@ -86,9 +89,9 @@ def _sort_part(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sort_entries(keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places: UInt32s, fan_out_bits: int) -> bool:
-    """Sorts entries stably by the highest `fan_out_bits` + 32 bits of their hash; `more_*` are as large and for use.
+    """Sorts entries stably by the highest `fan_out_bits` + 32 bits of their hash.
 
-    True: the sorted ones are in `more_keys` and `more_places`.
+    `more_*` are work arrays of the same size. Returns True if the result is in them.
     """
     count = len(keys)
     lowest = 32 - fan_out_bits
@@ -110,7 +113,7 @@ def sort_entries(keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_keys(keys: UInt64s, fan_out_bits: int) -> int:
-    """How many different ones there are among the highest `fan_out_bits` + 32 bits of sorted hashes."""
+    """The number of different values of the highest `fan_out_bits` + 32 bits of sorted hashes."""
     to_bits = np.uint64(32 - fan_out_bits)
     different = min(len(keys), 1)
     for i in range(1, len(keys)):
@@ -120,7 +123,7 @@ def count_keys(keys: UInt64s, fan_out_bits: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def write_table(keys: UInt64s, places: UInt32s, fan_out_bits: int, fan_out: int, entries: int) -> None:
-    """Fan-out table and entries, of sorted entries, to two addresses."""
+    """Writes the fan-out table and the entries, of sorted entries, to two addresses."""
     count = len(keys)
     to_prefix, to_bits = np.uint64(64 - fan_out_bits), np.uint64(32 - fan_out_bits)
     bucket = 0
@@ -154,14 +157,17 @@ def write_filter(keys: UInt64s, filter_at: int, blocks: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def write_block_crcs(body: int, size: int, crcs: int, crc_function: int, crc_table: int) -> None:
-    """The CRC-32C of each block of `size` bytes at `body`, to the address `crcs`."""
+    """Writes the CRC-32C of each block of `size` bytes at `body` to the address `crcs`."""
     for block in range((size + _BLOCK - 1) // _BLOCK):
         length = min(_BLOCK, size - block * _BLOCK)
         store_be32(crcs + 4 * block, crc32c(crc_function, crc_table, body + block * _BLOCK, length))
 
 
 class IndexBody(NamedTuple):
-    """A key index in memory: addresses, and counts. `checked` is a byte a block: 1 once its checksum was right."""
+    """A key index in memory: addresses and counts.
+
+    `checked` has one byte per block, which is 1 once the block's CRC was verified.
+    """
 
     body: int
     size: int
@@ -177,12 +183,13 @@ class IndexBody(NamedTuple):
 
 
 GOOD = -1
-"""No bad block."""
+"""There is no damaged block."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _check_blocks(index: IndexBody, address: int, size: int) -> int:
-    """GOOD, or the byte of the body where the first block begins that is damaged, of those that hold the bytes."""
+    """GOOD, or the position in the body of the first damaged block that contains any of the
+    bytes."""
     if size == 0:
         return GOOD
     for block in range((address - index.body) // _BLOCK, (address - index.body + size - 1) // _BLOCK + 1):
@@ -197,7 +204,10 @@ def _check_blocks(index: IndexBody, address: int, size: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def passes_filter(index: IndexBody, key: int, bad: int) -> bool:
-    """Whether the filter lets a hash (uint64) pass; to int64 `bad`: GOOD or where the filter is damaged."""
+    """Whether the filter lets a hash (uint64) pass.
+
+    Stores GOOD, or where the filter is damaged, to the int64 at `bad`.
+    """
     if index.filter_blocks == 0:
         store_i64(bad, GOOD)
         return False
@@ -213,7 +223,7 @@ def passes_filter(index: IndexBody, key: int, bad: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _first_at_least(entries: int, low: int, end: int, wanted: int) -> int:
-    """The first of entries [low, end) whose hash bits are at least `wanted`; `end` if none is."""
+    """The first of entries [low, end) whose hash bits are at least `wanted`, or `end`."""
     rest = end - low
     while rest > 0:
         half = rest >> 1
@@ -227,7 +237,10 @@ def _first_at_least(entries: int, low: int, end: int, wanted: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _find_run(index: IndexBody, key: int, run: int) -> int:
-    """(first, count) of the entries of a hash to the two int64 at `run`; GOOD, or where the index is damaged."""
+    """Stores (first, count) of a hash's entries to the two int64 at `run`.
+
+    Returns GOOD, or where the index is damaged.
+    """
     fan = index.fan_out + 4 * np.int64(key >> np.uint64(64 - index.fan_out_bits))
     bad = _check_blocks(index, fan, 8)
     if bad != GOOD:
@@ -247,7 +260,10 @@ def _find_run(index: IndexBody, key: int, run: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_runs(index: IndexBody, keys: int, count: int, runs: int) -> int:
-    """(first, count) of the entries of each of `count` hashes to int64[count, 2]; GOOD, or where there is damage."""
+    """Stores (first, count) of the entries of each of `count` hashes to int64[count, 2].
+
+    Returns GOOD, or where the index is damaged.
+    """
     to_prefix = np.uint64(64 - index.fan_out_bits)
     for i in range(count):
         if i + _LOOKAHEAD < count:
@@ -261,7 +277,7 @@ def find_runs(index: IndexBody, keys: int, count: int, runs: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gather_offsets(entries: int, runs: int, count: int, base_offset: int, offsets: int) -> None:
-    """The offsets of each run's entries, from its last entry to its first, one run after the other, as int64."""
+    """Stores the offsets of each run's entries, last entry first, run after run, as int64."""
     at = offsets
     for i in range(count):
         first = load_i64(runs + 16 * i)
@@ -272,5 +288,5 @@ def gather_offsets(entries: int, runs: int, count: int, base_offset: int, offset
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def check_all(index: IndexBody) -> int:
-    """GOOD, or where the first damaged block begins, of all."""
+    """GOOD, or the position of the first damaged block of the whole body."""
     return _check_blocks(index, index.body, index.size)

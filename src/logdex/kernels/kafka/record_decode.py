@@ -1,11 +1,12 @@
-"""The record decode kernel: batches of magic 2, compressed or not, into the buffers of Arrow columns, in one pass.
+"""The record decode kernel: decodes batches of magic 2, compressed or not, into buffers of Arrow
+columns.
 
-Twin: `RecordBatch.records` of `logdex.kafka.batch.record_batch`. What makes it fast: outputs are
-raw addresses and the state of a batch is in locals; numbers are read without a check, since `SLACK`
-bytes behind every batch's records are readable, and a position is held against the record's end
-before anything of that length is touched; keys and values are copied in steps that may run over
-their end by less than `SLACK`; bits for nulls gather in locals until a byte of them is whole. What
-a batch writes counts only once all of it is right, so a batch can be given up at any byte.
+Twin: `RecordBatch.records` of `logdex.kafka.batch.record_batch`. It is fast because outputs are raw
+addresses, and a batch's state is in locals. Numbers are read without a check, since `SLACK` bytes
+after every batch's records are readable; the position is compared with the record's end before that
+length is used. Keys and values are copied in steps that may write up to `SLACK` bytes too many.
+Null bits are collected in locals until a byte is complete. A batch's output counts only once all of
+it is valid, so that it can be dropped at any byte.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from logdex.kernels.kafka.decompress import inflate_lz4, inflate_zstd
 from logdex.layout import kafka as layout
 
 SLACK = 64
-"""Readable bytes behind the records of a batch, and writable ones behind each output."""
+"""Readable bytes after the records of a batch, and writable bytes after each output."""
 
-# Why a call of the kernel stopped; `state[REASON]`.
+# Why a call of the kernel stopped: `state[REASON]`.
 DONE, FULL, HEADERS_FULL, PLEASE_GIVE, LEGACY, BAD = range(6)
 
-# Places in `state`, int64s. The first is the batch that is next, the second the reason; then what has been put out.
+# The elements of `state` (int64): the next batch, the reason, then counts of the output.
 (
     NEXT,
     REASON,
@@ -48,7 +49,8 @@ DONE, FULL, HEADERS_FULL, PLEASE_GIVE, LEGACY, BAD = range(6)
     NEED_BYTES,
 ) = range(15)
 STATE_SIZE = 16
-"""`GIVEN` is the address, 0 for none, of batch NEXT's decompressed records, `GIVEN_SIZE` bytes and `SLACK`."""
+"""`GIVEN` is the address of batch NEXT's decompressed records (0: none), `GIVEN_SIZE` bytes and
+`SLACK`."""
 
 _HEADER_SIZE = layout.RECORD_BATCH.size_bytes
 _CODEC = layout.BATCH_CODEC_MASK
@@ -62,9 +64,10 @@ _LONG_COPY = 512
 
 
 class RecordTargets(NamedTuple):
-    """Addresses of the outputs, 0 for columns that are not wanted, and what they have room for.
+    """The addresses of the outputs (0: not wanted), and their room.
 
-    `…_ends` are Arrow's int32 offsets, `…_valid` its bitmaps, `data_room` the bytes of each of the data buffers.
+    `…_ends` are Arrow's int32 offsets, `…_valid` its bitmaps. `data_room` is the size of each data
+    buffer.
     """
 
     offset: int
@@ -88,8 +91,11 @@ class RecordTargets(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Where batches come from: `base` is the address of the file's byte 0, bytes before address `readable_end` may be
-    read; `arena` has `arena_room` bytes, and `SLACK`, for one decompressed batch. 1 for `skip_control`: not wanted."""
+    """The input: `base` is the address of the file, of which bytes before `readable_end` can be
+    read.
+
+    `arena` has `arena_room` bytes and `SLACK` for a decompressed batch. `skip_control` is 1 or 0.
+    """
 
     base: int
     readable_end: int
@@ -116,13 +122,13 @@ def _copy_step(_typing: Any, target: Any, source: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _copy(target: int, source: int, size: int) -> None:
-    """Copies `size` bytes, and less than `_COPY_STEP` more."""
+    """Copies `size` bytes, and up to `_COPY_STEP` - 1 more."""
     if size > _LONG_COPY:
         copy_bytes(target, source, size)
         return
     if size <= 0:
         return
-    _copy_step(target, source)  # most are that short: no loop yet
+    _copy_step(target, source)  # no loop, as most are this short
     if size > _COPY_STEP:
         _copy_step(target + _COPY_STEP, source + _COPY_STEP)
     done = np.int64(2 * _COPY_STEP)
@@ -133,7 +139,8 @@ def _copy(target: int, source: int, size: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _long_number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
-    """A zigzag number of up to `bytes_max` bytes and the address behind it; `past` for that if it is longer."""
+    """(zigzag number of up to `bytes_max` bytes, address after it), or (0, `past`) if it is
+    longer."""
     value, shift = np.uint64(0), np.uint64(0)
     for k in range(bytes_max):
         byte = np.uint64(load_u8(at + k))
@@ -148,7 +155,7 @@ def _long_number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
-    """The same, one and two bytes without a loop. Whoever uses it checks the address that it gives."""
+    """As `_long_number`, without a loop for one and two bytes. The caller checks the address."""
     low = load_u8(at)
     if low < 0x80:
         return (low >> 1) ^ -(low & 1), at + 1
@@ -161,7 +168,7 @@ def _number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_bit(bitmap: int, row: int, bit: int) -> None:
-    """Sets bit `row` of a bitmap that is written in order; what a batch that was given up left behind it goes."""
+    """Sets bit `row` of a bitmap that is written in order, and clears later bits of its byte."""
     at, place = bitmap + (row >> 3), row & 7
     before = load_u8(at) & ((1 << place) - 1)
     store_u8(at, before | bit << place)
@@ -169,13 +176,13 @@ def _put_bit(bitmap: int, row: int, bit: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _bits_before(row: int, bitmap: int) -> int:
-    """The bits below bit `row` in its byte of a bitmap, 0 for none; what a batch that was given up left there goes."""
+    """The bits below bit `row` in its byte of a bitmap (0: none)."""
     return load_u8(bitmap + (row >> 3)) & ((1 << (row & 7)) - 1) if bitmap != 0 else np.int64(0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_bits(row: int, key_bits: int, value_bits: int, t: RecordTargets) -> None:
-    """Puts the byte of both bitmaps out in which bit `row` is."""
+    """Stores the byte with bit `row` of both bitmaps."""
     if t.key_valid != 0:
         store_u8(t.key_valid + (row >> 3), key_bits)
     if t.value_valid != 0:
@@ -184,7 +191,8 @@ def _put_bits(row: int, key_bits: int, value_bits: int, t: RecordTargets) -> Non
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_bytes(row: int, at: int, stored: int, ends: int, data: int, used: int) -> int:
-    """Puts `stored` bytes from address `at` out as `row`, behind `used` bytes; what is used then."""
+    """Appends `stored` bytes at address `at` as `row`, after `used` bytes; returns the bytes then
+    used."""
     if ends == 0:
         return used
     _copy(data + used, at, stored)
@@ -204,7 +212,10 @@ def _put_numbers(row: int, offset: int, timestamp_ms: int, base_sequence: int, d
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_headers(at: int, end: int, past: int, count: int, t: RecordTargets, state: int) -> int:
-    """Puts `count` headers from address `at` out; the address behind them, -1 if they are wrong, -2 without room."""
+    """Appends `count` headers from address `at` on.
+
+    Returns the address after them, -1 for invalid headers, or -2 without room.
+    """
     row = load_i64(state + 8 * HEADERS)
     key_bytes = load_i64(state + 8 * HEADER_KEY_BYTES)
     value_bytes = load_i64(state + 8 * HEADER_VALUE_BYTES)
@@ -244,7 +255,8 @@ def _put_header_end(row: int, t: RecordTargets, state: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses, t: RecordTargets, state: int) -> int:
-    """Puts the `count` records between the addresses `at` and `stop` out; -1, or the reason to give the batch up."""
+    """Appends the `count` records between addresses `at` and `stop`; returns -1 or the reason not
+    to."""
     past = stop + 1
     row = load_i64(state + 8 * ROWS)
     last_row = row + count
@@ -303,7 +315,7 @@ def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _find_records(batch: int, codec: int, c: ColumnAddresses, s: Sources, state: int) -> tuple[int, int]:
-    """(address, size) of a batch's plain records; the size is -1 where Python has to give them."""
+    """(address, size) of a batch's uncompressed records. Size -1: Python must decompress them."""
     given = load_i64(state + 8 * GIVEN)
     if given != 0:
         return given, load_i64(state + 8 * GIVEN_SIZE)
@@ -320,7 +332,7 @@ def _find_records(batch: int, codec: int, c: ColumnAddresses, s: Sources, state:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _decode_batch(batch: int, c: ColumnAddresses, t: RecordTargets, s: Sources, state: int) -> int:
-    """Puts one batch out; -1, or the reason why nothing of it counts."""
+    """Appends one batch; returns -1, or the reason why nothing was appended."""
     if load_i32(c.magic + 4 * batch) < 2:
         return LEGACY
     attributes, count = load_i32(c.attributes + 4 * batch), load_i32(c.count + 4 * batch)
@@ -340,7 +352,7 @@ def _decode_batch(batch: int, c: ColumnAddresses, t: RecordTargets, s: Sources, 
     if load_i64(state + 8 * ROWS) + count > t.rows or size > room:
         store_i64(state + 8 * NEED_ROWS, count)
         store_i64(state + 8 * NEED_BYTES, size)
-        store_i64(state + 8 * GIVEN, at)  # not to be inflated again
+        store_i64(state + 8 * GIVEN, at)  # so that it is not decompressed again
         store_i64(state + 8 * GIVEN_SIZE, size)
         return FULL
     headers, header_keys = load_i64(state + 8 * HEADERS), load_i64(state + 8 * HEADER_KEY_BYTES)
@@ -356,11 +368,13 @@ def _decode_batch(batch: int, c: ColumnAddresses, t: RecordTargets, s: Sources, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def decode_batches(batches: int, c: ColumnAddresses, t: RecordTargets, s: Sources, state: int) -> None:
-    """Decodes on from batch `state[NEXT]` of the `batches` in the columns, until they are done or for another reason.
+    """Decodes the `batches` batches of the columns from `state[NEXT]` on, until there is a reason
+    to stop.
 
-    DONE; FULL: the batch needs `NEED_ROWS` and `NEED_BYTES`; HEADERS_FULL: more headers than there is room for;
-    PLEASE_GIVE: its plain records must be given; LEGACY: of magic 0 or 1; BAD: its records are not whole. `state` is
-    the address of `STATE_SIZE` int64s; with no rows put out yet the outputs begin anew.
+    The reasons: DONE; FULL: the batch needs `NEED_ROWS` and `NEED_BYTES`; HEADERS_FULL: no room for
+    its headers; PLEASE_GIVE: Python must decompress it; LEGACY: it has magic 0 or 1; BAD: its
+    records are invalid. `state` is the address of `STATE_SIZE` int64s. If `state[ROWS]` is 0, the
+    outputs start empty.
     """
     if load_i64(state + 8 * ROWS) == 0:
         for ends in (t.key_ends, t.value_ends, t.header_ends, t.header_key_ends, t.header_value_ends):

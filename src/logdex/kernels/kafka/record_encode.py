@@ -1,8 +1,9 @@
-"""The encode kernel: Arrow columns of records to batches of magic 2, with compression and CRC, many at a call.
+"""The encode kernel: encodes Arrow columns of records to many batches of magic 2, with compression
+and CRC.
 
-Twin: `logdex.kafka.batch.record_batch.encode_batch`. Sizes are worked out before bytes are written,
-and tested against the room; a batch that does not fit is left out whole, and the caller goes on
-with its first record. Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecordBatch,
+Twin: `logdex.kafka.batch.record_batch.encode_batch`. Sizes are computed and compared with the room
+before bytes are written. A batch that does not fit is left out, and the caller continues with its
+first record. Source: ``docs/formats/kafka-record-batch.md``; Kafka's DefaultRecordBatch,
 DefaultRecord.
 """
 
@@ -34,14 +35,16 @@ from logdex.layout import kafka as layout
 INPUT_END, OUTPUT_FULL, SCRATCH_FULL, ROWS_FULL, REFUSED, TOO_LARGE = range(6)
 _CLOSED = 6
 
-# Places in `state` (int64): what comes out.
+# The elements of `state` (int64), all of them outputs.
 RECORDS, BATCHES, SIZE, NEEDED, SEQUENCE = range(5)
 STATE_SIZE = 5
-"""The next record, batches and bytes written; room that a batch that did not fit wants; the next sequence."""
+"""The next record; batches and bytes written; the room that a batch needs; the next sequence
+number."""
 
 ROW = ("position", "base_offset", "last_offset", "base_timestamp_ms", "max_timestamp_ms", "crc", "size", "count")
 ROW += ("base_sequence",)
-"""Columns of `rows` (int64), one row a batch: those of `BatchColumns` that differ between batches."""
+"""The columns of `rows` (int64), one row per batch: the fields of `BatchColumns` that differ by
+batch."""
 _ROW_BYTES = 8 * len(ROW)
 
 _HEADER_SIZE = layout.RECORD_BATCH.size_bytes
@@ -51,7 +54,11 @@ _SEVEN, _LOW, _MORE = np.uint64(7), np.uint64(0x7F), np.uint64(0x80)
 
 
 class Records(NamedTuple):
-    """Columns of `count` records. `header_lists`: the list array's, its offsets count headers; 0: nobody has any."""
+    """The columns of `count` records.
+
+    `header_lists` is the list array, whose offsets count headers; its addresses are 0 without
+    headers.
+    """
 
     count: int
     timestamps: int
@@ -63,9 +70,10 @@ class Records(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where to write (addresses, bytes, rows) and with what to compress; `scratch` is for records before that.
+    """The output (addresses, bytes, rows) and the compression; `scratch` is for uncompressed
+    records.
 
-    Records of a batch above `records_size_max` bytes do not fit, whatever room there is.
+    No batch may have more than `records_size_max` bytes of records.
     """
 
     out: int
@@ -83,14 +91,16 @@ class Target(NamedTuple):
 
 
 NO_APPEND_TIMESTAMP = -2
-"""A log's own time is -1 or above."""
+"""A log append time is -1 or above."""
 
 
 class BatchRule(NamedTuple):
-    """Where batches end (`batch_records` and `batch_bytes`, header and uncompressed records), and what all share.
+    """The end of batches (`batch_records`; `batch_bytes` of header and uncompressed records) and
+    common fields.
 
-    `base_offset` is that of record 0 of the input. `is_final`: the last batch of the input ends with it, even if it
-    has room left. `append_timestamp`, unless `NO_APPEND_TIMESTAMP`, is every batch's max timestamp.
+    `base_offset` is that of record 0 of the input. With `is_final` the last batch ends with the
+    input, even if it has room. `append_timestamp`, unless `NO_APPEND_TIMESTAMP`, is every batch's
+    max timestamp.
     """
 
     batch_records: int
@@ -112,7 +122,7 @@ def _zigzag(value: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _size_of(word: int) -> int:
-    """Bytes that a zigzagged number takes."""
+    """The encoded size of a zigzagged number."""
     if word < _MORE:
         return 1
     return ((64 - count_leading_zeros(word)) * 9 + 64) >> 6
@@ -120,7 +130,7 @@ def _size_of(word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put(at: int, word: int) -> int:
-    """Writes a zigzagged number; where it ends."""
+    """Writes a zigzagged number and returns the address after it."""
     while word >= _MORE:
         store_u8(at, np.int64((word & _LOW) | _MORE))
         word >>= _SEVEN
@@ -131,7 +141,7 @@ def _put(at: int, word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _bytes_size(size: int) -> int:
-    """Bytes that a value of `size` takes with its length; -1: null."""
+    """The encoded size of a value of `size` bytes with its length; -1 means null."""
     return _size_of(_zigzag(size)) + max(size, 0)
 
 
@@ -146,7 +156,7 @@ def _put_bytes(at: int, source: int, size: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _header_range(lists: Spans, i: int) -> tuple[int, int]:
-    """(first, end) of record i's headers; none for a null list, whatever its offsets say."""
+    """(first, end) of record i's headers. A null list has none, whatever its offsets are."""
     first = load_i32(lists.offsets + 4 * i)
     return first, first if is_null(lists, i) else load_i32(lists.offsets + 4 * i + 4)
 
@@ -174,9 +184,10 @@ def _put_headers(at: int, records: Records, i: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fill_batch(records: Records, rule: BatchRule, first: int, start: int, end: int) -> tuple[int, int, int, int]:
-    """Writes records from `first` on between two addresses: (count, size, max timestamp, why it ended).
+    """Writes records from `first` on between two addresses.
 
-    Ended by OUTPUT_FULL, size is what is wanted at least.
+    Returns (count, size, max timestamp, why it ended). After OUTPUT_FULL, size is the room needed
+    at least.
     """
     base_time = load_i64(records.timestamps + 8 * first)
     max_time = base_time
@@ -214,7 +225,7 @@ def _fill_batch(records: Records, rule: BatchRule, first: int, start: int, end: 
 def _put_head(
     at: int, size: int, rule: BatchRule, offset: int, count: int, base_time: int, max_time: int, sequence: int
 ) -> None:
-    """The header of a batch of `size` bytes whose records are in place, but for its CRC."""
+    """Writes the header, without CRC, of a batch of `size` bytes whose records are in place."""
     store_be64(at, offset)
     store_be32(at + field.LENGTH, size - _OVERHEAD)
     store_be32(at + field.LEADER_EPOCH, rule.leader_epoch)
@@ -233,7 +244,7 @@ def _put_head(
 def _put_row(
     row: int, at: int, size: int, crc: int, offset: int, count: int, base_time: int, max_time: int, sequence: int
 ) -> None:
-    """One row of `rows`, in the order of `ROW`."""
+    """Writes one row of `rows`, in the order of `ROW`."""
     store_i64(row, at)
     store_i64(row + 8, offset)
     store_i64(row + 16, offset + count - 1)
@@ -247,7 +258,8 @@ def _put_row(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def encode_records(records: Records, first: int, rule: BatchRule, target: Target, state: int) -> int:
-    """Writes whole batches from record `first` on until records, room or rows end: which it was. `state`: see above."""
+    """Writes whole batches from record `first` on, and returns why it stopped. `state` is described
+    above."""
     packed = target.codec != CODEC_NONE
     at = batches = needed = np.int64(0)
     sequence = np.int64(rule.base_sequence)

@@ -1,4 +1,4 @@
-"""Arrow's binary arrays inside kernels, by their addresses."""
+"""Arrow's binary arrays in kernels, by their addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from logdex.kernels.common.memory import load_i32, load_u8
 
 
 class Spans(NamedTuple):
-    """An Arrow binary array: addresses of its first offset (int32), its bytes and its validity bits (0: all valid)."""
+    """An Arrow binary array: the addresses of its first offset (int32), bytes and validity (0: all
+    valid)."""
 
     offsets: int
     data: int

@@ -1,7 +1,6 @@
-"""Which batches get entries in a segment's two sparse indexes, and which: the loop of
-`logdex.kafka.segment.derive_indexes`.
+"""Decides which batches get entries in a segment's offset index and time index.
 
-Twin of `logdex.kafka.segment.derive_indexes.fold_plain`; a property test holds them equal.
+Twin: `logdex.kafka.segment.derive_indexes.fold_plain`; a property test compares the two.
 """
 
 from __future__ import annotations
@@ -14,13 +13,18 @@ from logdex import limits
 from logdex.kernels.kafka.batch_columns import Int32s, Int64s
 
 BYTES_SINCE_ENTRY, MAX_TIMESTAMP, MAX_OFFSET, LAST_OFFSET, TIME_TIMESTAMP, TIME_OFFSET = range(6)
-"""Places in `state`: bytes since the last .index entry; the largest timestamp so far and the last offset of the
-earliest batch that has it; the offset of the last .index entry; timestamp and offset of the last .timeindex entry."""
+"""The elements of `state`.
+
+Bytes since the last .index entry; the largest timestamp so far and the last offset of the earliest
+batch that has it; the offset of the last .index entry; timestamp and offset of the last .timeindex
+entry.
+"""
 
 STATE_SIZE = 6
 GOOD, OVERFLOW, OFFSET_FALLS, TIME_OFFSET_FALLS = range(4)
-"""How a fold ends: well, or at a batch whose offset is out of range, is not above the last entry's, or whose
-largest timestamp belongs to an offset below the last time entry's."""
+"""How a fold ends: at the end, or at a batch whose offset is out of range, whose offset is not
+above the last entry's, or whose largest timestamp belongs to an offset below the last time
+entry's."""
 
 _RELATIVE_OFFSET_MAX = limits.RELATIVE_OFFSET_MAX
 
@@ -38,9 +42,11 @@ def fold(
     time_entries: npt.NDArray[np.int64],
     result: Int64s,
 ) -> int:
-    """Folds all batches into `state`; `result` becomes (offset entries, time entries, batches folded).
+    """Folds all batches into `state`. `result` becomes (offset entries, time entries, batches
+    folded).
 
-    `offset_entries` (last offset, position) and `time_entries` (timestamp, offset) have room for a row a batch.
+    `offset_entries` (last offset, position) and `time_entries` (timestamp, offset) have room for
+    one row per batch.
     """
     offsets, times = 0, 0
     since = state[BYTES_SINCE_ENTRY]

@@ -1,9 +1,11 @@
-"""Many look-ups at once in a segment's sparse indexes: 16 halving searches in lockstep over the mapped bytes.
+"""Many look-ups at once in a segment's indexes: 16 binary searches in lockstep over the mapped
+bytes.
 
-Twins of `OffsetIndex.lookup` and `TimeIndex.lookup` for indexes that rise; a property test holds them equal. A search
-alone waits for its dependent cache misses and mispredicted branches (14 M/s); sixteen that halve the same length hide
-each other's and need no branch: 60 to 130 M/s. That holds only while the compiler makes vectors of the lanes: each loop
-is written in the shape that it does so for, which differs, and falls to 16 M/s in others. Measure after a change.
+Twins of `OffsetIndex.lookup` and `TimeIndex.lookup` for sorted indexes; a property test compares
+them. A single search waits for dependent cache misses and mispredicted branches (14 M/s). Sixteen
+searches over the same length overlap these and need no branch: 60 to 130 M/s. This requires that
+the compiler vectorises the lanes; each loop has the form for which it does, and other forms run at
+16 M/s. Measure after a change.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _TIME_SLOT = layout.TIME_INDEX_ENTRY.size_bytes
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _lookup_offsets(slots: int, count: int, base_offset: int, wanted: Int64s, found: npt.NDArray[np.int64]) -> None:
-    """`found` becomes (offset, position) of the last slot at or below each of `wanted`, else (base offset, 0)."""
+    """Sets `found` to (offset, position) of the last slot at or below each of `wanted`, else (base
+    offset, 0)."""
     place, want = np.zeros(LANES, np.int64), np.empty(LANES, np.int64)
     first = 0
     while first < len(wanted):
@@ -49,7 +52,8 @@ def _lookup_offsets(slots: int, count: int, base_offset: int, wanted: Int64s, fo
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _lookup_times(slots: int, count: int, base_offset: int, wanted: Int64s, found: npt.NDArray[np.int64]) -> None:
-    """`found` becomes (timestamp, offset) of the last slot at or below each of `wanted`, else (-1, base offset)."""
+    """Sets `found` to (timestamp, offset) of the last slot at or below each of `wanted`, else (-1,
+    base offset)."""
     place = np.empty(LANES, np.int64)
     for first in range(0, len(wanted), LANES):
         lanes = min(LANES, len(wanted) - first)
@@ -74,7 +78,8 @@ def _lookup_times(slots: int, count: int, base_offset: int, wanted: Int64s, foun
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _first_at_least(sorted_values: int, count: int, wanted: Int64s, found: Int64s) -> None:
-    """`found` becomes the place of the first of `count` rising int64 at or above each of `wanted`, `count` if none."""
+    """Sets `found` to the index of the first of `count` sorted int64 at or above each of `wanted`,
+    else `count`."""
     place = np.empty(LANES, np.int64)
     for first in range(0, len(wanted), LANES):
         lanes = min(LANES, len(wanted) - first)
@@ -98,8 +103,11 @@ def _first_at_least(sorted_values: int, count: int, wanted: Int64s, found: Int64
 def first_in_runs(
     timestamps: Int64s, run_start: Int64s, run_end: Int64s, run: Int64s, wanted: Int64s, found: Int64s
 ) -> None:
-    """`found` becomes, for each query, the first row of its run [start, end) whose timestamp is at or above what is
-    wanted, -1 if there is none. Queries come by run and rise within one; places of runs and rows are trusted."""
+    """Sets `found`, per query, to the first row of its run [start, end) with at least the wanted
+    timestamp, or -1.
+
+    Queries are ordered by run, and by timestamp within a run. Runs and rows must be valid.
+    """
     at = 0
     for query in range(len(wanted)):
         if query == 0 or run[query] != run[query - 1]:
@@ -111,14 +119,15 @@ def first_in_runs(
 
 
 def _queries(wanted: npt.ArrayLike) -> tuple[Int64s, int]:
-    """The queries, repeated up to a full set of lanes, and how many there are."""
+    """The queries, repeated to fill the lanes, and their original number."""
     queries = np.ascontiguousarray(wanted, np.int64)
     count = len(queries)
     return np.resize(queries, LANES) if 0 < count < LANES else queries, count
 
 
 def lookup_offsets(slots: npt.NDArray[np.uint8], base_offset: int, offsets: npt.ArrayLike) -> Int64s:
-    """(offset, position)[n, 2] for each of `offsets` (int64), by the bytes of a rising .index without its zero tail."""
+    """(offset, position)[n, 2] for each of `offsets` (int64), from a sorted .index without zeros at
+    its end."""
     wanted, queries = _queries(offsets)
     found = np.empty((len(wanted), 2), np.int64)
     if len(slots) < _OFFSET_SLOT:
@@ -129,7 +138,7 @@ def lookup_offsets(slots: npt.NDArray[np.uint8], base_offset: int, offsets: npt.
 
 
 def lookup_times(slots: npt.NDArray[np.uint8], base_offset: int, timestamps_ms: npt.ArrayLike) -> Int64s:
-    """(timestamp, offset)[n, 2] for each of `timestamps_ms` (int64), by the bytes of a rising .timeindex."""
+    """(timestamp, offset)[n, 2] for each of `timestamps_ms` (int64), from a sorted .timeindex."""
     wanted, queries = _queries(timestamps_ms)
     found = np.empty((len(wanted), 2), np.int64)
     if len(slots) < _TIME_SLOT:
@@ -140,7 +149,7 @@ def lookup_times(slots: npt.NDArray[np.uint8], base_offset: int, timestamps_ms: 
 
 
 def first_at_least(rising: Int64s, wanted: npt.ArrayLike) -> Int64s:
-    """As `np.searchsorted(rising, wanted)`, several times as fast for queries in no order."""
+    """As `np.searchsorted(rising, wanted)`, but several times as fast for unsorted queries."""
     sought, queries = _queries(wanted)
     values = np.ascontiguousarray(rising, np.int64)
     found = np.zeros(len(sought), np.int64)

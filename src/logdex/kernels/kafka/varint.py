@@ -1,7 +1,7 @@
-"""Kafka's variable-length numbers inside kernels: zigzag, seven bits a byte, lowest first.
+"""Kafka's varints in kernels: zigzag, seven bits per byte, lowest first.
 
-Source: Kafka's ByteUtils.readVarint and readVarlong. Both readings test each byte's address against the end; what runs
-past it, or past ten bytes, has no size.
+Source: Kafka's ByteUtils.readVarint and readVarlong. Both functions compare each byte's address
+with the end. A number that extends beyond it, or beyond ten bytes, is invalid.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from numba import njit
 from logdex.kernels.common.memory import load_u8
 
 VARINT_BAD = 1 << 40
-"""The size of a number that has none: adding it to an address takes that past every end."""
+"""The size of an invalid number: added to an address, it exceeds every end."""
 _BYTES_MAX = 10
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def varint_size(at: int, end: int) -> int:
-    """How many bytes the number at address `at` takes, `VARINT_BAD` where it does not end before `end`."""
+    """The size of the number at address `at`; `VARINT_BAD` if it does not end before `end`."""
     size = np.int64(1)
     while size <= _BYTES_MAX:
         if at + size > end:
@@ -31,7 +31,7 @@ def varint_size(at: int, end: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def read_varint(at: int, end: int) -> int:
-    """The number at address `at`; 0 where `varint_size` is `VARINT_BAD`."""
+    """The number at address `at`; 0 if `varint_size` is `VARINT_BAD`."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while shift < np.uint64(70) and at < end:

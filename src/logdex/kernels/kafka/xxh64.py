@@ -1,6 +1,6 @@
-"""XXH64 of keys inside kernels, a column at a call. Twin: `logdex.primitives.xxh64`.
+"""XXH64 of keys in kernels, a column per call. Twin: `logdex.primitives.xxh64`.
 
-Arithmetic is in uint64 throughout: Numba makes int64 combined with uint64 a float64.
+All arithmetic is in uint64: in Numba, int64 combined with uint64 is a float64.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _round(lane: int, word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _stripes(data: int, size: int, seed: int) -> int:
-    """What whole stripes of 32 bytes come to; size at least 32."""
+    """The hash after all whole stripes of 32 bytes, of which there is at least one."""
     a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
     for at in range(data, data + size - 31, 32):
         a = _round(a, load_le64(at))
@@ -44,7 +44,7 @@ def _stripes(data: int, size: int, seed: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def xxh64(data: int, size: int, seed: int) -> int:
-    """XXH64 of `size` bytes at address `data`; `seed` and the result are uint64."""
+    """The XXH64 of `size` bytes at address `data`; `seed` and the result are uint64."""
     value = _stripes(data, size, seed) if size >= 32 else seed + _P5
     value += np.uint64(size)
     at, end = data + (size & ~31), data + size
@@ -65,7 +65,8 @@ def xxh64(data: int, size: int, seed: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def hash_column(keys: Spans, count: int, seed: int, hashes: int) -> None:
-    """XXH64 of each of `count` keys to the uint64 array at address `hashes`; null counts as empty."""
+    """Stores the XXH64 of each of `count` keys to the uint64 array at `hashes`; null counts as
+    empty."""
     for i in range(count):
         data, size = binary_at(keys, i)
         store_i64(hashes + 8 * i, np.int64(xxh64(data, max(size, 0), np.uint64(seed))))
@@ -73,10 +74,11 @@ def hash_column(keys: Spans, count: int, seed: int, hashes: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def hash_records(keys: Spans, offsets: int, count: int, base_offset: int, seed: int, hashes: int, places: int) -> int:
-    """Hash (uint64) and relative offset (uint32) of each record that has a key, to the arrays at two addresses.
+    """Stores hash (uint64) and relative offset (uint32) of each record that has a key, to two
+    arrays.
 
-    `offsets` is the address of the records' int64 offsets. How many that are; -1 - i for a record i whose offset is
-    not 0 to 2^31 - 1 above `base_offset`.
+    `offsets` is the address of the records' int64 offsets. Returns the number of entries, or -1 - i
+    for a record i whose offset is not 0 to 2^31 - 1 above `base_offset`.
     """
     entries = 0
     for i in range(count):

@@ -1,1 +1,1 @@
-"""Kernels over RocketMQ's bytes."""
+"""Kernels for RocketMQ's files."""

@@ -1,8 +1,9 @@
-"""Looking up many keys in one IndexFile: many walks along chains at once, so that their cache misses overlap.
+"""Looks up many keys in one IndexFile: follows many chains at once, so that their cache misses
+overlap.
 
-Twin of `logdex.rocketmq.index_file.index_file.IndexFile.select_phy_offset`; a property test holds
-them equal. A walk alone waits for three dependent misses (3.2 M/s); 64 of them, each asking for its
-next entry before the others are looked at, give 13 M/s and more.
+Twin of `logdex.rocketmq.index_file.index_file.IndexFile.select_phy_offset`; a property test
+compares the two. A single chain waits for three dependent misses (3.2 M/s). With 64 chains, each
+prefetching its next entry, the speed is 13 M/s and more.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from logdex.kernels.rocketmq.index_put import (
 )
 
 WALKS = 64
-"""Walks under way at once: where more gain little."""
+"""The number of chains followed at once; more gain little."""
 
 _LAST_BYTE = ENTRY_SIZE - 1
-"""One entry in four lies in two cache lines; asking for both is worth half as much speed again."""
+"""One entry in four spans two cache lines; prefetching both makes look-ups 50 % faster."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -40,7 +41,8 @@ def _heads(
     row: npt.NDArray[np.int64],
     index: npt.NDArray[np.int64],
 ) -> int:
-    """The first entry of each row's chain: fills `row` and `index`, gives how many rows have one."""
+    """Fills `row` and `index` with the first entry of each row's chain; returns how many rows have
+    one."""
     entries = slots + SLOT_SIZE * slot_num
     for k in range(len(key_hash)):
         prefetch(slots + SLOT_SIZE * slot_of(key_hash[k], slot_num))
@@ -73,7 +75,10 @@ def _walk(
     found_offset: npt.NDArray[np.int64],
     wild: npt.NDArray[np.bool_],
 ) -> int:
-    """Walks all `live` chains to their ends, one entry of each in turn; gives how much was found, -1: too much."""
+    """Follows all `live` chains to their ends, one entry of each in turn.
+
+    Returns the number of offsets found, or -1 if there are too many.
+    """
     found = 0
     while live > 0:
         if found + live > len(found_row):
@@ -126,12 +131,13 @@ def index_select(
     row_end: npt.NDArray[np.int64],
     wild: npt.NDArray[np.bool_],
 ) -> tuple[int, int]:
-    """Answers rows from `first` on; gives the rows that are done and how much of `out` is filled.
+    """Answers rows from `first` on; returns (next row, elements of `out` that are filled).
 
-    Stops before a group of `WALKS` rows whose answers do not fit into `found_*` or `out`; enlarge them and go on. Row i
-    takes at most `room[i]` offsets, newest entry first, `out[row_end[i - 1]:row_end[i]]`. `wild[i]` is set where a link
-    points forward, which no engine writes: the caller walks that row again, with an eye on cycles. The mapped file has
-    `index_num` entries; no other is read, whatever the links say.
+    Stops before a group of `WALKS` rows whose results do not fit into `found_*` or `out`: enlarge
+    them and continue. Row i gets at most `room[i]` offsets, newest entry first, in `out[row_end[i -
+    1]:row_end[i]]`. `wild[i]` is set if a link leads forward, which no engine writes: the caller
+    then follows that chain again and watches for cycles. The mapped file has `index_num` entries,
+    and no others are read, whatever the links are.
     """
     slots = address + HEADER_SIZE
     entries = slots + SLOT_SIZE * slot_num

@@ -1,8 +1,8 @@
-"""Java's `String.hashCode` at memory speed: eight ASCII bytes at a time, UTF-16 units for all else.
+"""Java's `String.hashCode`: eight ASCII bytes at a time, UTF-16 units for all other text.
 
-Twin of `logdex.primitives.java_hash`; a property test holds them equal, malformed UTF-8 included. Eight characters are
-folded by three multiplies (pairs, then quads, then the octet), 5.6 ns for 19 bytes against 18 ns in a byte loop.
-Nothing outside [address, address + size) is read.
+Twin of `logdex.primitives.java_hash`; a property test compares the two, with malformed UTF-8 too.
+Three multiplications fold eight characters (pairs, quads, the octet): 5.6 ns for 19 bytes, against
+18 ns in a byte loop. Nothing outside [address, address + size) is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _REPLACEMENT = np.uint64(0xFFFD)
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _fold(word: int) -> int:
-    """Sum of byte k times 31^(7-k); lanes never overflow (255 * 32 < 2^16, 8160 * 962 < 2^32)."""
+    """The sum of byte k times 31^(7-k). Lanes never overflow (255 * 32 < 2^16, 8160 * 962 <
+    2^32)."""
     pairs = (word & _BYTES_EVEN) * _P1 + ((word >> np.uint64(8)) & _BYTES_EVEN)
     quads = (pairs & _PAIRS_EVEN) * _P2 + ((pairs >> np.uint64(16)) & _PAIRS_EVEN)
     return (quads & _LOW32) * _P4 + (quads >> np.uint64(32))
@@ -34,9 +35,11 @@ def _fold(word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _well_formed(address: int, left: int) -> tuple[int, int]:
-    """Of the UTF-8 sequence at `address`: (bytes that are in order, bytes that it needs). `left` bytes are there.
+    """(well-formed bytes, bytes needed) of the UTF-8 sequence at `address`; `left` bytes are
+    available.
 
-    Where they differ, the first is the length of the maximal ill-formed part; (1, 0) is a byte that starts nothing.
+    If they differ, the first is the length of the maximal ill-formed part. (1, 0): the byte starts
+    no sequence.
     """
     first = load_u8(address)
     if first < 0x80:
@@ -76,7 +79,7 @@ def _encoded_surrogate(address: int, left: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def java_hash_units(address: int, size: int, seed: int) -> int:
-    """The same as `java_hash`, one UTF-16 unit at a time, with Java's replacement of what is not UTF-8."""
+    """As `java_hash`, one UTF-16 unit at a time, with Java's replacement of malformed UTF-8."""
     value = np.uint64(seed)
     end = address + size
     while address < end:
@@ -101,9 +104,10 @@ def java_hash_units(address: int, size: int, seed: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def java_hash(address: int, size: int, seed: int) -> int:
-    """`String.hashCode` of the `size` bytes of UTF-8 at `address`, as uint64 0 .. 2^32 - 1 (the int's bit pattern).
+    """The `String.hashCode` of `size` bytes of UTF-8 at `address`, as uint64 (the int's bit
+    pattern).
 
-    `seed` is the hash of what stands before (0: nothing), so `hash(a + b) = java_hash(b, seed=hash(a))`.
+    `seed` is the hash of the text before (0: none), so `hash(a + b) = java_hash(b, seed=hash(a))`.
     """
     value = np.uint64(seed)
     head = size & 7
@@ -112,7 +116,8 @@ def java_hash(address: int, size: int, seed: int) -> int:
     seen = np.uint64(0)
     if size >= 8:
         if head:
-            # The head's bytes go to the top of the word: zero bytes before them add nothing.
+            # The head's bytes become the top of the word: leading zero bytes do not change the
+            # hash.
             word = load_le64(address) << np.uint64(64 - 8 * head)
             seen |= word
             if head & 1:
@@ -139,14 +144,14 @@ def java_hash(address: int, size: int, seed: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def index_key_hash(address: int, size: int, seed: int) -> int:
-    """`IndexFile.indexKeyHashMethod` of the bytes: abs of the hash as int64, 0 for the one value that has no abs."""
+    """`IndexFile.indexKeyHashMethod`: the hash's absolute value as int64; 0 for -2^31."""
     value = np.int64(java_hash(address, size, seed))
     return value if value < 0x80000000 else (0x100000000 - value) & 0x7FFFFFFF
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def index_key_hashes(address: int, ends: npt.NDArray[np.int64], seed: int, out: npt.NDArray[np.int32]) -> None:
-    """Fills `out` with the index hashes of keys that lie end to end; key i ends at `address + ends[i]`."""
+    """Fills `out` with the index hashes of concatenated keys; key i ends at `address + ends[i]`."""
     start = np.int64(0)
     for k in range(len(ends)):
         end = ends[k]

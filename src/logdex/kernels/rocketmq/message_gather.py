@@ -1,8 +1,8 @@
-"""The gather kernel: picked messages of a scan's window into the buffers of Arrow columns.
+"""The gather kernel: copies selected messages of a scan's window into the buffers of Arrow columns.
 
-Twin: `logdex.rocketmq.columns.message_arrow.messages_to_batch`. Sizes come from the scan's columns
-alone, which are ours, never from the file once more: it may change under us, and what was made room
-for must stay what is written.
+Twin: `logdex.rocketmq.columns.message_arrow.messages_to_batch`. Sizes come only from the scan's
+columns, never from the file again: the file may change meanwhile, and more than was allocated would
+be written.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ _STORE_V6 = layout.SYS_FLAG_STORE_HOST_V6
 
 
 class GatherTargets(NamedTuple):
-    """Addresses of the outputs: int32 or (`body_crc`, `prepared_transaction_offset`) int64 a message; of what has a
-    length, Arrow's int32 ends (the first is 0) and the bytes. `msg_id` is text, the others are as stored."""
+    """The addresses of the outputs.
+
+    Numbers are int32, or int64 (`body_crc`, `prepared_transaction_offset`). The others have Arrow's
+    int32 ends (the first is 0) and bytes. `msg_id` is text, the others are as stored.
+    """
 
     queue_id: int
     flag: int
@@ -65,7 +68,7 @@ class GatherTargets(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _append(row: int, source: int, size: int, ends: int, data: int) -> None:
-    """Copies `size` bytes behind those of the rows before."""
+    """Appends `size` bytes as `row`."""
     used = load_i32(ends + 4 * row)
     copy_bytes(data + used, source, size)
     store_i32(ends + 4 * row + 4, used + size)
@@ -73,7 +76,7 @@ def _append(row: int, source: int, size: int, ends: int, data: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_hex(target: int, source: int, size: int) -> None:
-    """`size` bytes as hexadecimal digits, in capitals."""
+    """Writes `size` bytes as upper-case hexadecimal digits."""
     for k in range(size):
         byte = load_u8(source + k)
         high, low = byte >> 4, byte & 15
@@ -83,7 +86,7 @@ def _put_hex(target: int, source: int, size: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_msg_id(row: int, host: int, host_size: int, offset: int, scratch: int, ends: int, data: int) -> None:
-    """The MessageID: the store host and the physical offset."""
+    """Appends the MessageID: store host and physical offset."""
     used = load_i32(ends + 4 * row)
     _put_hex(data + used, host, host_size)
     store_be64(scratch, offset)
@@ -95,10 +98,12 @@ def _put_msg_id(row: int, host: int, host_size: int, offset: int, scratch: int, 
 def gather_messages(
     base: int, first_offset: int, rows: int, count: int, c: ColumnAddresses, t: GatherTargets, scratch: int
 ) -> None:
-    """Puts out the messages at places `rows` (address of `count` int64s) of a window, in that order.
+    """Copies the messages at the indexes `rows` (the address of `count` int64s) of a window, in
+    that order.
 
-    `base` is the address of the mapped file's first byte, `first_offset` its physical offset; `scratch` has 8 bytes.
-    Room for all of it is the caller's care: bytes as in the columns, hosts of 8 or 20, message ids of 32 or 56.
+    `base` is the address of the mapped file, `first_offset` its physical offset, `scratch` has 8
+    bytes. The caller must allocate enough: bytes as in the columns, hosts of 8 or 20 bytes, message
+    ids of 32 or 56.
     """
     for ends in (t.born_host_ends, t.store_host_ends, t.body_ends, t.properties_ends, t.msg_id_ends):
         store_i32(ends, 0)

@@ -1,8 +1,8 @@
-"""The scan kernel: message after message of a mapped CommitLog file into columns.
+"""The scan kernel: reads the messages of a mapped CommitLog file into columns.
 
-Twin: `logdex.rocketmq.scan.plain_scan`. The kernel never grows or writes the tables of topics and queues: at a topic or
-queue that it does not know it stops with a reason, Python adds it and calls again. Every length is tested against the
-end of the bytes before it is used; addresses have no other check.
+Twin: `logdex.rocketmq.scan.plain_scan`. The kernel never changes the tables of topics and queues:
+at an unknown topic or queue it stops, Python adds it and calls again. Every length is compared with
+the end of the bytes before use; there is no other check of addresses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from logdex.layout import rocketmq as layout
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
-# Why a call of the kernel stopped; `state[REASON]`.
+# Why a call of the kernel stopped: `state[REASON]`.
 (
     WINDOW_FULL,
     FILE_END,
@@ -58,18 +58,19 @@ Int32s = npt.NDArray[np.int32]
     LIMIT,
 ) = range(12)
 
-# Places in `state`: what goes in and comes out.
+# The first elements of `state` (int64).
 POSITION, COUNT, KEY_COUNT, REASON, TOPIC_ADDRESS, TOPIC_LENGTH, TOPIC_ID, QUEUE_ID = range(8)
 STATE_SIZE = 8 + 8 + FOUND_SIZE
-"""int64 places of the state: the eight above, then scratch for the parts of a message and its properties."""
+"""The number of int64s in the state: the eight above, then scratch for a message's parts and
+properties."""
 _PARTS = 8 * 8
 _FOUND = 8 * 16
 
 KEYS_PER_MESSAGE_MAX = 16_386
-"""KEYS of 32,767 bytes holds 16,384 one-letter keys; UNIQ_KEY and TAGS come on top."""
+"""KEYS of 32,767 bytes can have 16,384 keys of one letter; UNIQ_KEY and TAGS are added."""
 
 SCHEDULE_TOPIC = 1
-"""Flag of the topic whose tagsCode is a deliver time."""
+"""The flag of the topic whose tagsCode is a delivery time."""
 
 _HEAD = layout.MESSAGE_HEAD
 _AT_CRC = _HEAD.offset_of("body_crc")
@@ -97,10 +98,11 @@ _PREFETCH_AHEAD = 2048
 
 
 class Columns(NamedTuple):
-    """A window of messages, one place a message (int64 or int32), but `key_hash`: one place a key.
+    """A window of messages, one element per message (int64 or int32); `key_hash` has one per key.
 
-    `position` is the physical offset; `body_at` and `properties_at` count from the message's start; `queue` is a place
-    in `TopicTable.queues`; `key_end[i]` is where message i's keys end in `key_hash`.
+    `position` is the physical offset. `body_at` and `properties_at` are relative to the message's
+    start. `queue` is an index into `TopicTable.queues`. The keys of message i end at `key_end[i]`
+    in `key_hash`.
     """
 
     position: Int64s
@@ -123,11 +125,11 @@ class Columns(NamedTuple):
 WIDE_COLUMNS = frozenset(
     ("position", "stored_offset", "queue_offset", "store_timestamp_ms", "born_timestamp_ms", "tags_code")
 )
-"""Columns of int64; the others are int32."""
+"""The columns of int64; the others are int32."""
 
 
 class ColumnAddresses(NamedTuple):
-    """Where the arrays of a `Columns` lie, and their lengths."""
+    """The addresses of the arrays of a `Columns`, and their lengths."""
 
     position: int
     stored_offset: int
@@ -149,7 +151,8 @@ class ColumnAddresses(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the caller and the dialect want (0 or 1); addresses of the CRC function (or 0), its table, delay levels."""
+    """Options of caller and dialect (0 or 1); addresses of the CRC function (or 0), its table, the
+    delay levels."""
 
     check_crc: int
     tags_in_index: int
@@ -162,7 +165,7 @@ class Rules(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _head_problem(at: int, end: int) -> int:
-    """FILE_END, a reason to stop, or -1 where a message of a possible size starts."""
+    """FILE_END, a reason to stop, or -1 if a message of a possible size starts at `at`."""
     if end - at < 8:
         return FILE_END if end == at else TORN
     magic = load_be32(at + 4)
@@ -178,7 +181,8 @@ def _head_problem(at: int, end: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _tags_code(found: int, schedule: bool, store_ms: int, r: Rules) -> int:
-    """ConsumeQueue's tagsCode: hash of TAGS, or the deliver time of a delayed message; -(1 << 62) for a bad DELAY."""
+    """The tagsCode: the hash of TAGS, or a delayed message's delivery time; -(1 << 62) for a bad
+    DELAY."""
     if schedule and load_i64(found + DELAY_AT) != 0:
         level = parse_int(load_i64(found + DELAY_AT), load_i64(found + DELAY_AT + 8))
         if level == -(1 << 40):
@@ -193,7 +197,8 @@ def _tags_code(found: int, schedule: bool, store_ms: int, r: Rules) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_hashes(found: int, limit: int, topic: int, tags_too: int, out: int, count: int) -> int:
-    """The index keys of one message in the engine's order: UNIQ_KEY, KEYS, then the tag where the dialect has it."""
+    """Stores the index hashes of one message in the engine's order: UNIQ_KEY, KEYS, then TAGS if
+    indexed."""
     seed = load_i64(topic + 16)
     unique = load_i64(found + UNIQ_AT)
     if unique != 0:
@@ -211,10 +216,11 @@ def _put_hashes(found: int, limit: int, topic: int, tags_too: int, out: int, cou
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _measure(at: int, size: int, parts: int) -> bool:
-    """Fills int64s at `parts`: addresses of store time, body, topic, properties; lengths of the last three.
+    """Fills int64s at `parts`: addresses of store time, body, topic, properties; lengths of the
+    last three.
 
-    False where they do not add up to the message's size. Negative body and properties lengths count as 0, as for the
-    engine.
+    Returns False if the parts do not add up to the message's size. As in the engine, negative
+    lengths of body and properties count as 0.
     """
     sys_flag = load_be32(at + _AT_SYS_FLAG)
     store_at = at + _HEAD_SIZE + _HOST_V4 + (_HOST_MORE if sys_flag & _BORN_V6 else 0)
@@ -267,7 +273,7 @@ def _put_columns(at: int, i: int, size: int, parts: int, store_ms: int, c: Colum
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules) -> int:
-    """Puts the message at address `at` into the columns; -1, or the reason why not."""
+    """Stores the message at address `at` in the columns; returns -1, or the reason not to."""
     parts, found = state + _PARTS, state + _FOUND
     if not _measure(at, size, parts):
         return BAD_LENGTHS
@@ -307,10 +313,11 @@ def _one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses,
 def scan_window(
     base: int, first_offset: int, end: int, stop: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules
 ) -> None:
-    """Scans on from `state[POSITION]` (byte in the file mapped at address `base`) until a reason to stop.
+    """Scans from `state[POSITION]` (a position in the file mapped at `base`) until there is a
+    reason to stop.
 
-    `end` is the length of the mapped bytes, `stop` the position at which no further message is begun, `first_offset`
-    the physical offset of the file's first byte, `state` the address of `STATE_SIZE` int64s.
+    `end` is the number of mapped bytes. No message is started at position `stop` or later.
+    `first_offset` is the file's physical offset, `state` the address of `STATE_SIZE` int64s.
     """
     at = base + load_i64(state + 8 * POSITION)
     limit = base + end

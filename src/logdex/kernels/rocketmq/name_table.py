@@ -1,4 +1,5 @@
-"""Numbers of topics and queues: open-addressing tables that kernels read and Python alone writes (`topic_table`)."""
+"""The numbers of topics and queues: open-addressing tables that kernels read and Python writes
+(`topic_table`)."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ TOPIC_RECORD = 40
 
 
 class LookupTables(NamedTuple):
-    """Addresses of the open-addressing tables of topics and queues, which Python alone writes (`topic_table`).
+    """The addresses of the tables of topics and queues.
 
-    Slots (int32) hold a number + 1, or 0; masks are their count - 1. A topic is `TOPIC_RECORD` bytes: five int64,
-    address of its bytes, length, hash of ``topic#``, hash of ``topic#T#``, flags. A queue's key is
-    topic << 32 | queue id.
+    Slots (int32) have a number + 1, or 0; masks are the number of slots - 1. A topic is a record of
+    `TOPIC_RECORD` bytes: five int64 with the address of its bytes, its length, the hashes of
+    ``topic#`` and ``topic#T#``, and flags. A queue's key is topic << 32 | queue id.
     """
 
     topic_slots: int
@@ -31,7 +32,7 @@ class LookupTables(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mix(a: int, b: int) -> int:
-    """Spreads two words over 64 bits; the low 31 bits of the result are used as a place."""
+    """Mixes two words; the low 31 bits of the result are used as a slot."""
     h = (a ^ (b * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xD6E8FEB86659FD93)
     return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
 
@@ -46,7 +47,8 @@ def _masked(at: int, size: int, limit: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def topic_place(at: int, size: int, limit: int) -> int:
-    """Where the search for a topic of `size` bytes at address `at` begins: by its first and last 8 bytes and length."""
+    """The first slot to search for a topic of `size` bytes at `at`, by its length and first and
+    last 8 bytes."""
     first = _masked(at, size, limit)
     last = load_up_to(at + size - 8, limit) if size > 8 else first
     return mix(first, last + np.uint64(size))
@@ -64,7 +66,7 @@ def _same_bytes(a: int, a_limit: int, b: int, size: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
-    """Number of the topic of `size` bytes at address `at`, or -1."""
+    """The number of the topic of `size` bytes at address `at`, or -1."""
     place = topic_place(at, size, limit) & t.topic_mask
     while True:
         topic = load_i32(t.topic_slots + 4 * place) - 1
@@ -78,7 +80,7 @@ def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_queue(topic: int, queue_id: int, t: LookupTables) -> int:
-    """Number of a topic's queue, or -1."""
+    """The number of a topic's queue, or -1."""
     key = (topic << 32) | (queue_id & 0xFFFFFFFF)
     place = mix(np.uint64(key), np.uint64(7)) & t.queue_mask
     while True:

@@ -1,7 +1,8 @@
-"""The property kernel: raw properties of many messages into the buffers of Arrow's map, KEYS, TAGS and UNIQ_KEY.
+"""The property kernel: decodes many messages' raw properties into buffers of Arrow columns.
 
-Twins: `parse_properties` and `split_keys` of `logdex.rocketmq.message.properties`. It takes what is usual: UTF-8, up to
-`NAMES_MAX` different names. All else is *odd* and left to the caller, who gives it again as plain UTF-8.
+The columns are a map, KEYS, TAGS and UNIQ_KEY. Twins: `parse_properties` and `split_keys` of
+`logdex.rocketmq.message.properties`. It handles valid UTF-8 with up to `NAMES_MAX` different names.
+Other messages are *odd*: the caller converts them to plain UTF-8 and calls again.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from logdex.kernels.common.memory import (
 from logdex.kernels.rocketmq.property_text import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, separators
 
 SLACK = 8
-"""Readable bytes behind the properties of each message."""
+"""Readable bytes after the properties of each message."""
 
 NAMES_MAX = 64
 PAIRS_MAX = 8_192
-"""Pairs in 32,767 bytes: each has two letters and two separators, the last may lack one."""
+"""Pairs in 32,767 bytes: each has two letters and two separators, of which the last may lack
+one."""
 _PAIR_SIZE = 24
 SCRATCH_SIZE = PAIRS_MAX * _PAIR_SIZE // 8
-"""int64 places for the pairs of one message: addresses of name, separator and end."""
+"""int64s for the pairs of one message: the addresses of name, separator and end."""
 
-# Places in `state`, int64s: what has been put out so far, or would have been.
+# The elements of `state` (int64): counts of the output so far.
 (PAIRS, NAME_BYTES, VALUE_BYTES, KEYS, KEY_BYTES, TAGS, TAG_BYTES, UNIQUE_KEYS, UNIQUE_KEY_BYTES) = range(9)
 STATE_SIZE = 9
 
@@ -42,10 +44,10 @@ _FOUR = np.uint64(0xFFFFFFFF)
 
 
 class PropertyTargets(NamedTuple):
-    """Addresses of the outputs; all 0: nothing is put out, only counted.
+    """The addresses of the outputs; if all are 0, the output is only counted.
 
-    `…_ends` are Arrow's int32 offsets, the first of which is 0: `pair_ends` and `keys_ends` count pairs and keys of a
-    message, the others bytes. `…_valid` is 1 or 0, a byte a message.
+    `…_ends` are Arrow's int32 offsets, of which the first is 0: `pair_ends` and `keys_ends` count a
+    message's pairs and keys, the others bytes. `…_valid` has one byte per message, 1 or 0.
     """
 
     pair_ends: int
@@ -66,7 +68,8 @@ class PropertyTargets(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _find_pairs(start: int, end: int, pairs: int) -> int:
-    """The pairs that have a name and a value, in stored order; how many. A value may hold the byte 1."""
+    """Stores the pairs with name and value in stored order; returns their number. A value may
+    contain byte 1."""
     count = 0
     name, separator, at = start, np.int64(0), start
     while at < end:
@@ -100,7 +103,7 @@ def _note_pair(name: int, separator: int, end: int, pairs: int, count: int) -> i
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _is_utf8(start: int, end: int) -> bool:
-    """Whether the bytes are UTF-8 as Python and Arrow want it: shortest forms, no surrogates, up to U+10FFFF."""
+    """Whether the bytes are valid UTF-8 for Python and Arrow: shortest forms, no surrogates."""
     at = start
     while at < end:
         rest = end - at
@@ -144,7 +147,8 @@ def _has_equal_names(pairs: int, count: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put(source: int, size: int, place: int, used: int, ends: int, data: int) -> int:
-    """Puts a text out at `place`, behind `used` bytes, if there are outputs; what is used then."""
+    """Appends a text at `place`, after `used` bytes, if there are outputs; returns the bytes then
+    used."""
     if ends != 0:
         copy_bytes(data + used, source, size)
         store_i32(ends + 4 * place + 4, used + size)
@@ -153,7 +157,7 @@ def _put(source: int, size: int, place: int, used: int, ends: int, data: int) ->
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
-    """The keys of a KEYS value: split at blanks, empty parts dropped."""
+    """Appends the keys of a KEYS value, split at spaces, without empty ones."""
     count, used = load_i64(state + 8 * KEYS), load_i64(state + 8 * KEY_BYTES)
     key = start
     for at in range(start, end + 1):
@@ -168,7 +172,8 @@ def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data: int, state: int) -> None:
-    """The value of the pair at address `pair`, null for 0, of message `row`; `counter` and the next place count."""
+    """Appends the value of the pair at address `pair` (0: null) as row `row`, and counts it in
+    `state`."""
     used = load_i64(state + 8 * counter + 8)
     source, size = np.int64(0), np.int64(0)
     if pair != 0:
@@ -182,7 +187,7 @@ def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: int) -> None:
-    """Puts out, or counts, the pairs of message `row`."""
+    """Appends or counts the pairs of message `row`."""
     before = load_i64(state + 8 * PAIRS)
     names, values = load_i64(state + 8 * NAME_BYTES), load_i64(state + 8 * VALUE_BYTES)
     keys, tags, unique_key = np.int64(0), np.int64(0), np.int64(0)
@@ -214,10 +219,11 @@ def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: in
 def put_properties(
     ats: int, sizes: int, count: int, checked: int, odd: int, pairs: int, t: PropertyTargets, state: int
 ) -> None:
-    """Puts out, or counts, the properties of `count` messages, at the addresses and of the sizes (int64s) given.
+    """Appends or counts the properties of `count` messages, given by addresses and sizes (int64s).
 
-    Unless `checked` is 1, a message that is odd is marked by 1 in the bytes at `odd`, and neither put out nor counted:
-    that pass is for counting. `pairs` has `SCRATCH_SIZE` int64s, `state` `STATE_SIZE`, zeros before.
+    Unless `checked` is 1, an odd message is marked by 1 in the bytes at `odd`, and is neither
+    appended nor counted. `pairs` has `SCRATCH_SIZE` int64s, `state` has `STATE_SIZE`, initially
+    zero.
     """
     for ends in (t.pair_ends, t.name_ends, t.value_ends, t.keys_ends, t.key_ends, t.tags_ends, t.unique_key_ends):
         if ends != 0:

@@ -1,7 +1,9 @@
-"""Checking the property `__CRC32#` that 5.2 and later can write behind all others (enabledAppendPropCRC).
+"""Verifies the property `__CRC32#`, which 5.2 and later can write after all others
+(enabledAppendPropCRC).
 
-It covers all of the message before it. Its ten digits stand lowest first, the rest filled with zeros.
-Twin: `property_crc_plain`. Source: MessageDecoder.createCrc32, CommitLog.checkMessageAndReturnSize.
+It covers everything before it in the message. Its ten digits are stored lowest first, filled with
+zeros. Twin: `property_crc_plain`. Source: MessageDecoder.createCrc32,
+CommitLog.checkMessageAndReturnSize.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def property_crcs(
     table: int,
     out: npt.NDArray[np.uint8],
 ) -> int:
-    """Fills `out` with ABSENT, RIGHT or WRONG for messages at `base + at`; gives the number of wrong ones."""
+    """Fills `out` with ABSENT, RIGHT or WRONG for messages at `base + at`; returns the number of
+    wrong ones."""
     wrong = 0
     for i in range(len(at)):
         out[i] = ABSENT

@@ -1,7 +1,8 @@
-"""Finding things in a message's properties, eight bytes at a time.
+"""Searches a message's properties, eight bytes at a time.
 
-A word of eight bytes is tested for separators with a few integer operations (the classic zero-byte test in its exact
-form), which is three times as fast as a loop over bytes. Loads never go past `limit`, the end of the mapped bytes.
+A few integer operations find the separators in a word of eight bytes (the exact form of the classic
+zero-byte test), three times as fast as a loop over bytes. Loads never extend beyond `limit`, the
+end of the mapped bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from logdex.kernels.common.memory import count_trailing_zeros, load_le64, load_u
 from logdex.kernels.rocketmq.java_hash import index_key_hash
 
 FOUND_SIZE = 8
-"""int64 places that `find_properties` fills: value address and length of KEYS, UNIQ_KEY, TAGS, DELAY (0: not there)."""
+"""The int64s that `find_properties` fills: value address and length of KEYS, UNIQ_KEY, TAGS, DELAY
+(0: none)."""
 KEYS_AT, UNIQ_AT, TAGS_AT, DELAY_AT = 0, 16, 32, 48
-"""Byte offsets of the four pairs in `found`."""
+"""The byte offsets of the four pairs in `found`."""
 
 _SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONES = np.uint64(0x0101010101010101)
@@ -30,7 +32,7 @@ NAME_UNIQ_KEY = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def load_up_to(at: int, limit: int) -> int:
-    """Eight bytes at `at` as a little-endian word; bytes from `limit` on read as zero."""
+    """Eight bytes at `at` as a little-endian word; bytes from `limit` on are zero."""
     if at + 8 <= limit:
         return load_le64(at)
     word = np.uint64(0)
@@ -53,7 +55,7 @@ def separators(word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
-    """Notes the value between `separator` and `end` if the name is one of the four."""
+    """Records the value between `separator` and `end` if the name is one of the four."""
     size = separator - name
     if end - separator <= 1 or size > 8 or size < 4:
         return
@@ -72,9 +74,11 @@ def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_properties(start: int, end: int, limit: int, found: int) -> None:
-    """Looks through the properties in addresses [start, end) and fills `found`; the last of equal names wins.
+    """Searches the properties at addresses [start, end) and fills `found`; the last of equal names
+    wins.
 
-    Twin of `logdex.rocketmq.message.properties.parse_properties` for the four names that the engine indexes by.
+    Twin of `logdex.rocketmq.message.properties.parse_properties` for the four names that the engine
+    indexes.
     """
     store_i64(found + KEYS_AT, 0)
     store_i64(found + UNIQ_AT, 0)
@@ -106,7 +110,11 @@ def find_properties(start: int, end: int, limit: int, found: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def hash_keys(start: int, size: int, limit: int, seed: int, out: int, count: int) -> int:
-    """Puts the index hash of each key of a KEYS value at place `count` and on of the int32s at `out`; the new count."""
+    """Stores the index hash of each key of a KEYS value in the int32s at `out`, from element
+    `count` on.
+
+    Returns the new count.
+    """
     end = start + size
     key = start
     at = start

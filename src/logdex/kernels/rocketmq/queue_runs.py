@@ -1,4 +1,5 @@
-"""Groups a window's messages by queue, in log order within each, and writes their ConsumeQueue entries.
+"""Groups a window's messages by queue, in log order within each, and writes their ConsumeQueue
+entries.
 
 Twin: `logdex.rocketmq.consume_queue.derive.queue_runs_plain`.
 """
@@ -31,10 +32,11 @@ def queue_runs(
     queue_offset: npt.NDArray[np.int64],
     entries: int,
 ) -> int:
-    """Fills `run_queue`, `run_end` (exclusive, in entries), `queue_offset` and the entries at address `entries`.
+    """Fills `run_queue`, `run_end` (exclusive, in entries), `queue_offset` and the entries at
+    address `entries`.
 
-    `places` has a zero for each queue and is left so. PREPARED and ROLLBACK messages get no entry. Gives the number of
-    runs.
+    `places` has one zero per queue, before and after the call. PREPARED and ROLLBACK messages get
+    no entry. Returns the number of runs.
     """
     queues, sys_flag = columns.queue, columns.sys_flag
     runs = 0
