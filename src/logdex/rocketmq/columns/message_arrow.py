@@ -1,6 +1,7 @@
-"""Messages as an Arrow record batch, fields named as in JSON; text is valid UTF-8 (see `to_text`), bodies as stored.
+"""The Arrow schema of messages, and the slow way to record batches.
 
-The schema of scans, and the slow way to it; the bulk way is in `message_columns`.
+Fields are named as in JSON. Text is valid UTF-8 (see `to_text`), and bodies are returned as stored.
+The fast way is in `message_columns`.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ SCHEMA = pa.schema(
         ("msg_id", pa.string()),
     ]
 )
-"""One field for each of `message_to_json`; `body` is binary, `properties` a map."""
+"""One field per key of `message_to_json`; `body` is binary and `properties` is a map."""
 
 
 def messages_to_batch(items: Iterable[tuple[int, StoredMessage]]) -> pa.RecordBatch:
-    """(physical offset, message) pairs as a batch: the slow way, and the twin of `message_columns` in tests."""
+    """Returns the record batch of (physical offset, message) pairs. This is the slow way, and the
+    plain twin of `message_columns` in tests."""
     rows = [_row(message, offset) for offset, message in items]
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     arrays = [_array(list(column), field.type) for column, field in zip(columns, SCHEMA, strict=True)]

@@ -1,9 +1,10 @@
-"""Messages of a scan as Arrow record batches, column by column: the bulk way, with no Python object a message.
+"""Arrow record batches of the messages of a scan, built column by column without a Python object
+per message.
 
-What a batch holds is gathered from the mapped file in one pass and then looked at in our copy
-alone. Odd properties (`logdex.kernels.rocketmq.property_columns`: not UTF-8, a name twice, more
-than 64 pairs) are parsed in Python, message by message; a host is turned into text once for as long
-as it is remembered. The slow twin is in `message_arrow`.
+One pass copies what a batch holds from the mapped file; all later steps use the copy only.
+Properties that the kernels do not parse (`logdex.kernels.rocketmq.property_columns`: not UTF-8, a
+repeated name, more than 64 pairs) are parsed in Python, message by message. The text of a host is
+cached. The plain twin is in `message_arrow`.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ from logdex.rocketmq.scan.topic_table import TopicTable
 
 BATCH_MESSAGES = 4_096
 BATCH_BYTES = 16 << 20
-"""A batch ends before its messages exceed this, or with its first: memory is bounded by that, whatever the bodies."""
+"""The most stored bytes in a batch, unless it holds a single message. This bounds the memory for
+bodies of any size."""
 
 
 def to_record_batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> pa.RecordBatchReader:
-    """Windows of a scan, with the rows wanted of each, as a reader; it scans on as batches are asked for.
+    """Returns a reader over the selected rows of each window of a scan. The scan continues as
+    batches are read.
 
-    `table` is the scanner's. Batches have at most `BATCH_MESSAGES` messages and, but for one of a single message,
-    `BATCH_BYTES` stored bytes.
+    `table` is the scanner's table of topics. A batch has at most `BATCH_MESSAGES` messages and,
+    unless it holds a single message, at most `BATCH_BYTES` stored bytes.
     """
     return pa.RecordBatchReader.from_batches(SCHEMA, _batches(windows, table))
 
 
 def _batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> Iterator[pa.RecordBatch]:
-    """What few rows a window holds are put together with those of the next."""
+    """Yields batches, combining the rows of consecutive windows while they are few."""
     waiting: list[pa.RecordBatch] = []
     messages = size_bytes = 0
     for window, rows in windows:
@@ -65,7 +68,7 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _parts(window: Window, rows: Int64s) -> Iterator[Int64s]:
-    """The rows, cut where a batch has to end."""
+    """Yields the rows in parts that fit into one batch each."""
     ends = np.cumsum(window.columns.size[rows], dtype=np.int64)
     start = 0
     while start < len(rows):
@@ -92,7 +95,7 @@ def _to_batch(window: Window, rows: Int64s, table: TopicTable) -> pa.RecordBatch
 
 
 def _topics(queues: npt.NDArray[np.int32], table: TopicTable) -> pa.Array:
-    """Numbers of queues as their topics; two topics may be the same text."""
+    """Returns the topics of queues given by number. Two topics may have the same text."""
     met = pa.array(queues).dictionary_encode()
     texts = pa.array([to_text(table.queues[queue].topic) for queue in met.dictionary.to_pylist()], pa.string())
     topics = texts.dictionary_encode()
@@ -100,7 +103,7 @@ def _topics(queues: npt.NDArray[np.int32], table: TopicTable) -> pa.Array:
 
 
 class _Buffers:
-    """Named buffers that a kernel fills, and Arrow arrays made of them without a copy."""
+    """Named buffers that a kernel fills, and the Arrow arrays that use them without a copy."""
 
     def __init__(self, sizes_bytes: dict[str, int]) -> None:
         self._buffers = {name: pa.allocate_buffer(size) for name, size in sizes_bytes.items()}
@@ -123,7 +126,7 @@ class _Buffers:
 
 
 def _gathered(window: Window, rows: Int64s) -> dict[str, pa.Array]:
-    """The columns that the file's bytes have to be looked at for."""
+    """Returns the columns that are read from the bytes of the file."""
     columns, count = window.columns, len(rows)
     sys_flags, more = columns.sys_flag[rows], HOST_V6_SIZE_BYTES - HOST_V4_SIZE_BYTES
     store_hosts_v6 = int(np.count_nonzero(sys_flags & SYS_FLAG_STORE_HOST_V6))
@@ -167,13 +170,14 @@ def _host_text(host: bytes) -> str:
 
 
 def property_columns(raws: pa.Array) -> dict[str, pa.Array]:
-    """Raw properties (binary, no nulls, `SLACK` bytes to spare behind the data) as the columns made of them."""
+    """Returns the columns that are derived from raw properties (binary, without nulls, `SLACK`
+    spare bytes after the data)."""
     count = len(raws)
     ats, sizes = _places(raws, count)
     pairs, odd = np.empty(kernel.SCRATCH_SIZE, np.int64), np.zeros(count, np.uint8)
     totals = _count(ats, sizes, 0, odd, pairs)
     odd_rows = np.flatnonzero(odd)
-    plain = _plain_properties(raws, odd_rows)  # must outlive the kernel's last look at it
+    plain = _plain_properties(raws, odd_rows)  # must stay alive until the kernel is done with it
     if len(odd_rows):
         ats[odd_rows], sizes[odd_rows] = _places(plain, len(odd_rows))
         totals += _count(ats[odd_rows], sizes[odd_rows], 1, odd, pairs)
@@ -181,13 +185,15 @@ def property_columns(raws: pa.Array) -> dict[str, pa.Array]:
 
 
 def _places(raws: pa.Array, count: int) -> tuple[Int64s, Int64s]:
-    """Addresses and sizes of the first `count` of an array that does not begin within its buffers."""
+    """Returns the addresses and the sizes of the first `count` values of an array, which may begin
+    anywhere in its buffers."""
     ends = np.frombuffer(raws.buffers()[1], np.int32)[: count + 1].astype(np.int64)
     return ends[:-1] + raws.buffers()[2].address, np.diff(ends)
 
 
 def _plain_properties(raws: pa.Array, rows: Int64s) -> pa.Array:
-    """Odd properties parsed, made text, and formatted anew: the slow way, a message at a time."""
+    """Parses odd properties, converts them to valid UTF-8 and formats them again. This is the slow
+    way, message by message."""
     plain = []
     for row in rows.tolist():
         parsed = parse_properties(raws[row].as_py())
@@ -208,7 +214,7 @@ def _count(ats: Int64s, sizes: Int64s, checked: int, odd: npt.NDArray[np.uint8],
 
 
 def _put(ats: Int64s, sizes: Int64s, totals: Int64s, odd: npt.NDArray[np.uint8], pairs: Int64s) -> dict[str, pa.Array]:
-    """The columns, in buffers just as large as `totals` says."""
+    """Returns the columns, in buffers of exactly the sizes in `totals`."""
     count, pair_count, key_count = len(ats), int(totals[kernel.PAIRS]), int(totals[kernel.KEYS])
     room = {
         "pair": (count, 0),

@@ -1,1 +1,1 @@
-"""The ConsumeQueue: 20 bytes for each message of a queue."""
+"""The ConsumeQueue: one entry of 20 bytes per message of a queue."""

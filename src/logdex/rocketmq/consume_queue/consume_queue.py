@@ -1,4 +1,4 @@
-"""The ConsumeQueue: one 20-byte entry for each message of a topic's queue, at queue offset * 20.
+"""The ConsumeQueue: one 20-byte entry per message of a topic's queue, at byte queue offset * 20.
 
 Source: ``docs/formats/consume-queue.md``; ConsumeQueue.
 """
@@ -25,15 +25,16 @@ ENTRY_SIZE_BYTES = CONSUME_QUEUE_ENTRY.size_bytes
 ENTRY_DTYPE = np.dtype([("physical_offset", "<i8"), ("size", "<i4"), ("tags_code", "<i8")])
 STORED_DTYPE = ENTRY_DTYPE.newbyteorder(">")
 EntryArray = npt.NDArray[np.void]
-"""Entries in bulk: a structured array of `ENTRY_DTYPE`, in native byte order."""
+"""Many entries: a structured array of `ENTRY_DTYPE`, in native byte order."""
 
 EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""tagsCodes up to this one are no hash but an address in the queue's ConsumeQueueExt."""
+"""A tagsCode up to this value is an address in the queue's ConsumeQueueExt, not a hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeQueueEntry:
-    """One entry: where the message lies in the CommitLog (bytes), how long it is, and its tag's hash."""
+    """One entry: the physical offset of the message in the CommitLog (bytes), its size, and the
+    hash of its tag."""
 
     physical_offset: int
     size_bytes: int
@@ -41,32 +42,34 @@ class ConsumeQueueEntry:
 
     @property
     def is_written(self) -> bool:
-        """Whether the engine takes it for an entry (a pre-blank one too)."""
+        """Whether the engine counts the entry as written; this includes pre-blank entries."""
         return self.physical_offset >= 0 and self.size_bytes > 0
 
     @property
     def is_pre_blank(self) -> bool:
-        """Whether it only fills the place before a queue's first message."""
+        """Whether the entry only fills a position before a queue's first message."""
         return self.size_bytes == PRE_BLANK_SIZE and self.physical_offset == 0 and self.tags_code == 0
 
     @property
     def is_message(self) -> bool:
-        """Whether it points to a message."""
+        """Whether the entry points to a message."""
         return self.is_written and not self.is_pre_blank
 
     @property
     def is_ext_address(self) -> bool:
-        """Whether `tags_code` is an address in ConsumeQueueExt, which Logdex recognises and does not follow."""
+        """Whether `tags_code` is an address in ConsumeQueueExt, which Logdex recognises and does
+        not read."""
         return self.tags_code <= EXT_ADDRESS_MAX
 
 
 class ConsumeQueue:
-    """One queue's files, listed at construction and by `refresh`. Read-only; safe to share between threads. `directory`
-    may be one of those files: then it is all of the queue.
+    """The files of one queue. Read-only, and safe to share between threads.
 
-    `file_size_bytes`: as the broker rounds mappedFileSizeConsumeQueue, inferred from the files where it is None.
-    `open_files` is shared by many queues, so that they do not use up the process's descriptors.
-    A queue without files has no entries. Raises `MissingFileError` where the directory is missing.
+    The files are listed when the object is created and by `refresh`. `directory` may also be one of
+    the files, which is then the whole queue. `file_size_bytes` is mappedFileSizeConsumeQueue as the
+    broker rounds it; None infers it from the files. Many queues can share `open_files`, so that
+    they do not use up the process's descriptors. A queue without files has no entries. Raises
+    `MissingFileError` if the directory is missing.
     """
 
     def __init__(
@@ -95,8 +98,9 @@ class ConsumeQueue:
             raise
 
     def refresh(self) -> None:
-        """Lists the directory again and finds the end anew, for a broker that goes on writing to it."""
-        self._open.close()  # a broker that recovers makes files anew under the same names
+        """Lists the directory again and searches for the end again, for a queue that a broker is
+        still writing."""
+        self._open.close()  # a recovering broker creates new files under the same names
         self.files, self.foreign = self._list()
         inferred = infer_file_size(self.files, unit_bytes=ENTRY_SIZE_BYTES)
         self.file_size_bytes = self._given_file_size or inferred or StoreConfig().consume_queue_file_size_bytes
@@ -112,22 +116,25 @@ class ConsumeQueue:
 
     @property
     def wrong_sizes(self) -> tuple[OffsetFile, ...]:
-        """Files that are not `file_size_bytes` long."""
+        """The files that are not `file_size_bytes` long."""
         return tuple(file for file in self.files if file.size_bytes != self.file_size_bytes)
 
     @property
     def start_offset(self) -> int:
-        """Queue offset of the first place in the first file; a queue may hold nothing there (see `min_offset`)."""
+        """The queue offset of the first position in the first file, which may hold no message (see
+        `min_offset`)."""
         return self.files[0].start_offset // ENTRY_SIZE_BYTES if self.files else 0
 
     def gaps(self) -> list[tuple[int, int]]:
-        """(expected, found) byte offsets wherever a file does not begin where the one before it must end."""
+        """Returns (expected, found) byte offsets per file that does not begin where the previous
+        one ends."""
         pairs = zip(self.files, self.files[1:], strict=False)
         wanted = ((before.start_offset + self.file_size_bytes, after.start_offset) for before, after in pairs)
         return [(want, found) for want, found in wanted if want != found]
 
     def place_of(self, queue_offset: int) -> tuple[OffsetFile, int]:
-        """The file and the byte in it where the entry of a queue offset lies; `MissingFileError` if no file has it."""
+        """Returns the file that holds the entry of a queue offset, and the entry's byte in it.
+        Raises `MissingFileError` if no file holds it."""
         at = queue_offset * ENTRY_SIZE_BYTES
         for file in reversed(self.files):
             if file.start_offset <= at:
@@ -141,13 +148,14 @@ class ConsumeQueue:
         )
 
     def entry(self, queue_offset: int) -> ConsumeQueueEntry:
-        """The entry at a queue offset, whether written or not; `MissingFileError` where no file holds it."""
+        """Returns the entry at a queue offset, written or not. Raises `MissingFileError` if no file
+        holds it."""
         file, position = self.place_of(queue_offset)
         return ConsumeQueueEntry(*CONSUME_QUEUE_ENTRY.struct.unpack(self._read(file, position, ENTRY_SIZE_BYTES)))
 
     def entries(self, start: int, count: int) -> EntryArray:
-        """Up to `count` entries from queue offset `start` on, stopping at `max_offset`; `MissingFileError` where a file
-        between is missing."""
+        """Returns up to `count` entries from queue offset `start` on, at most up to `max_offset`.
+        Raises `MissingFileError` if a file between them is missing."""
         count = min(count, self.max_offset - start)
         if count <= 0:
             return np.empty(0, ENTRY_DTYPE)
@@ -161,7 +169,8 @@ class ConsumeQueue:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
-        """Bytes of whole entries; `TruncatedError` where the file has fewer by now."""
+        """Reads the bytes of whole entries. Raises `TruncatedError` if the file has become
+        shorter."""
         with self._open.lend(file.path) as opened:
             data = opened.read_at(position, size_bytes)
         if len(data) < size_bytes:
@@ -169,9 +178,13 @@ class ConsumeQueue:
         return data
 
     def min_offset(self, commit_log_min_offset: int) -> int:
-        """The queue's minimum offset as the engine has it after a start (correctMinOffset), given the CommitLog's
-        smallest physical offset: `max_offset` if the log holds no message of the queue any more, else the first entry
-        of the *first file* that points into the log, 0 if that file has none. See `first_available_offset`."""
+        """Returns the queue's minimum offset as the engine computes it at start (correctMinOffset)
+        from the smallest physical offset of the CommitLog.
+
+        It is `max_offset` if the log no longer holds any message of the queue. Otherwise it is the
+        first entry of the *first file* that points into the log, or 0 if that file has none. See
+        also `first_available_offset`.
+        """
         if self.max_offset == self.start_offset:
             return 0
         if self.entry(self.max_offset - 1).physical_offset < commit_log_min_offset:
@@ -189,8 +202,9 @@ class ConsumeQueue:
         return next(wanted, 0)
 
     def first_available_offset(self, commit_log_min_offset: int) -> int:
-        """Queue offset of the first message that the CommitLog still holds, `max_offset` where it holds none. Looks in
-        all files, and passes over pre-blank entries, as the engine does not. A binary search."""
+        """Returns the queue offset of the first message that the CommitLog still holds, or
+        `max_offset` if it holds none. Unlike the engine, it searches all files and skips pre-blank
+        entries. A binary search."""
 
         def is_gone(queue_offset: int) -> bool:
             entry = self.entry(queue_offset)
@@ -199,8 +213,9 @@ class ConsumeQueue:
         return self._search(is_gone, self.start_offset, self.max_offset)
 
     def max_offset_in(self, commit_log_end_offset: int) -> int:
-        """The queue offset behind the last entry that points before the end of the CommitLog. After an unclean end the
-        engine cuts the queue there, but leaves the bytes of what it cuts. A binary search."""
+        """Returns the queue offset after the last entry that points into the CommitLog before its
+        end. After an unclean shutdown the engine truncates the queue there, but leaves the bytes of
+        the truncated entries in the file. A binary search."""
 
         def is_inside(queue_offset: int) -> bool:
             entry = self.entry(queue_offset)
@@ -210,7 +225,8 @@ class ConsumeQueue:
 
     @staticmethod
     def _search(holds: Callable[[int], bool], low: int, high: int) -> int:
-        """The first of low .. high for which `holds` is no longer true; high if it is for all."""
+        """Returns the first offset in [low, high) for which `holds` is false; `high` if it is true
+        for all."""
         while low < high:
             middle = (low + high) // 2
             if holds(middle):
@@ -220,9 +236,10 @@ class ConsumeQueue:
         return low
 
     def _find_end(self) -> int:
-        """The queue offset behind the last written entry; files that were created ahead have none."""
+        """Returns the queue offset after the last written entry. Files that were created ahead have
+        none."""
         for file in reversed(self.files):
-            # The places that lie wholly in the file, whatever its name and length are.
+            # Only positions that lie entirely in the file count, whatever its name and length are.
             first = -(-file.start_offset // ENTRY_SIZE_BYTES)
             behind = max(file.end_offset // ENTRY_SIZE_BYTES, first)
             end = self._search(lambda queue_offset: self.entry(queue_offset).is_written, first, behind)
@@ -231,13 +248,17 @@ class ConsumeQueue:
         return self.start_offset
 
     def close(self) -> None:
-        """Closes the files that reads have opened; a later read opens them again."""
+        """Closes the files that reads have opened. A later read opens them again."""
         self._open.close()
 
 
 def discover_queues(store: str, *, env: Env = DEFAULT_ENV) -> Iterator[tuple[bytes, int, str]]:
-    """(topic, queue id, directory) of every queue below `consumequeue/`, ordered by topic bytes, then by queue id.
-    Other names are passed over; a store without the directory has none. Topics are the folder names' bytes."""
+    """Yields (topic, queue id, directory) per queue below `consumequeue/`, ordered by the bytes of
+    the topic, then by queue id.
+
+    A topic is the bytes of its folder's name. Other names are skipped. A store without the
+    directory has no queues.
+    """
     root = f"{store}/consumequeue"
     if not env.is_dir(root):
         return
@@ -252,6 +273,6 @@ def discover_queues(store: str, *, env: Env = DEFAULT_ENV) -> Iterator[tuple[byt
 
 
 def is_queue_id(name: str) -> bool:
-    """Whether a folder's name is a queue id: a signed 32-bit number, written plainly."""
+    """Whether a folder's name is a queue id: a signed 32-bit number in canonical form."""
     digits = name.removeprefix("-")
     return digits.isascii() and digits.isdigit() and str(int(name)) == name and -(1 << 31) <= int(name) < 1 << 31

@@ -1,6 +1,8 @@
-"""The bytes of ConsumeQueue files as a function of the messages: the one definition that rebuild, Spark and verify use.
+"""The bytes of ConsumeQueue files as a function of the messages: the one definition that rebuild,
+Spark and verify use.
 
-Source: ``docs/formats/consume-queue.md``; CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.putMessagePositionInfo.
+Source: ``docs/formats/consume-queue.md``; CommitLogDispatcherBuildConsumeQueue,
+ConsumeQueue.putMessagePositionInfo.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ from logdex.rocketmq.scan.scanner import Window
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 PRE_BLANK_ENTRY = CONSUME_QUEUE_ENTRY.pack(0, PRE_BLANK_SIZE, 0)
-"""What fills a queue's places before its first message; the broker's recovery takes it for written."""
+"""The entry that fills the positions before a queue's first message. The broker's recovery treats
+it as written."""
 
 
 class QueueRuns(NamedTuple):
-    """A window's entries grouped by queue.
+    """The ConsumeQueue entries of a window, grouped into runs of one queue each.
 
-    Run r is of queue `queue[r]` (its number in the table of topics) and holds the entries up to `end[r]`;
-    `queue_offset` int64[n]; `entries` uint8[20 n], as they stand in the file.
+    Run r belongs to queue `queue[r]` (its number in the table of topics) and ends before entry
+    `end[r]`. Entry i has the queue offset `queue_offset[i]` (int64[n]) and the bytes `entries[20 *
+    i : 20 * (i + 1)]` (uint8[20 n]), as they are stored in the file.
     """
 
     queue: npt.NDArray[np.int32]
@@ -38,7 +42,7 @@ class QueueRuns(NamedTuple):
     entries: npt.NDArray[np.uint8]
 
     def __iter__(self) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:  # type: ignore[override]
-        """(queue number, queue offsets, entries) run by run."""
+        """Yields (queue number, queue offsets, entries) per run."""
         start = 0
         for queue, end in zip(self.queue.tolist(), self.end.tolist(), strict=True):
             yield queue, self.queue_offset[start:end], self.entries[_ENTRY_SIZE * start : _ENTRY_SIZE * end]
@@ -46,14 +50,15 @@ class QueueRuns(NamedTuple):
 
 
 class ConsumeQueueDeriver:
-    """`derive_consume_queue` with its buffers kept. One thread; a result is valid until the next call."""
+    """`derive_consume_queue` with buffers that are reused. For one thread; a result is valid until
+    the next call."""
 
     def __init__(self) -> None:
         self._places = np.zeros(0, np.int32)
         self._size = 0
 
     def derive(self, window: Window, queue_count: int) -> QueueRuns:
-        """The window's entries; `queue_count` is the number of queues known so far."""
+        """Returns the entries of the window; `queue_count` is the number of queues known so far."""
         from logdex.kernels.rocketmq.queue_runs import queue_runs
 
         if self._size < window.count:
@@ -82,15 +87,16 @@ class ConsumeQueueDeriver:
 
 
 def derive_consume_queue(window: Window, queue_count: int) -> QueueRuns:
-    """The ConsumeQueue entries of a window's messages, grouped by queue, in log order within each.
+    """Returns the ConsumeQueue entries of a window's messages, grouped by queue, in log order
+    within each queue.
 
-    PREPARED and ROLLBACK messages get none.
+    PREPARED and ROLLBACK messages have no entries.
     """
     return ConsumeQueueDeriver().derive(window, queue_count)
 
 
 def queue_runs_plain(window: Window) -> dict[int, list[tuple[int, bytes]]]:
-    """The plain twin: queue number → (queue offset, entry) in log order."""
+    """The plain twin: returns queue number → (queue offset, entry) pairs in log order."""
     runs: dict[int, list[tuple[int, bytes]]] = {}
     c = window.columns
     for i in range(window.count):

@@ -1,7 +1,9 @@
-"""Which queue offset a point in time has: getOffsetInQueueByTime, as each engine version answers it.
+"""The queue offset for a timestamp (getOffsetInQueueByTime), as each version of the engine computes
+it.
 
-Source: ``docs/formats/consume-queue.md``; ConsumeQueue.getOffsetInQueueByTime, MappedFileQueue.getMappedFileByTime and
-getConsumeQueueMappedFileByTime, ConsumeQueueStore.getOffsetInQueueByTime.
+Source: ``docs/formats/consume-queue.md``; ConsumeQueue.getOffsetInQueueByTime,
+MappedFileQueue.getMappedFileByTime and getConsumeQueueMappedFileByTime,
+ConsumeQueueStore.getOffsetInQueueByTime.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from logdex.rocketmq.settings.dialect import Dialect
 
 Boundary = Literal["lower", "upper"]
 ReadStoreTimestamp = Callable[[int, int], int]
-"""(physical offset, size in bytes) → store time in ms, -1 where the log does not hold the message."""
+"""(physical offset, size in bytes) → store time in ms, or -1 if the log does not hold the
+message."""
 
 
 class QueueBounds(NamedTuple):
-    """What the engine knows of a queue: its first and its end queue offset, and the log's smallest physical offset."""
+    """The bounds of a queue as the engine knows them: its minimum and maximum queue offset, and the
+    smallest physical offset of the log."""
 
     min_offset: int
     max_offset: int
@@ -36,9 +40,13 @@ def offset_in_queue_by_time(
     dialect: Dialect,
     modified_ms: Callable[[str], int],
 ) -> int:
-    """The queue offset that the engine of `dialect` gives for a time. With boundaries (5.1.1 on): lower is the first
-    message stored at or after it, upper the last at or before it. Before: one that was stored at it, else the nearest.
-    `modified_ms` gives a file's modification time, by which the engines before 5.1.1 choose the file."""
+    """Returns the queue offset that the engine of `dialect` returns for a timestamp.
+
+    From 5.1.1 on, `boundary` decides: ``lower`` is the first message stored at or after the
+    timestamp, ``upper`` the last one stored at or before it. Earlier engines return a message
+    stored at exactly that time, otherwise the nearest one. They choose the file by its modification
+    time, which `modified_ms` returns.
+    """
     search = _Search(queue, timestamp_ms, read_store_timestamp, bounds)
     if dialect.time_has_boundaries:
         found = search.with_boundary(boundary)
@@ -50,14 +58,16 @@ def offset_in_queue_by_time(
 
 
 class _Search:
-    """One question. Places are counted in entries from the start of a file; -1 is the engine's "none"."""
+    """One search. Positions are counted in entries from the start of a file; -1 is the engine's
+    "none"."""
 
     def __init__(
         self, queue: ConsumeQueue, timestamp_ms: int, read_store_timestamp: ReadStoreTimestamp, bounds: QueueBounds
     ) -> None:
         self.queue, self.wanted, self.bounds = queue, timestamp_ms, bounds
         self._read = read_store_timestamp
-        # Files behind the end were created ahead, or hold only what was cut: the engine has none of them.
+        # Files after the end were created ahead, or hold only truncated entries: the engine has
+        # none of them.
         end = bounds.max_offset * ENTRY_SIZE_BYTES
         self.files = [file for file in queue.files if file.start_offset < end]
 
@@ -66,14 +76,16 @@ class _Search:
         return self._read(entry.physical_offset, entry.size_bytes)
 
     def span(self, file: OffsetFile) -> tuple[int, int, int]:
-        """Queue offset of the file's start; first and last place to search."""
+        """Returns the queue offset of the file's start, and the first and the last position to
+        search."""
         start = file.start_offset // ENTRY_SIZE_BYTES
         count = min(file.size_bytes // ENTRY_SIZE_BYTES, self.bounds.max_offset - start)
         return start, max(self.bounds.min_offset - start, 0), count - 1
 
     def narrow(self, start: int, low: int, high: int) -> tuple[int, int, int, int, int] | None:
-        """Binary search: (place that was stored just then, last place before, its time, first place after, its time);
-        None where the log does not hold a message on the way."""
+        """Binary search. Returns (position of a message stored at exactly that time, last position
+        before it, its time, first position after it, its time), or None if the log does not hold a
+        message that the search needs."""
         left = right = left_time = right_time = -1
         while high >= low:
             middle = (low + high) // 2
@@ -93,7 +105,7 @@ class _Search:
         return -1, left, left_time, right, right_time
 
     def nearest(self, modified_ms: Callable[[str], int]) -> int:
-        """The engines before 5.1.1."""
+        """Returns what the engines before 5.1.1 return."""
         if not self.files:
             return 0
         file = next((file for file in self.files if modified_ms(file.path) >= self.wanted), self.files[-1])
@@ -111,7 +123,7 @@ class _Search:
         return start + right
 
     def with_boundary(self, boundary: Boundary) -> int:
-        """The engines from 5.1.1 on."""
+        """Returns what the engines from 5.1.1 on return."""
         lower = boundary == "lower"
         file = self._lower_file() if lower else self._upper_file()
         if file is None:
@@ -146,5 +158,6 @@ class _Search:
 
 
 def _plus(start: int, place: int) -> int:
-    """start + place, where "none" is one byte, not one entry, before the file's start, as the engine reckons."""
+    """Returns start + place. For the position "none" the result is one byte, not one entry, before
+    the file's start, as in the engine."""
     return max(start + place, 0)

@@ -1,5 +1,6 @@
-"""Which tags a consumer wants: `a || b`, `*` for all. By hash on the ConsumeQueue, then by the message's own tag.
+"""Tag expressions of consumers: ``a || b``, or ``*`` for all messages.
 
+Messages are filtered by the tag's hash in the ConsumeQueue first, then by the tag in the message.
 Source: FilterAPI.buildSubscriptionData, ExpressionMessageFilter.isMatchedByConsumeQueue.
 """
 
@@ -21,13 +22,15 @@ SUB_ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """The wanted tags; None: all messages, those without a tag too. Immutable, so safe to share between threads."""
+    """The tags that a consumer wants; None for all messages, including those without a tag.
+    Immutable, so safe to share between threads."""
 
     tags: frozenset[bytes] | None = None
 
     @staticmethod
     def parse(expression: str | bytes | None) -> TagFilter:
-        """From an expression; None, nothing and ``*`` want all. `UsageError` for one that names no tag."""
+        """Parses a tag expression. None, an empty expression and ``*`` match all messages. Raises
+        `UsageError` if the expression names no tag."""
         text = b"" if expression is None else to_bytes(expression).strip()
         if text in (b"", SUB_ALL.encode()):
             return TagFilter()
@@ -37,8 +40,9 @@ class TagFilter:
         return TagFilter(tags)
 
     def match_entries(self, entries: EntryArray) -> npt.NDArray[np.bool_]:
-        """Which entries may be of wanted messages: by the tag's hash, the low 32 bits of tagsCode. An address in
-        ConsumeQueueExt tells nothing and passes."""
+        """Returns which entries may match, by the tag's hash (the low 32 bits of tagsCode). An
+        entry whose tagsCode is an address in ConsumeQueueExt always matches, because it has no
+        hash."""
         if self.tags is None:
             return np.ones(len(entries), np.bool_)
         codes = np.array([java_hash(tag) for tag in self.tags], np.int32)
@@ -47,5 +51,5 @@ class TagFilter:
         return hit
 
     def match_message(self, message: StoredMessage) -> bool:
-        """Whether the message's own tag is wanted."""
+        """Whether the message's own tag matches."""
         return self.tags is None or message.tags in self.tags

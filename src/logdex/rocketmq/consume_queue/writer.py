@@ -1,4 +1,5 @@
-"""Writes the files of ConsumeQueues: every entry at queue offset * 20, pre-blank entries where there is no message.
+"""Writes ConsumeQueue files: each entry at byte queue offset * 20, and pre-blank entries where a
+message is missing.
 
 Source: ``docs/formats/consume-queue.md``; ConsumeQueue.putMessagePositionInfo.
 """
@@ -23,8 +24,12 @@ _PRE_BLANK_BATCH = 4096
 
 @dataclass(slots=True)
 class QueueReport:
-    """What one queue's derivation met: `entries` written, `gaps` (places filled with pre-blank entries), `repeated` and
-    `implausible` (entries left out: an offset that was there already; one below 0 or absurdly far ahead)."""
+    """Counts of one queue's derivation.
+
+    `entries` were written, and `gaps` positions were filled with pre-blank entries. `repeated`
+    entries were skipped because their queue offset was written already; `implausible` ones because
+    it is negative or too far ahead.
+    """
 
     entries: int = 0
     gaps: int = 0
@@ -36,10 +41,12 @@ class QueueReport:
 
 @dataclass(slots=True)
 class ConsumeQueueWriter:
-    """Writes one queue's files: each of full size, zero behind the last entry, pre-blank before the first. One thread.
+    """Writes the files of one queue. For one thread.
 
-    Entries come in log order. One whose queue offset was passed already is left out, as by the engine; a gap (messages
-    that are missing from the log) is filled with pre-blank entries, so that what follows keeps its place.
+    Each file has its full size, with pre-blank entries before the queue's first entry and zeros
+    after its last one. Entries must come in log order. An entry whose queue offset is not greater
+    than the last one is skipped, as the engine does. A gap (messages that are missing from the log)
+    is filled with pre-blank entries, so that the next entries are at their positions.
     """
 
     directory: str
@@ -48,7 +55,7 @@ class ConsumeQueueWriter:
     report: QueueReport = field(default_factory=QueueReport)
 
     def put(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
-        """Takes entries (20 bytes each) with their queue offsets."""
+        """Writes entries (20 bytes each) at their queue offsets."""
         report = self.report
         if not len(queue_offset):
             return
@@ -82,7 +89,8 @@ class ConsumeQueueWriter:
             report.next_offset = offset + 1
 
     def _begin(self, first: int) -> bool:
-        """Begins at the start of the file that holds `first`, pre-blank up to it; False if it cannot be one."""
+        """Begins the file that holds `first`, with pre-blank entries before it. Returns False if
+        `first` is implausible."""
         if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
             return False
         per_file = self.file_size_bytes // _ENTRY_SIZE
@@ -97,7 +105,7 @@ class ConsumeQueueWriter:
             start += count
 
     def _write(self, queue_offset: int, entries: npt.NDArray[np.uint8]) -> None:
-        """Writes entries that follow each other, split at file boundaries."""
+        """Writes consecutive entries, split at file boundaries."""
         at = queue_offset * _ENTRY_SIZE
         done = 0
         while done < len(entries):
@@ -110,9 +118,10 @@ class ConsumeQueueWriter:
 
 
 class ConsumeQueueSet:
-    """The writers of all queues under one ``consumequeue`` directory, with few files open at a time. One thread.
+    """The writers of all queues below one ``consumequeue`` directory. Keeps few files open at a
+    time. For one thread.
 
-    `skipped` counts entries of queues whose name cannot be a folder.
+    `skipped` counts the entries of queues whose topic cannot be the name of a folder.
     """
 
     def __init__(self, directory: str, file_size_bytes: int, env: Env, *, sync: bool) -> None:
@@ -125,7 +134,7 @@ class ConsumeQueueSet:
     def put(
         self, topic: bytes, queue_id: int, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]
     ) -> None:
-        """Takes consecutive entries of one queue."""
+        """Writes consecutive entries of one queue."""
         folder = queue_folder(topic, queue_id)
         if folder is None:
             self.skipped[topic, queue_id] = self.skipped.get((topic, queue_id), 0) + len(queue_offset)
@@ -137,5 +146,5 @@ class ConsumeQueueSet:
         writer.put(queue_offset, entries)
 
     def close(self) -> int:
-        """Closes (and syncs) all files; gives their number."""
+        """Closes all files, after an fsync if `sync` was given. Returns the number of files."""
         return self.output.close()
