@@ -1,1 +1,1 @@
-"""The CommitLog as files, and how a log can end."""
+"""The files of a CommitLog, and the ways in which a log can end."""

@@ -1,4 +1,5 @@
-"""The CommitLog as files named by the physical offset of their first byte: finding, reading, following its growth.
+"""The CommitLog: files named by the physical offset of their first byte. Finds and reads them, and
+follows their growth.
 
 Source: ``docs/formats/commit-log.md``; MappedFileQueue, CommitLog.
 """
@@ -32,18 +33,19 @@ _STORE_TIMESTAMP_END = MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + 8
 
 
 CommitLogFile = OffsetFile
-"""A CommitLog's file; `start_offset` is a physical offset."""
+"""A file of the CommitLog; `start_offset` is a physical offset."""
 
 
 def begins_with_message(head: bytes) -> bool:
-    """Whether `head`, a file's first bytes, has a message's magic where a first message has it."""
+    """Whether `head`, the first bytes of a file, has a message's magic code at the position of a
+    first message's."""
     at = MESSAGE_HEAD.offset_of("magic")
     return int.from_bytes(head[at : at + 4], "big") in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2)
 
 
 def commit_log_file(path: str, *, env: Env = DEFAULT_ENV) -> OffsetFile:
-    """The CommitLog file at `path` with its place in the log: by its name of 20 digits, else by what its first message
-    says; `CorruptError` where that cannot be."""
+    """Returns the CommitLog file at `path` with its start offset: from its name of 20 digits,
+    otherwise from its first message. Raises `CorruptError` if neither states an offset."""
     size = env.size_bytes(path)
     start = offset_in_name(posixpath.basename(path))
     if start is None or start > OFFSET_MAX - size:
@@ -74,12 +76,13 @@ class _Listing:
 
 
 class CommitLog:
-    """The files of one CommitLog directory, listed at construction and by `refresh`; or one file, which is then all of
-    the log. Read-only; safe to share between threads. `file_size_bytes`: mappedFileSizeCommitLog, inferred from the
-    files where it is None.
+    """The files of one CommitLog directory, or one file, which is then the whole log. Read-only,
+    and safe to share between threads.
 
-    Raises `MissingFileError` where the directory is missing, `NotAStoreError` where it holds no CommitLog file,
-    `CorruptError` for one file that tells its offset neither by its name nor by its first message.
+    The files are listed when the object is created and by `refresh`. `file_size_bytes` is
+    mappedFileSizeCommitLog; None infers it from the files. Raises `MissingFileError` if the
+    directory is missing, `NotAStoreError` if it holds no CommitLog file, and `CorruptError` if the
+    offset of a single file follows neither from its name nor from its first message.
     """
 
     def __init__(self, directory: StrPath, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
@@ -91,7 +94,7 @@ class CommitLog:
 
     @staticmethod
     def of_store(root: StrPath, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> CommitLog:
-        """The log of the store at `root`; where `root` is a CommitLog file, that file."""
+        """Returns the log of the store at `root`, which may also be one CommitLog file."""
         root = os.fspath(root)
         path = root if env.is_file(root) else StorePaths(root).commit_log
         return CommitLog(path, file_size_bytes=file_size_bytes, env=env)
@@ -111,14 +114,14 @@ class CommitLog:
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
             )
         inferred = infer_file_size(files) or 0
-        if inferred < BLANK.size_bytes:  # no file of a broker is so short: it was cut, or nothing is in it yet
+        if inferred < BLANK.size_bytes:  # truncated or still empty: no broker makes such a file
             inferred = StoreConfig().mapped_file_size_commit_log
         size = self._given_file_size or inferred
         return _Listing(files, tuple(file.start_offset for file in files), foreign, size, is_one_file)
 
     def refresh(self) -> None:
-        """Lists the directory again, for a broker that goes on writing to it."""
-        self._open.close()  # a broker that recovers makes files anew under the same names
+        """Lists the directory again, for a log that a broker is still writing."""
+        self._open.close()  # a recovering broker creates new files under the same names
         self._listing = self._list()
 
     @property
@@ -128,17 +131,18 @@ class CommitLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """The size of all files together."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """Names in the directory that are no CommitLog files."""
+        """The names in the directory that are not those of CommitLog files."""
         return self._listing.foreign
 
     @property
     def is_one_file(self) -> bool:
-        """Whether this is one file given by itself: what the store's other files hold is not known then."""
+        """Whether this is one file given by itself. Then nothing is known about the store's other
+        files."""
         return self._listing.is_one_file
 
     @property
@@ -148,21 +152,23 @@ class CommitLog:
 
     @property
     def wrong_sizes(self) -> tuple[CommitLogFile, ...]:
-        """Files that are not `file_size_bytes` long; a broker refuses such a store (but for an empty last file)."""
+        """The files that are not `file_size_bytes` long. A broker refuses such a store, unless only
+        the last file differs and is empty."""
         return tuple(file for file in self.files if file.size_bytes != self.file_size_bytes)
 
     @property
     def min_offset(self) -> int:
-        """Physical offset of the first byte."""
+        """The physical offset of the first byte."""
         return self.files[0].start_offset
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last byte of the last file; messages may end long before it."""
+        """The physical offset after the last byte of the last file. The last message may end long
+        before it."""
         return self.files[-1].end_offset
 
     def file_of(self, offset: int) -> CommitLogFile | None:
-        """The file that holds the byte at a physical offset, or None."""
+        """Returns the file that holds the byte at a physical offset, or None."""
         listing = self._listing
         place = bisect_right(listing.starts, offset) - 1
         if place < 0 or offset >= listing.files[place].end_offset:
@@ -170,31 +176,37 @@ class CommitLog:
         return listing.files[place]
 
     def file_at_or_before(self, offset: int) -> CommitLogFile:
-        """The file that holds a physical offset, else the last one before it, else the first one."""
+        """Returns the file that holds a physical offset, otherwise the last file before it,
+        otherwise the first file."""
         listing = self._listing
         return listing.files[max(bisect_right(listing.starts, offset) - 1, 0)]
 
     def file_behind(self, file: CommitLogFile) -> CommitLogFile | None:
-        """The next file of the directory, whether or not one is missing between; None behind the last one."""
+        """Returns the next file in the directory, even if files between are missing; None after the
+        last file."""
         listing = self._listing
         place = bisect_right(listing.starts, file.start_offset)
         return listing.files[place] if place < len(listing.files) else None
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """The file that holds the byte at a physical offset, and that byte's place in it; `MissingFileError`."""
+        """Returns the path of the file that holds the byte at a physical offset, and the byte's
+        position in it. Raises `MissingFileError` if no file holds it."""
         file = self._file_or_raise(offset)
         return file.path, offset - file.start_offset
 
     def gaps(self) -> list[tuple[int, int]]:
-        """(expected offset, next file's offset) wherever a file does not begin where the one before it must end."""
+        """Returns (expected offset, offset of the next file) per file that does not begin where the
+        previous one ends."""
         listing = self._listing
         expected = ((before + listing.file_size_bytes, after) for before, after in pairwise(listing.starts))
         return [(want, found) for want, found in expected if want != found]
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Exactly `size_bytes` bytes from a physical offset on, across files where need be.
+        """Returns exactly `size_bytes` bytes from a physical offset on, from several files if
+        necessary.
 
-        `MissingFileError` where no file holds one of them.
+        Raises `MissingFileError` if no file holds one of the bytes, and `TruncatedError` if a file
+        has become shorter.
         """
         parts = []
         while size_bytes > 0:
@@ -206,10 +218,11 @@ class CommitLog:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_message(self, offset: int, *, check_crc: bool = True) -> StoredMessage:
-        """The message at a physical offset; reads its bytes and no others, never past its file.
+        """Returns the message at a physical offset. Reads only its bytes, and never past the end of
+        its file.
 
-        `MissingFileError` where no file holds the offset; `CorruptError` and its kin, located in the file, where no
-        whole message is there.
+        Raises `MissingFileError` if no file holds the offset, and `CorruptError` or a subclass,
+        located in the file, if no whole message is there.
         """
         file = self._file_or_raise(offset)
         position = offset - file.start_offset
@@ -220,8 +233,9 @@ class CommitLog:
         return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
 
     def pickup_store_timestamp_ms(self, offset: int, size_bytes: int) -> int:
-        """storeTimestamp of the message of `size_bytes` bytes at a physical offset, nothing checked, as
-        CommitLog.pickupStoreTimestamp reads it; -1 where no one file holds all those bytes."""
+        """Returns the storeTimestamp (ms) of the message of `size_bytes` bytes at a physical
+        offset, without any check, as CommitLog.pickupStoreTimestamp does; -1 if no single file
+        holds all the bytes."""
         file = self.file_of(offset)
         if file is None or size_bytes < _STORE_TIMESTAMP_END or offset + size_bytes > file.end_offset:
             return -1
@@ -255,7 +269,7 @@ class CommitLog:
         return data
 
     def close(self) -> None:
-        """Closes the files that reads have opened; a later read opens them again."""
+        """Closes the files that reads have opened. A later read opens them again."""
         self._open.close()
 
     def __enter__(self) -> CommitLog:

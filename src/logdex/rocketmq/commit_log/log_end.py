@@ -1,15 +1,14 @@
-"""Where a CommitLog ends and why: the one answer, for the scan, the parts of a rebuild, `info`,
+"""Where a CommitLog ends and why: one definition for the scan, the parts of a rebuild, `info`,
 queries and `verify`.
 
-Whoever reads a log goes through its files. In each file reading stops for a reason (`LogEnd`), or
-it comes to the filler or to the file's last byte; then `next_file_or_end` says whether the log ends
-there or goes on in the next file.
+A log is read file by file. In each file reading either stops for a reason (`LogEnd`), or it reaches
+the filler or the file's last byte; then `next_file_or_end` decides whether the log ends there or
+continues in the next file.
 
-Zeros are the end of a log only if nothing lies behind them. Otherwise they are a hole, and what
-follows is lost. For the engine the log ends at the zeros either way, but a report must not call a
-hole a good end, and must not call the end of a log that a broker is writing a hole. So the zeros
-are looked at once more after the bytes behind them were seen, because a broker writes from the
-front to the back.
+Zeros are the end of a log only if nothing follows them. Otherwise they are a hole, and the data
+after it is lost. For the engine the log ends at the zeros in both cases, but a report must not call
+a hole a clean end, and must not call the end of a log that a broker is writing a hole. A broker
+writes from the front to the back, so the zeros are read once more after data was found behind them.
 Source: ``docs/formats/commit-log.md``.
 """
 
@@ -24,8 +23,9 @@ from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 
 LOOK_BEHIND_BYTES = 16 << 20
-"""How far behind the zeros their own file is looked at: holes are lost pages or blocks, and looking
-through all of a preallocated file would take as long as scanning it. `verify` looks at all of it."""
+"""How far a file is searched for data after the zeros. A hole is a lost page or block, and
+searching all of a preallocated file would take as long as scanning it. `verify` searches all of it.
+"""
 
 
 class EndKind(enum.Enum):
@@ -53,24 +53,25 @@ class LogEnd:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing but unwritten bytes follow, as far as the end itself tells."""
+        """Whether only unwritten bytes follow, as far as the end itself shows."""
         return self.kind in (EndKind.END_OF_FILES, EndKind.ZEROS)
 
     @property
     def is_zeros(self) -> bool:
-        """Whether there are zeros where the next message must be."""
+        """Whether the end is at zeros where the next message should be."""
         return self.kind in (EndKind.ZEROS, EndKind.HOLE)
 
 
 def zeros_at(file: CommitLogFile, position: int) -> LogEnd:
-    """The end at 8 zero bytes at `position` of a file, whatever is behind them."""
+    """Returns the end at 8 zero bytes at `position` of a file, without looking at what follows
+    them."""
     offset = file.start_offset + position
     return LogEnd(EndKind.ZEROS, offset, file.path, position, "nothing was written from here on")
 
 
 def end_at_zeros(file: CommitLogFile, position: int, data: ByteArray) -> LogEnd:
-    """The end at 8 zero bytes at `position` of a file: a hole if `data`, the file's bytes (mapped,
-    so as they are now), goes on a little behind them."""
+    """Returns the end at 8 zero bytes at `position` of a file. It is a hole if `data`, the file's
+    mapped (so current) bytes, has data not far behind them."""
     end = zeros_at(file, position)
     goes_on = data[position : position + LOOK_BEHIND_BYTES].any()
     if goes_on and not data[position : position + BLANK.size_bytes].any():
@@ -79,10 +80,10 @@ def end_at_zeros(file: CommitLogFile, position: int, data: ByteArray) -> LogEnd:
 
 
 def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: LogEnd | None) -> CommitLogFile | LogEnd:
-    """The file that the log goes on in behind `file`, or where the log ends.
+    """Returns the file in which the log continues after `file`, or the end of the log.
 
-    The file was read up to `position`. `stop` is the end that was met there, None where the filler
-    or the file's end is there. Reads at most the first bytes of later files.
+    The file was read up to `position`. `stop` is the end that was found there; None if the filler
+    or the file's last byte is there. Reads at most the first bytes of later files.
     """
     if stop is not None:
         return _hole_before_files(log, stop)
@@ -102,9 +103,12 @@ def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: L
 
 
 def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_last: bool) -> LogEnd | None:
-    """The end of a log at a file that was cut between two messages: it was read up to its last
-    byte, and the filler that a broker ends each file with is not there. None where nothing can be
-    lost: the file has its full size and is not the last one, or the last one was only just made."""
+    """Returns the end of a log at a file that was truncated between two messages: the file was read
+    up to its last byte and has no filler, with which a broker ends each file.
+
+    Returns None if nothing can be lost: the file has its full size and is not the last one, or it
+    is the last one and still empty.
+    """
     is_whole = not file.size_bytes if is_last else file.size_bytes >= log.file_size_bytes
     if is_whole or position < file.size_bytes:
         return None
@@ -113,7 +117,8 @@ def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_l
 
 
 def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
-    """`end`, as a hole if it is at zeros and a later file of the log begins with a message."""
+    """Returns `end`, as a hole if it is at zeros and a later file of the log begins with a
+    message."""
     if end.kind is not EndKind.ZEROS:
         return end
     here = log.file_of(end.offset)

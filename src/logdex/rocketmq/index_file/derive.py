@@ -23,14 +23,16 @@ Int64s = npt.NDArray[np.int64]
 _INT_MAX = (1 << 31) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_MS_MAX = 253_402_214_400_000
-"""9999-12-31: later (senseless) times are named so, which leaves a day for raising names."""
+"""9999-12-31. A later time, which cannot be right, is replaced by this one. That leaves a day for
+raising names."""
 
 
 class IndexWindow(NamedTuple):
     """Consecutive messages of the log with the hashes of their keys, as arrays.
 
-    Message i (n of them, **all** of the log, in order) has the keys `key_hash[key_end[i - 1] : key_end[i]]` (m in all),
-    UNIQ_KEY, KEYS, TAGS in the dialect's order; ROLLBACK messages have none.
+    It must hold **all** messages of the log in order. Message i of n has the hashes
+    `key_hash[key_end[i - 1] : key_end[i]]`, in the dialect's order of UNIQ_KEY, KEYS and TAGS.
+    ROLLBACK messages have none.
     """
 
     physical_offset: Int64s
@@ -40,7 +42,8 @@ class IndexWindow(NamedTuple):
 
 
 def index_file_name(first_store_timestamp_ms: int, previous_name: str | None = None) -> str:
-    """Name of an IndexFile: UTC ``yyyyMMddHHmmssSSS`` of its first entry, raised to sort after `previous_name`."""
+    """Returns the name of an IndexFile: the time of its first entry as UTC ``yyyyMMddHHmmssSSS``,
+    raised to sort after `previous_name`."""
     name = _format_name(min(max(first_store_timestamp_ms, 0), _NAME_MS_MAX))
     if previous_name is not None and name <= previous_name:
         seconds = datetime.strptime(previous_name[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC) - _EPOCH
@@ -54,7 +57,8 @@ def _format_name(timestamp_ms: int) -> str:
 
 
 def index_file_names(first_store_timestamps_ms: Iterable[int]) -> list[str]:
-    """Names of a store's IndexFiles in the order of rolling, from the store times of their first entries."""
+    """Returns the names of a store's IndexFiles in the order of rolling, from the store times of
+    their first entries (ms)."""
     names: list[str] = []
     for timestamp_ms in first_store_timestamps_ms:
         names.append(index_file_name(timestamp_ms, names[-1] if names else None))
@@ -62,19 +66,20 @@ def index_file_names(first_store_timestamps_ms: Iterable[int]) -> list[str]:
 
 
 class IndexState:
-    """An IndexFile's header while it grows, and the place in the window: what `index_put` moves on."""
+    """The header of an IndexFile that is being filled, and the position in the window. `index_put`
+    updates both."""
 
     def __init__(self, header: IndexHeader) -> None:
         self.values = np.array([*header, 0, 0], np.int64)
 
     @property
     def header(self) -> IndexHeader:
-        """The header as it stands."""
+        """The current header."""
         return IndexHeader(*(int(value) for value in self.values[:6]))
 
     @property
     def place(self) -> tuple[int, int]:
-        """Next message and next key of the window."""
+        """The number of the next message and of the next key of the window."""
         return int(self.values[6]), int(self.values[7])
 
     @place.setter
@@ -93,12 +98,13 @@ def derive_index(
     skip_known: bool = True,
     plain: bool = False,
 ) -> None:
-    """Makes the entries of the window's messages from `state.place` on, until the window ends or the file's count
-    reaches `limit`.
+    """Adds the entries of the window's messages from `state.place` on, until the window ends or the
+    file's count reaches `limit`.
 
-    `array` is the file's header and slots in memory, of which the slots are moved on. The new entries are put at the
-    beginning of `block`, which must have room from the count to `limit`. `state` is moved on. `skip_known`: messages
-    before the header's end physical offset are passed over. `plain` takes the twin in the place of the kernel.
+    `array` holds the file's header and slots; the slots are updated. New entries are written to the
+    beginning of `block`, which must have room for the entries from the current count to `limit`.
+    `state` is updated. With `skip_known`, messages before the header's end physical offset are
+    skipped. `plain` uses the plain twin instead of the kernel.
     """
     if plain:
         index_put_plain(array, block, config, window, state, limit, skip_known=skip_known)
@@ -127,7 +133,8 @@ def index_put_plain(
     *,
     skip_known: bool = True,
 ) -> None:
-    """The plain twin of the `index_put` kernel: puts until the window ends or the count reaches `limit`."""
+    """The plain twin of the `index_put` kernel: adds entries until the window ends or the count
+    reaches `limit`."""
     data, entries = array.data, block.data
     header, (message, key) = state.header, state.place
     entry_at = 0
@@ -163,7 +170,8 @@ def index_put_plain(
 
 
 def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
-    """Seconds from a file's begin as an entry holds them: 0 .. 2^31 - 1; the difference wraps as a Java long does."""
+    """Returns the seconds since a file's begin timestamp as an entry stores them: 0 to 2^31 - 1.
+    The difference wraps as a Java long does."""
     if begin_timestamp_ms <= 0:
         return 0
     difference = (store_timestamp_ms - begin_timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""Reads the chain of one hash slot of an IndexFile; ends for any bytes on disk.
+"""Reads the chain of one hash slot of an IndexFile. Iteration ends whatever bytes are on disk.
 
 Source: ``docs/formats/index-file.md``; IndexFile.selectPhyOffset.
 """
@@ -37,7 +37,7 @@ class ChainSource(Protocol):
         """The number of a slot's newest entry; 0 for an empty slot."""
 
     def read_entry(self, index: int) -> IndexEntry:
-        """Entry `index`."""
+        """Returns the entry with number `index`."""
 
 
 class ChainEnd(Enum):
@@ -56,8 +56,9 @@ class IndexChain:
     """The entries of one slot, newest first. Iterating yields (index, `IndexEntry`). For one
     thread.
 
-    A forward link, which no engine writes, makes the chain remember the entries that it has passed
-    (`went_forward`), so that it ends for any bytes on disk. `end` states why it ended.
+    When the chain meets a link that points forward, which no engine writes, it remembers the
+    entries that it has passed (`went_forward`), so that iteration ends even in a cycle. `end`
+    states why it ended.
     """
 
     def __init__(self, file: ChainSource, slot: int) -> None:
@@ -67,7 +68,7 @@ class IndexChain:
         self._file = file
 
     def _step(self, index: int, current: int = 0) -> bool:
-        """Whether the engine would read entry `index` after entry `current`; otherwise sets
+        """Returns whether the engine would read entry `index` after entry `current`; otherwise sets
         `end`."""
         if index <= 0:
             self.end = ChainEnd.FIRST if index == 0 else ChainEnd.NEGATIVE

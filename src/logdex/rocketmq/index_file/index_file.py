@@ -1,4 +1,5 @@
-"""IndexFile: a hash table on disk from the hash of `topic#key` to physical offsets. Reading, looking up, putting keys.
+"""IndexFile: a hash table on disk from the hash of `topic#key` to physical offsets. Reads it, looks
+up keys and adds keys.
 
 Source: ``docs/formats/index-file.md``; IndexFile, IndexHeader.
 """
@@ -31,8 +32,9 @@ NAME_DIGITS = 17
 
 
 def list_index_files(directory: str, env: Env) -> list[str]:
-    """Paths of the IndexFiles in a directory in the order of their names: `NAME_DIGITS` digits or more; none where it
-    is missing. A file without a byte is one that a broker is about to make: there is nothing in it."""
+    """Returns the paths of the IndexFiles in a directory, in the order of their names, which have
+    at least `NAME_DIGITS` digits. A missing directory has none. Empty files are skipped: a broker
+    has created them and not filled them yet."""
     if not env.is_dir(directory):
         return []
     names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
@@ -50,9 +52,10 @@ class IndexEntries(NamedTuple):
 
 
 class IndexSelection(NamedTuple):
-    """Answers of a bulk look-up: row i found `phy_offsets[row_ends[i - 1] : row_ends[i]]`, newest entry first.
+    """The results of a look-up of many keys: those of row i are `phy_offsets[row_ends[i - 1] :
+    row_ends[i]]`, newest entry first.
 
-    `damaged` are the rows on whose chain a link points forward, which no engine writes.
+    `damaged` are the rows whose chain has a link that points forward, which no engine writes.
     """
 
     phy_offsets: npt.NDArray[np.int64]
@@ -60,7 +63,7 @@ class IndexSelection(NamedTuple):
     damaged: npt.NDArray[np.int64]
 
     def row(self, number: int) -> list[int]:
-        """The offsets of one row."""
+        """Returns the offsets of one row."""
         start = int(self.row_ends[number - 1]) if number else 0
         return [int(offset) for offset in self.phy_offsets[start : int(self.row_ends[number])]]
 
@@ -76,12 +79,14 @@ def _selection(rows: list[list[int]], damaged: list[int]) -> IndexSelection:
 
 
 class IndexFile:
-    """One IndexFile; opening reads its header and nothing else, and by default nothing is ever written.
+    """One IndexFile. Opening it reads the header only; by default nothing is ever written.
 
-    Its geometry stands nowhere in it: `config` says `max_hash_slot_num` and `max_index_num`. With `writable` the file
-    is created where missing and `put_key`/`put_keys` work; `previous` is (end timestamp, end physical offset) of the
-    file before, for a new one. Readers may share it between threads, each entry is read by one `pread`; one writer,
-    then no concurrent readers of this object. Raises `GeometryError` where the file has another size.
+    The file does not state its geometry: `config` gives `max_hash_slot_num` and `max_index_num`.
+    With `writable` the file is created if it is missing, and `put_key` and `put_keys` can be
+    called; `previous` is the (end timestamp, end physical offset) of the previous file, for a new
+    one. Threads may share the object for reading, as each entry is read by one `pread`. While one
+    thread writes, no other may use it. Raises `GeometryError` if the file has another size than its
+    geometry requires.
     """
 
     def __init__(
@@ -128,26 +133,27 @@ class IndexFile:
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def reload(self) -> None:
-        """Reads the header again: a broker may have put more (a file opened for reading)."""
+        """Reads the header again, for a file opened for reading to which a broker may have added
+        entries."""
         if self._target is None:
             self.header = IndexHeader.unpack(self._file.read_at(0, INDEX_HEADER.size_bytes), path=self.path)
 
     @property
     def is_write_full(self) -> bool:
-        """Whether no further entry fits."""
+        """Whether the file has no room for another entry."""
         return self.header.index_count >= self.max_index_num
 
     def is_time_matched(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the engine looks into this file for the times from `begin_ms` to `end_ms`."""
+        """Whether the engine searches this file for the times from `begin_ms` to `end_ms`."""
         first, last = self.header.begin_timestamp_ms, self.header.end_timestamp_ms
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
 
     def slot_position(self, slot: int) -> int:
-        """Byte of a slot in the file."""
+        """Returns the byte position of a slot in the file."""
         return INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * slot
 
     def entry_position(self, index: int) -> int:
-        """Byte of an entry in the file."""
+        """Returns the byte position of an entry in the file."""
         return self._entries_at + INDEX_ENTRY.size_bytes * index
 
     def _read(self, position: int, size_bytes: int, field: str) -> bytes:
@@ -164,23 +170,24 @@ class IndexFile:
         return data
 
     def read_slot(self, slot: int) -> int:
-        """The newest entry of a slot as it stands on disk; 0: none."""
+        """Returns the number of a slot's newest entry as it is on disk; 0 for an empty slot."""
         (index,) = INDEX_SLOT.struct.unpack(self._read(self.slot_position(slot), INDEX_SLOT.size_bytes, "slot"))
         return int(index)
 
     def read_entry(self, index: int) -> IndexEntry:
-        """One entry; `index` from 0 to `max_index_num - 1`."""
+        """Returns one entry; `index` is from 0 to `max_index_num - 1`."""
         data = self._read(self.entry_position(index), INDEX_ENTRY.size_bytes, "entry")
         return IndexEntry(*INDEX_ENTRY.struct.unpack(data))
 
     def slots(self, start: int = 0, count: int | None = None) -> npt.NDArray[np.int32]:
-        """Slots from `start` on as an array."""
+        """Returns `count` slots from `start` on (by default all) as an array."""
         count = max(min(count if count is not None else self.max_hash_slot_num, self.max_hash_slot_num - start), 0)
         data = self._read(self.slot_position(start), INDEX_SLOT.size_bytes * count, "slot")
         return np.frombuffer(data, ">i4").astype(np.int32)
 
     def entries(self, start: int = 1, count: int | None = None) -> IndexEntries:
-        """Entries from `start` on as arrays, by default all that the header counts."""
+        """Returns `count` entries from `start` on (by default all that the header counts) as
+        arrays."""
         end = min(self.header.index_count, self.max_index_num)
         end = end if count is None else min(start + count, end)
         data = self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * max(end - start, 0), "entry")
@@ -193,23 +200,25 @@ class IndexFile:
         )
 
     def chain(self, key_hash: int) -> IndexChain:
-        """The chain of the slot that `key_hash` falls into; iterate it."""
+        """Returns the chain of the slot of `key_hash`, as an iterable."""
         return IndexChain(self, key_hash % self.max_hash_slot_num)
 
     def select_phy_offset(
         self, key: bytes | str | int, max_num: int | None = None, begin_ms: int = 0, end_ms: int = (1 << 63) - 1
     ) -> list[int]:
-        """Physical offsets of a key's entries, newest first, just as the engine's selectPhyOffset finds them.
+        """Returns the physical offsets of a key's entries, newest first, as the engine's
+        selectPhyOffset does.
 
-        `key` is `topic#key` or its index hash. Compares hashes, and times in whole seconds from the file's begin; the
-        walk ends at the first entry before `begin_ms`. `max_num` None: no limit. Where links make a cycle, each entry
-        counts once.
+        `key` is `topic#key` or its index hash. Hashes are compared, and times in whole seconds
+        since the file's begin timestamp; the search ends at the first entry before `begin_ms`.
+        There is no limit if `max_num` is None. If links form a cycle, each entry counts once.
         """
         key_hash = key if isinstance(key, int) else index_key_hash(to_bytes(key))
         return self._select(key_hash, (1 << 62) if max_num is None else max_num, begin_ms, end_ms)[0]
 
     def _select(self, key_hash: int, room: int, begin_ms: int, end_ms: int) -> tuple[list[int], bool]:
-        """What `select_phy_offset` gives, and whether a link on the way points forward."""
+        """Returns the offsets of `select_phy_offset`, and whether the chain has a link that points
+        forward."""
         found: list[int] = []
         if room <= 0:
             return found, False
@@ -233,9 +242,11 @@ class IndexFile:
         *,
         plain: bool = False,
     ) -> IndexSelection:
-        """`select_phy_offset` for many keys at once over the mapped file; `max_num` for all or for each row.
+        """Like `select_phy_offset`, for many keys at once over the mapped file. `max_num` is one
+        limit for all rows or one per row.
 
-        `plain` takes the plain twin instead of the kernel.
+        `plain` uses the plain twin instead of the kernel. Raises `UsageError` if a hash is
+        negative.
         """
         hashes = hash_keys(keys, plain=plain)
         if len(hashes) and int(hashes.min()) < 0:
@@ -290,21 +301,23 @@ class IndexFile:
         return IndexSelection(out[:filled], row_end, np.flatnonzero(wild))
 
     def _map(self) -> npt.NDArray[np.uint8]:
-        """The whole file, mapped at the first bulk look-up and kept: page faults cost more than the look-ups."""
+        """Returns the whole file, mapped. The mapping is made at the first look-up of many keys and
+        kept, because page faults cost more than the look-ups."""
         if self._mapped is None:
             mapped = self._file.map()
-            self._check_size(len(mapped.array))  # it may have been cut since it was opened
+            self._check_size(len(mapped.array))  # it may have been truncated meanwhile
             self._mapped = mapped
         return self._mapped.array
 
     def entry_time_ms(self, entry: IndexEntry) -> int:
-        """An entry's time as the engine reads it: whole seconds past the file's begin (a Java long: it wraps)."""
+        """Returns an entry's time (ms) as the engine computes it: whole seconds since the file's
+        begin timestamp, which wrap as a Java long does."""
         time_ms = self.header.begin_timestamp_ms + entry.time_diff_s * 1000
         return (time_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def put_key(self, key: bytes | str | int, phy_offset: int, store_timestamp_ms: int) -> bool:
-        """Adds an entry for `topic#key` (or its index hash); False where the file is full."""
+        """Adds an entry for `topic#key` (or its index hash). Returns False if the file is full."""
         key_hash = key if isinstance(key, int) else index_key_hash(to_bytes(key))
         one = np.array([key_hash], np.int32)
         return self._put(one, np.array([phy_offset], np.int64), np.array([store_timestamp_ms], np.int64), True) == 1
@@ -312,7 +325,8 @@ class IndexFile:
     def put_keys(
         self, keys: Keys, phy_offsets: npt.NDArray[np.int64], store_timestamps_ms: npt.NDArray[np.int64]
     ) -> int:
-        """Adds an entry for each key, in order, until the file is full; gives how many were added."""
+        """Adds one entry per key, in order, until the file is full. Returns the number of entries
+        added."""
         hashes = hash_keys(keys)
         offsets = np.ascontiguousarray(phy_offsets, np.int64)
         times = np.ascontiguousarray(store_timestamps_ms, np.int64)
@@ -337,7 +351,8 @@ class IndexFile:
         return state.place[1]
 
     def close(self) -> None:
-        """Closes the file; a writable one gets its header, as at the engine's shutdown."""
+        """Closes the file. Writes the header of a writable one first, as the engine does at
+        shutdown."""
         if self._target is not None:
             if hasattr(self, "header"):
                 self._target.write_header(self.header)

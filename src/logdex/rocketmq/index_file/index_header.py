@@ -42,7 +42,7 @@ class IndexHeader(NamedTuple):
         return header if header.index_count > 0 else header._replace(index_count=1)
 
     def pack(self, empty_index_count: int = 1) -> bytes:
-        """The 40 bytes. A file without entries gets `empty_index_count` as its count (see
+        """Returns the 40 bytes. A file without entries gets `empty_index_count` as its count (see
         `Dialect`)."""
         count = self.index_count if self.index_count > 1 else empty_index_count
         return INDEX_HEADER.pack(*self[:5], count)

@@ -25,7 +25,8 @@ TAG_INDEX_TYPE = "T"
 
 
 class KeyBatch(NamedTuple):
-    """Many keys without an object each: key i ends at `ends[i]` (int64) of `data` (uint8)."""
+    """Many keys without an object per key: key i ends at byte `ends[i]` (int64) of `data`
+    (uint8)."""
 
     data: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int64]
@@ -62,7 +63,7 @@ def message_key_hashes(message: StoredMessage, dialect: Dialect) -> list[int]:
 
 
 def batch_of(keys: Sequence[bytes | str]) -> KeyBatch:
-    """The keys concatenated."""
+    """Returns the keys as one `KeyBatch`."""
     parts = [to_bytes(key) for key in keys]
     ends = np.cumsum(np.fromiter((len(part) for part in parts), np.int64, len(parts)), dtype=np.int64)
     return KeyBatch(np.frombuffer(b"".join(parts), np.uint8), ends)

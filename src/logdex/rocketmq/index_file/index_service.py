@@ -1,6 +1,8 @@
-"""IndexService: a store's IndexFiles together. Looking a key up through them, and putting messages' keys one by one.
+"""IndexService: the IndexFiles of a store, look-ups by key through all of them, and adding keys
+message by message.
 
-Source: ``docs/formats/index-file.md``; IndexService.queryOffset, buildIndex, DefaultMessageStore.queryMessage.
+Source: ``docs/formats/index-file.md``; IndexService.queryOffset, buildIndex,
+DefaultMessageStore.queryMessage.
 """
 
 from __future__ import annotations
@@ -25,17 +27,19 @@ _FOREVER_MS = (1 << 63) - 1
 
 
 class QueryOffsetResult(NamedTuple):
-    """Answer to a query by key: offsets in the CommitLog, newest file first, newest entry first within a file."""
+    """The result of a query by key: physical offsets in the CommitLog, from the newest file to the
+    oldest, and newest entry first within a file."""
 
     phy_offsets: list[int]
     index_last_update_timestamp: int
-    """End timestamp (ms) of the newest IndexFile; 0 without one."""
+    """End timestamp (ms) of the newest IndexFile; 0 if there is no file."""
     index_last_update_phyoffset: int
-    """End physical offset (bytes) of the newest IndexFile; 0 without one."""
+    """End physical offset (bytes) of the newest IndexFile; 0 if there is no file."""
 
 
 class QueryOffsetsResult(NamedTuple):
-    """Answers to many queries: key i found `phy_offsets[row_ends[i - 1] : row_ends[i]]` (int64)."""
+    """The results of many queries: those of key i are `phy_offsets[row_ends[i - 1] : row_ends[i]]`
+    (int64)."""
 
     phy_offsets: npt.NDArray[np.int64]
     row_ends: npt.NDArray[np.int64]
@@ -44,11 +48,11 @@ class QueryOffsetsResult(NamedTuple):
 
 
 class IndexService:
-    """The IndexFiles of a directory, in the order of their names; a missing directory has none.
+    """The IndexFiles of a directory, in the order of their names. A missing directory has no files.
 
-    Opened for reading by default; with `writable`, `build_index` puts. Readers may share it between threads; one
-    writer, then no concurrent readers of this object. Opening raises `GeometryError` where no file has the config's
-    size; for writing, where one has not.
+    The files are opened for reading by default; `build_index` needs `writable`. Threads may share
+    the object for reading. While one thread writes, no other may use it. Raises `GeometryError` if
+    no file has the size that the config gives, or, if `writable`, if any file has another size.
     """
 
     def __init__(
@@ -62,7 +66,8 @@ class IndexService:
         if writable:
             env.make_dirs(directory)
         self.unusable: list[GeometryError] = []
-        """Why files are left out: another size than the config's, while others have it."""
+        """Why files are ignored: their size is not the one that the config gives, while other files
+        have it."""
         try:
             self._take_in()
         except BaseException:
@@ -70,7 +75,8 @@ class IndexService:
             raise
 
     def _take_in(self) -> None:
-        """Opens the files that are not open yet; those that misfit are kept in mind as `unusable`."""
+        """Opens the files that are not open yet. Errors of files with another size are kept in
+        `unusable`."""
         known = {file.path for file in self.files}
         self.unusable = []
         for path in list_index_files(self.directory, self._env):
@@ -96,10 +102,12 @@ class IndexService:
         *,
         cap: int | None = limits.QUERY_MAX_NUM,
     ) -> QueryOffsetResult:
-        """The offsets that the engine's queryOffset gives for a key, from newest to oldest file.
+        """Returns the physical offsets that the engine's queryOffset returns for a key, from the
+        newest file to the oldest.
 
-        At most `cap` (the engine's maxMsgsNumBatch; None: no cap beyond `max_num`). Only hashes are compared, so
-        messages with other keys may be among them. `index_type` ``T`` asks by tag (from 5.4.0 on).
+        Returns at most `max_num` offsets, and at most `cap` (the engine's maxMsgsNumBatch) unless
+        it is None. Only hashes are compared, so messages with other keys may be among them.
+        `index_type` ``T`` searches for a tag (from 5.4.0 on).
         """
         key_hash = key_hash_of(topic, key, index_type)
         max_num = max_num if cap is None else min(max_num, cap)
@@ -122,7 +130,8 @@ class IndexService:
         *,
         cap: int | None = limits.QUERY_MAX_NUM,
     ) -> QueryOffsetsResult:
-        """`query_offset` for many keys of one topic at once; hashes (int32) must be those of `topic#key`."""
+        """Like `query_offset`, for many keys of one topic at once. Hashes (int32) must be those of
+        `topic#key`."""
         hashes = hash_keys(keys, key_prefix(topic, index_type))
         room = np.full(len(hashes), max_num if cap is None else min(max_num, cap), np.int64)
         parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
@@ -147,16 +156,19 @@ class IndexService:
         return header.end_timestamp_ms, header.end_phy_offset
 
     def reload(self) -> None:
-        """Reads the headers again and takes in new files, where a broker goes on writing the directory."""
+        """Reads the headers again and opens new files, for a directory that a broker is still
+        writing."""
         for file in self.files:
             file.reload()
         self._take_in()
 
     # -- putting -------------------------------------------------------------------------------------------------------
     def build_index(self, message: StoredMessage) -> None:
-        """Puts a message's keys, one by one, as the engine does; rolls files. The slow twin of `IndexFilesWriter`.
+        """Adds the keys of a message one by one, as the engine does, and rolls to a new file if one
+        is full. The plain twin of `IndexFilesWriter`.
 
-        A new file is named by the store time of the message that makes it. Raises `UsageError` unless writable.
+        A new file is named by the store time of the message for which it is created. Raises
+        `UsageError` unless writable.
         """
         file = self._last_file(message.store_timestamp_ms)
         if message.physical_offset < file.header.end_phy_offset:
@@ -167,7 +179,7 @@ class IndexService:
                 file.put_key(key_hash, message.physical_offset, message.store_timestamp_ms)
 
     def _last_file(self, store_timestamp_ms: int) -> IndexFile:
-        """The newest file, or a new one where that is full."""
+        """Returns the newest file, or a new one if the newest is full."""
         if not self._writable:
             raise UsageError(f"{self.directory}: opened for reading", hint="open it with writable=True")
         last = self.files[-1] if self.files else None
@@ -194,7 +206,7 @@ class IndexService:
 def _joined(
     size: int, parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Puts each row's answers from several files one after the other; gives flat offsets and row ends."""
+    """Concatenates the results per row from several files. Returns flat offsets and row ends."""
     totals = np.zeros(size, np.int64)
     for rows, counts, _ in parts:
         totals[rows] += counts

@@ -1,6 +1,8 @@
-"""Writes IndexFiles: puts the keys of windows of messages into them, and rolls from file to file as the engine does.
+"""Writes IndexFiles: adds the keys of windows of messages, and rolls to a new file as the engine
+does.
 
-Source: ``docs/formats/index-file.md``; IndexService.buildIndex, IndexService.retryGetAndCreateIndexFile.
+Source: ``docs/formats/index-file.md``; IndexService.buildIndex,
+IndexService.retryGetAndCreateIndexFile.
 """
 
 from __future__ import annotations
@@ -17,19 +19,20 @@ from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 RESERVE_SIZE_BYTES = 16 << 20
-"""Disk space is claimed this far ahead of the entries."""
+"""Disk space is allocated this far ahead of the entries."""
 BLOCK_ENTRIES = 50_000
-"""Entries that are made in memory before they are written: a block (1 MB) stays in the processor's cache. With slots in
-memory as well, 20 million entries take 0.4 s; stored into the fresh pages of a map they took 0.5 s and more."""
+"""The number of entries that are made in memory before they are written. Such a block (1 MB) stays
+in the processor's cache: with the slots in memory as well, 20 million entries take 0.4 s, while
+writing them into new pages of a mapping took 0.5 s or more."""
 _PAGE_SIZE = 4096
 
 
 class IndexTarget:
-    """One IndexFile being written, a sparse file of full size. One writer.
+    """An IndexFile that is being written: a sparse file of full size. For one writer.
 
-    `array` is its header and slots: `mapped`, or made in memory and written at the end; `block` the entries that come
-    next, which `write_entries` writes. Raises `StorageError` where the disk is full, never a signal: space is claimed
-    before a map is written to.
+    `array` holds the header and the slots, either `mapped` or in memory and written at the end.
+    `block` holds the next entries, which `write_entries` writes. Raises `StorageError` if the disk
+    is full, and never causes a signal, because space is allocated before a mapping is written to.
     """
 
     def __init__(
@@ -60,8 +63,8 @@ class IndexTarget:
         self.block = np.empty(INDEX_ENTRY.size_bytes * min(BLOCK_ENTRIES, config.max_index_num), np.uint8)
 
     def reserve(self, index_count: int) -> int:
-        """Claims space for entries from `index_count` on; gives the count up to which there is room, in the file and
-        in `block` (exclusive)."""
+        """Allocates space for entries from `index_count` on. Returns the count (exclusive) up to
+        which there is room, both in the file and in `block`."""
         entry = INDEX_ENTRY.size_bytes
         full = self._config.index_file_size_bytes
         if self._reserved < min(self._entries_at + entry * (index_count + 1), full):
@@ -73,34 +76,36 @@ class IndexTarget:
         return min((self._reserved - self._entries_at) // entry, index_count + len(self.block) // entry)
 
     def write_entries(self, first: int, end: int) -> None:
-        """Writes entries `first` to `end` (exclusive), with which `block` begins."""
+        """Writes the entries `first` to `end` (exclusive), which are at the beginning of
+        `block`."""
         entry = INDEX_ENTRY.size_bytes
         self._file.write_at(self._entries_at + entry * first, self.block[: entry * (end - first)])
 
     def _write_back(self, until: int) -> None:
-        """Has the disk begin with the entries before byte `until`; slots are written to until the end."""
-        until -= until % _PAGE_SIZE  # a page that is not full would be written twice
+        """Starts writing the entries before byte `until` to disk. Slots change until the end, so
+        they are not written yet."""
+        until -= until % _PAGE_SIZE  # an incomplete page would be written twice
         if until > self._written_back:
             self._file.begin_writeback(self._written_back, until - self._written_back)
             self._written_back = until
 
     def write_header(self, header: IndexHeader) -> None:
-        """Puts the header in place; a file without entries gets the dialect's count."""
+        """Puts the header into `array`. A file without entries gets the dialect's count."""
         data = header.pack(self._config.dialect.empty_index_count)
         self.array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
 
     def close(self) -> None:
-        """Ends the file and closes it, after an fsync where the target was opened with `sync`."""
+        """Writes what is left and closes the file, after an fsync if `sync` was given."""
         try:
             if self._mapped is None:
                 self._file.write_at(0, self.array)
             if self._sync:
-                self._file.sync()  # which writes through what was changed in the mapping as well
+                self._file.sync()  # fsync also writes the changed pages of the mapping
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Closes the file as it is."""
+        """Closes the file without completing it."""
         self.array = self.block = np.empty(0, np.uint8)
         if self._mapped is not None:
             self._mapped.close()
@@ -116,7 +121,8 @@ def put_window(
     skip_known: bool = True,
     plain: bool = False,
 ) -> None:
-    """Puts from `state.place` on until the window ends or the file is full; `plain` takes the twin, not the kernel."""
+    """Adds entries from `state.place` on until the window ends or the file is full. `plain` uses
+    the plain twin instead of the kernel."""
     while True:
         first = int(state.values[5])
         limit = target.reserve(first)
@@ -127,11 +133,13 @@ def put_window(
 
 
 class IndexFilesWriter:
-    """Turns windows of messages into IndexFiles, rolling them as the engine does. One thread.
+    """Writes windows of messages to IndexFiles and rolls to new files as the engine does. For one
+    thread.
 
-    `target` gives the file to write for a first entry's store time (ms); a file that gets no entry is named by the
-    message that made the engine roll. `previous` is (end timestamp, end physical offset) of the file before the first.
-    With `max_files` it stops where one more file would be needed. Use it as a context manager, or call `finish`.
+    `target` returns the file to write, given the store time (ms) of its first entry. A file without
+    entries is named by the message that made the engine roll. `previous` is the (end timestamp, end
+    physical offset) of the file before the first one. With `max_files`, writing stops where another
+    file would be needed. Use the object as a context manager, or call `finish`.
     """
 
     def __init__(
@@ -144,20 +152,22 @@ class IndexFilesWriter:
         plain: bool = False,
     ) -> None:
         self.headers: list[IndexHeader] = []
-        """Headers of the files that are done, in order."""
+        """Headers of the finished files, in order."""
         self._config = config
         self._make_target = target
         self._previous = previous
         self._files_left = max_files
         self._plain = plain
-        self._state: IndexState | None = None  # of the last file; None before the first message
-        self._target: IndexTarget | None = None  # None while that file has no entry: its name is not known yet
+        self._state: IndexState | None = None  # of the current file; None before the first message
+        self._target: IndexTarget | None = None  # None while that file has no entry, so no name
         self._rolled_by_ms = 0
 
     def put(self, window: IndexWindow, first_message: int = 0, first_key: int = 0) -> tuple[int, int]:
-        """Takes the window's messages from (`first_message`, `first_key`) on; gives the place where it stopped.
+        """Adds the window's messages from (`first_message`, `first_key`) on. Returns the (message,
+        key) where it stopped.
 
-        That is (n, m), or where a file beyond `max_files` would begin.
+        That is (number of messages, number of keys), or the place where a file beyond `max_files`
+        would begin.
         """
         place = (first_message, first_key)
         size = len(window.physical_offset)
@@ -181,7 +191,8 @@ class IndexFilesWriter:
         return self._state is not None and int(self._state.values[5]) >= self._config.max_index_num
 
     def _roll(self, rolled_by_ms: int) -> bool:
-        """Begins a file in memory, after ending the one before; False where no more may be begun."""
+        """Finishes the current file and begins the next one in memory. Returns False if `max_files`
+        is reached."""
         if self._files_left == 0:
             return False
         if self._files_left is not None:
@@ -193,7 +204,8 @@ class IndexFilesWriter:
         return True
 
     def _open_at_first_entry(self, window: IndexWindow, state: IndexState) -> bool:
-        """Opens the target at the next message that has an entry; False where the window has none."""
+        """Opens the target at the next message that has an entry. Returns False if the window has
+        none."""
         message, key = state.place
         end_phy = int(state.values[3])
         while True:
@@ -208,7 +220,8 @@ class IndexFilesWriter:
         return True
 
     def _end_file(self) -> None:
-        """Ends the last file, if there is one: header, close; an entryless one is made here."""
+        """Finishes the current file, if there is one: writes its header and closes it. A file
+        without entries is created here."""
         if self._state is None:
             return
         target = self._target if self._target is not None else self._make_target(self._rolled_by_ms)
@@ -219,7 +232,8 @@ class IndexFilesWriter:
         target.close()
 
     def finish(self) -> tuple[int, int] | None:
-        """Ends the last file; gives its (end timestamp, end physical offset), None where there was no message."""
+        """Finishes the last file. Returns its (end timestamp, end physical offset), or None if
+        there was no message."""
         self._end_file()
         return self._previous
 
@@ -238,9 +252,10 @@ class IndexFilesWriter:
 def derive_index_files(
     windows: Iterable[IndexWindow], config: StoreConfig, target: Callable[[int], IndexTarget]
 ) -> list[IndexHeader]:
-    """Writes the IndexFiles of a whole log, given window after window in order; gives their headers.
+    """Writes the IndexFiles of a whole log with an `IndexFilesWriter`, given all windows in order.
+    Returns the headers.
 
-    `target` opens the file for a first entry's store time (ms). What `IndexFilesWriter` does step by step.
+    `target` opens a file, given the store time (ms) of its first entry.
     """
     with IndexFilesWriter(config, target) as writer:
         for window in windows:
