@@ -1,1 +1,1 @@
-"""Which directory this is, what lies in it, who has it open."""
+"""Recognising a Kafka directory, listing what it contains, and locking it."""

@@ -1,8 +1,10 @@
-"""Whether a partition was closed cleanly: what the mark of its log directory, or its own, says of it.
+"""Whether a partition was closed cleanly, according to the mark in its log directory or in its own
+directory.
 
-A broker leaves ``.kafka_cleanshutdown`` in a log directory when it has closed every log there. `Log` leaves
-``.logdex-clean`` in a lone partition directory: the name and the size of the active segment, so that the mark says
-nothing any more once somebody else has written there.
+A broker writes ``.kafka_cleanshutdown`` into a log directory when it has closed every log there.
+`Log` writes ``.logdex-clean`` into a partition directory that belongs to no log directory. This
+file holds the name and the size of the active segment, so the mark is no longer valid once another
+program has written to the log.
 
 Source: Kafka's LogManager.loadLogs, CleanShutdownFileHandler, KafkaMetadataLog.
 """
@@ -22,29 +24,35 @@ _QUORUM_LOG = f"{cluster_metadata.TOPIC}-0"
 
 
 class LoneMark(NamedTuple):
-    """The mark of a lone partition directory: the active segment's .log by name, and its size."""
+    """The clean mark of a partition directory outside any log directory: the name of the active
+    segment's .log, and its size in bytes."""
 
     active: str
     size_bytes: int
 
     def to_bytes(self) -> bytes:
-        """The file's bytes."""
+        """Returns the content of the mark's file."""
         return f"{self.active} {self.size_bytes}\n".encode("ascii")
 
     @staticmethod
     def path_in(directory: str) -> str:
-        """Where the mark of the partition in `directory` lies."""
+        """Returns the path of the mark for the partition in `directory`."""
         return posixpath.join(directory, LONE_CLEAN_MARK)
 
 
 def is_shut_down_cleanly(log_directory: str, *, env: Env) -> bool:
-    """Whether a log directory has the mark of a clean shutdown: False after a crash and while a broker runs."""
+    """Whether a log directory has the mark of a clean shutdown. It has none after a crash or while
+    a broker runs."""
     return env.exists(posixpath.join(log_directory, CLEAN_SHUTDOWN))
 
 
 def is_closed_cleanly(directory: str, *, env: Env) -> bool | None:
-    """Whether the partition in `directory` was closed cleanly; None where nothing says: a lone partition without a
-    mark, or with one that is older than its last segment. See `mark_covers` for the quorum's own log."""
+    """Whether the partition in `directory` was closed cleanly.
+
+    Returns None where this is unknown: the partition is outside any log directory and has no mark,
+    or its mark is older than its last segment. Returns False for the partition of
+    `__cluster_metadata`, see `mark_covers`.
+    """
     path = env.real_path(directory)
     home, is_lone = home_of(path, env=env)
     if not mark_covers(path):
@@ -55,8 +63,12 @@ def is_closed_cleanly(directory: str, *, env: Env) -> bool | None:
 
 
 def mark_covers(directory: str) -> bool:
-    """Whether a mark speaks for the partition in `directory`, a real path. It does not for the quorum's own log: a
-    broker that shuts down neither trims its indexes nor adds the last time entry, and never loads it as closed."""
+    """Whether a clean mark is valid for the partition in `directory`, which must be a real path.
+
+    It is not valid for the partition of `__cluster_metadata`: at shutdown a broker neither trims
+    the indexes of this log nor adds its last time index entry, and at startup it always recovers it
+    as after a crash.
+    """
     return posixpath.basename(directory) != _QUORUM_LOG
 
 

@@ -1,4 +1,4 @@
-"""Real paths in reports, given back under the names that the caller gave them."""
+"""Replaces real paths in reports by the paths that the caller passed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 
 
 class GivenNames:
-    """Tasks work with real paths, as their working directories may differ; messages name files as the caller did."""
+    """Maps real paths in messages back to the paths that the caller passed. Tasks work with real
+    paths, because their working directories may differ from the caller's."""
 
     def __init__(self, found: KafkaPath, output: str, env: Env) -> None:
         given = found.path if found.kind is KafkaPathKind.LOG_DIR else partition_directory(found)
@@ -25,13 +26,14 @@ class GivenNames:
         self._pattern = re.compile(rf"(?<![\w/])({'|'.join(map(re.escape, longest_first))})(?=[/: ,;]|$)")
 
     def text(self, text: str) -> str:
-        """`text` with the given names."""
+        """Returns `text` with the caller's paths."""
         return self._pattern.sub(lambda match: self._names[match[1]], text)
 
     def texts(self, texts: list[str]) -> list[str]:
-        """Each of `texts` with the given names."""
+        """Returns `texts`, each with the caller's paths."""
         return [self.text(each) for each in texts]
 
     def kept(self, kept: Mapping[str, str]) -> dict[str, str]:
-        """Where what was replaced is now, with the given names."""
+        """Returns `kept`, a map from each replaced file to the place where its old version is kept
+        now, with the caller's paths."""
         return {name: self.text(where) for name, where in kept.items()}

@@ -1,4 +1,5 @@
-"""A whole directory of `log.dirs`, read-only: its partitions, its checkpoints, whose it is, who committed what.
+"""Read-only access to a log directory (one of `log.dirs`): partitions, checkpoints, ownership,
+committed offsets.
 
 Source: ``docs/formats/kafka-log-directory.md``; Kafka's LogManager.
 """
@@ -27,8 +28,9 @@ _KNOWN_FILES = segment_files.LOG_DIRECTORY_FILES | {segment_files.LOCK_FILE, "bo
 
 @dataclass(frozen=True, slots=True)
 class PartitionDir:
-    """A partition's directory. `mark`: None for one in use, ``delete`` (to be removed), ``future`` (being moved here
-    from another log directory) or ``stray`` (no longer this broker's)."""
+    """A partition's directory. `mark` is None for a partition in use, ``delete`` (to be removed),
+    ``future`` (being moved here from another log directory) or ``stray`` (no longer assigned to
+    this broker)."""
 
     path: str
     name: str
@@ -38,17 +40,17 @@ class PartitionDir:
 
     @property
     def kafka_path(self) -> KafkaPath:
-        """It as a path that was recognised."""
+        """This directory as a recognised path."""
         return KafkaPath(self.path, KafkaPathKind.PARTITION, PartitionName(self.topic, self.partition, self.mark))
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition's name."""
+        """The topic and the partition number."""
         return TopicPartition(self.topic, self.partition)
 
 
 def partitions_by_topic(partitions: Iterable[PartitionDir]) -> dict[str, list[int]]:
-    """The numbers of partitions by topic, in the order given."""
+    """Returns partition numbers by topic, in the order of `partitions`."""
     found: dict[str, list[int]] = {}
     for each in partitions:
         found.setdefault(each.topic, []).append(each.partition)
@@ -56,11 +58,12 @@ def partitions_by_topic(partitions: Iterable[PartitionDir]) -> dict[str, list[in
 
 
 class KafkaLogDir:
-    """The log directory at `path`. Nothing is changed or locked; every property and method reads the files anew, so
-    threads may share it and a running broker's directory shows what it is now.
+    """The log directory at `path`. Nothing is changed or locked. Each property and method reads the
+    files again, so threads may share an object, and results always show the current state of a
+    running broker's directory.
 
-    Raises `NotAStoreError` for anything but a log directory. Malformed files raise a located `CorruptError` where they
-    are asked for.
+    Raises `NotAStoreError` if `path` is not a log directory. Methods raise a `CorruptError` with
+    file and position if the file that they read is malformed.
     """
 
     def __init__(self, path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> None:
@@ -76,7 +79,8 @@ class KafkaLogDir:
 
     # -- partitions ----------------------------------------------------------------------------------------------------
     def partition_dirs(self, *, marked: bool = False) -> list[PartitionDir]:
-        """The partitions in use, by topic and number; with `marked` also those to delete, future and stray ones."""
+        """Returns the partitions in use, sorted by topic and number; with `marked` also those
+        marked ``delete``, ``future`` or ``stray``."""
         found = []
         for name in self._env.list_dir(self.path):
             named = parse_partition_dir(name)
@@ -85,63 +89,69 @@ class KafkaLogDir:
         return sorted(found, key=lambda each: (each.topic, each.partition, each.mark or "", each.name))
 
     def partition_dir(self, topic: str, partition: int) -> PartitionDir | None:
-        """The directory in use of one partition."""
+        """Returns the directory of a partition in use, or None if it is not here."""
         found = (each for each in self.partition_dirs() if (each.topic, each.partition) == (topic, partition))
         return next(found, None)
 
     def topics(self) -> dict[str, list[int]]:
-        """Partition numbers by topic, of the partitions in use."""
+        """Returns the numbers of the partitions in use, by topic."""
         return partitions_by_topic(self.partition_dirs())
 
     def other_names(self) -> list[str]:
-        """Names in the directory that are neither a partition's nor of Kafka's own files."""
+        """Returns the names in the directory that are neither partitions nor files that Kafka
+        uses."""
         partitions = {each.name for each in self.partition_dirs(marked=True)}
         return [name for name in self._env.list_dir(self.path) if name not in partitions | _KNOWN_FILES]
 
     def topic_id(self, partition: PartitionDir) -> uuid.UUID | None:
-        """The id in a partition's `partition.metadata`; None without that file."""
+        """Returns the topic id in a partition's `partition.metadata`, or None without that file."""
         return read_topic_id(partition.path, env=self._env)
 
     # -- the directory's own files -------------------------------------------------------------------------------------
     def recovery_points(self) -> dict[TopicPartition, int]:
-        """Up to which offset each log is flushed."""
+        """Returns the offset up to which each log is flushed."""
         return self._offsets(segment_files.RECOVERY_POINT_CHECKPOINT)
 
     def log_start_offsets(self) -> dict[TopicPartition, int]:
-        """Where each log begins that does not begin with its first segment."""
+        """Returns the log start offset of each log whose start is not the base offset of its first
+        segment."""
         return self._offsets(segment_files.LOG_START_CHECKPOINT)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Up to which offset each log is replicated."""
+        """Returns the offset up to which each log is replicated."""
         return self._offsets(segment_files.HIGH_WATERMARK_CHECKPOINT)
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """Up to which offset each compacted log is cleaned."""
+        """Returns the offset up to which each compacted log is cleaned."""
         return self._offsets(segment_files.CLEANER_CHECKPOINT)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         return read_offset_checkpoint(self._at(name), env=self._env)
 
     def meta_properties(self) -> MetaProperties | None:
-        """Whose directory it is; None without that file."""
+        """Returns the content of `meta.properties` (cluster id, node id, directory id), or None
+        without that file."""
         path = self._at(segment_files.META_PROPERTIES)
         return MetaProperties.read(path, env=self._env) if self._env.exists(path) else None
 
     def clean_shutdown(self) -> CleanShutdown | None:
-        """The mark of a clean shutdown; None after a crash and while a broker runs."""
+        """Returns the mark of a clean shutdown; None after a crash and while a broker runs."""
         return CleanShutdown.read(self._at(segment_files.CLEAN_SHUTDOWN), env=self._env)
 
     def is_locked(self) -> bool | None:
-        """Whether a broker (or another writer) has the directory open; None where the system does not say."""
+        """Whether a broker or another writer has the directory open; None where the operating
+        system cannot report it."""
         return lock_is_held(self.path, env=self._env)
 
     # -- internal topics -----------------------------------------------------------------------------------------------
     def consumer_offsets(self) -> ConsumerOffsets:
-        """Who has committed what: all partitions of `__consumer_offsets` that are here, decoded."""
+        """Returns the committed offsets of consumer groups, from all partitions of
+        `__consumer_offsets` in this directory."""
         mine = [each.path for each in self.partition_dirs() if each.topic == consumer_offsets.TOPIC]
         return read_consumer_offsets(mine, env=self._env)
 
     def cluster_metadata(self) -> ClusterMetadata | None:
-        """The quorum's own log, its control records read; None where it is not here."""
+        """Returns what the control records of the `__cluster_metadata` log contain, or None if that
+        log is not in this directory."""
         found = self.partition_dir(cluster_metadata.TOPIC, 0)
         return None if found is None else read_cluster_metadata(found.path, env=self._env)

@@ -1,6 +1,8 @@
-"""One writer: the lock of a log directory, which a running broker holds too, and the partitions that are open under it.
+"""The lock file of a log directory, which a running broker holds too, and the partitions that are
+open under it.
 
-All logs of a process share the lock of their log directory, and the state that belongs to the directory.
+All logs of one process in the same log directory share its lock and the state that belongs to the
+directory.
 
 Source: Kafka's LogManager.lockLogDirs, FileLock.
 """
@@ -21,7 +23,8 @@ from logdex.kafka.files.file_names import LOCK_FILE
 
 @dataclass(slots=True)
 class _Common:
-    """The state that all holders of a directory's lock share. `claims` are the partitions that are open."""
+    """The state that all holders of a directory's lock share. `claims` holds the paths of the
+    partition directories that are open."""
 
     claims: set[str] = field(default_factory=set)
     notes: dict[str, bytes | bool | None] = field(default_factory=dict)
@@ -29,11 +32,11 @@ class _Common:
 
 
 class DirectoryLock:
-    """Holds ``<directory>/.lock``; `LogInUseError` where another process does.
+    """Holds ``<directory>/.lock``. Raises `LogInUseError` if another process holds it.
 
-    Logs of one process share the lock of their log directory, and its `notes` and `guard`. With `exclusive` (for the
-    directory of a single log, and for a job that writes in place) nobody shares it. Any thread may call any method. A
-    forked child does not hold the lock.
+    Logs of one process share the lock of their log directory, and its `notes` and `guard`. With
+    `exclusive`, nobody shares the lock; this is for the directory of a single log and for a job
+    that writes in place. Any thread may call any method. A forked child does not hold the lock.
     """
 
     def __init__(self, directory: str, *, env: Env, exclusive: bool = False) -> None:
@@ -51,26 +54,28 @@ class DirectoryLock:
 
     @property
     def guard(self) -> threading.RLock:
-        """Held by who changes files of the directory that its partitions share."""
+        """The mutex to hold while changing files that the partitions of the directory share."""
         return self._common.guard
 
     @property
     def notes(self) -> dict[str, bytes | bool | None]:
-        """What those who share the lock leave for each other; under `guard`."""
+        """Values that the holders of the lock share with each other. Read and write them only while
+        holding `guard`."""
         return self._common.notes
 
     @property
     def is_own(self) -> bool:
-        """Whether this process took it; False in a child that was forked since."""
+        """Whether this process took the lock; False in a child that was forked afterwards."""
         return self._lock.is_own
 
     @property
     def is_last(self) -> bool:
-        """Whether nobody else of this process holds it."""
+        """Whether this is the last holder in this process."""
         return self._lock.is_last
 
     def claim(self, partition: str) -> None:
-        """Notes that the partition directory `partition` (a real path) is open; `LogInUseError` if it is already."""
+        """Registers the partition directory `partition` (a real path) as open. Raises
+        `LogInUseError` if it is open already."""
         with self.guard:
             if partition in self._common.claims:
                 raise LogInUseError("open in this process already", path=partition, hint="close that log first")
@@ -78,8 +83,8 @@ class DirectoryLock:
             self._claimed = partition
 
     def release(self) -> None:
-        """Releases the lock and the claim and leaves the file, as a broker does. A second call, or one in a forked
-        child, does nothing."""
+        """Releases the lock and the claim, and leaves the lock file in place, as a broker does.
+        Does nothing on a second call or in a forked child."""
         if not self.is_own:
             return
         with self.guard:
@@ -90,8 +95,9 @@ class DirectoryLock:
 
 @contextmanager
 def in_place_lock(directory: str, *, env: Env) -> Iterator[None]:
-    """Holds the lock of a log directory for a job that writes in it, shared with nobody; a directory without a lock
-    file gets none. `LogInUseError` while a broker runs on it or this process has one of its logs open."""
+    """Holds the lock of a log directory exclusively, for a job that writes in place. If the
+    directory has no lock file, none is created. Raises `LogInUseError` while a broker runs on the
+    directory or this process has one of its logs open."""
     if not env.exists(f"{directory}/{LOCK_FILE}"):
         yield
         return
@@ -103,6 +109,6 @@ def in_place_lock(directory: str, *, env: Env) -> Iterator[None]:
 
 
 def lock_is_held(directory: str, *, env: Env) -> bool | None:
-    """Whether a process, a running broker perhaps or this one, holds the lock of a log directory: asked without taking
-    it. None where the system does not say."""
+    """Whether any process, this one included, holds the lock of a log directory. The lock is not
+    taken to find out. Returns None where the operating system cannot report it."""
     return process_lock.lock_is_held(f"{directory}/{LOCK_FILE}", env=env)

@@ -1,7 +1,8 @@
-"""A partition's directory as somebody looks at it who changes nothing: its segments, and the checkpoints about it.
+"""The segments and checkpoints of a partition's directory, for readers that change nothing.
 
-Safe beside a running broker: a segment that goes while the directory is read is not there. Source: Kafka's LocalLog,
-LogManager; ``docs/formats/kafka-log-directory.md``.
+Safe beside a running broker: a segment that is deleted while the directory is read is left out.
+
+Source: Kafka's LocalLog, LogManager; ``docs/formats/kafka-log-directory.md``.
 """
 
 from __future__ import annotations
@@ -33,18 +34,22 @@ _HOME_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
 
 
 def is_log_directory(path: str, *, env: Env) -> bool:
-    """Whether `path` is one that a broker keeps partitions in."""
+    """Whether `path` is a log directory, that is, a directory in which a broker keeps
+    partitions."""
     return any(env.is_file(posixpath.join(path, name)) for name in _HOME_FILES)
 
 
 def home_of(directory: str, *, env: Env) -> tuple[str, bool]:
-    """(where the checkpoints of the partition in `directory`, a real path, lie; whether it is a lone one)."""
+    """Returns (the directory with the checkpoints of the partition in `directory`, whether that is
+    `directory` itself because its parent is not a log directory). `directory` must be a real
+    path."""
     parent = posixpath.dirname(directory)
     return (parent, False) if is_log_directory(parent, env=env) else (directory, True)
 
 
 class Checkpoints(NamedTuple):
-    """What the log directory says of a partition; None for nothing."""
+    """The offsets that the checkpoints state for a partition; None where a checkpoint states
+    none."""
 
     log_start_offset: int | None = None
     recovery_point: int | None = None
@@ -52,12 +57,13 @@ class Checkpoints(NamedTuple):
 
 
 def partition_directory(found: KafkaPath) -> str:
-    """The directory that a partition's path, or that of a file of it, means."""
+    """Returns the partition directory that `found` is, or that its file is in."""
     return found.path if found.kind is KafkaPathKind.PARTITION else posixpath.dirname(found.path) or "."
 
 
 def partition_name(found: KafkaPath, env: Env) -> PartitionName:
-    """What the directory's name says; of one that is no partition's name: that name and -1."""
+    """Returns the topic, number and mark in the directory's name. If the name is not a partition's,
+    the topic is the name and the number is -1."""
     if found.partition is not None:
         return found.partition
     name = posixpath.basename(env.real_path(partition_directory(found)))
@@ -65,7 +71,11 @@ def partition_name(found: KafkaPath, env: Env) -> PartitionName:
 
 
 def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: OpenFiles) -> list[LogSegment]:
-    """The segments by base offset; the one of a .log. Close them."""
+    """Returns the segments in order of base offset; for a .log file, that one segment. The caller
+    must close them.
+
+    Raises `NotAStoreError` if `found` is neither a partition nor a .log file.
+    """
     directory = partition_directory(found)
     if found.kind is KafkaPathKind.LOG:
         bases = [found.offset]
@@ -89,7 +99,8 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
 
 
 def not_alone(found: KafkaPath) -> NotAStoreError:
-    """The error for a file that says nothing by itself."""
+    """Returns the error for an index or a snapshot file, which cannot be read without its
+    segment."""
     name = posixpath.basename(found.path).removesuffix(found.kind.value) + LOG_SUFFIX
     return NotAStoreError(
         f"a {found.kind.value} file: it speaks of its segment, and does not say by itself what is in it",
@@ -99,8 +110,10 @@ def not_alone(found: KafkaPath) -> NotAStoreError:
 
 
 def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexError], env: Env) -> Checkpoints:
-    """The checkpoints' lines about a partition, from the log directory that it is in, or from a lone one itself. A
-    directory that is marked has none. A checkpoint that cannot be read says nothing, as for the broker."""
+    """Returns the checkpointed offsets of a partition, from its log directory, or from the
+    partition's own directory outside any log directory. A partition with a mark has none. A
+    checkpoint that cannot be read counts as empty, as for the broker, and its error is added to
+    `problems`."""
     if name.mark is not None or name.partition == UNKNOWN_PARTITION:
         return Checkpoints()
     home, _ = home_of(env.real_path(directory), env=env)
@@ -110,9 +123,10 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
 
 
 def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) -> dict[TopicPartition, int]:
-    """What the checkpoint `file` in `home` says; nothing where it cannot be read, and then `problems` gets why."""
+    """Returns the offsets in the checkpoint `file` in `home`. If it cannot be read, returns no
+    offsets and adds the error to `problems`."""
     try:
         return read_offset_checkpoint(posixpath.join(home, file), env=env)
-    except LogdexError as error:  # also what is no file
+    except LogdexError as error:  # raised too if the path is not a file
         problems.append(error)
         return {}

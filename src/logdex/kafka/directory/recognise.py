@@ -1,4 +1,5 @@
-"""What of Kafka's is at a path: a log directory, a partition's directory, one file. Reads names only.
+"""Recognises what is at a path: a Kafka log directory, a partition's directory or a single file.
+Only names are read.
 
 Source: ``docs/formats/kafka-log-directory.md``.
 """
@@ -21,7 +22,7 @@ _HINT = "give a log directory (log.dirs), one topic-N directory or one of its fi
 
 
 class KafkaPathKind(Enum):
-    """What a path can be."""
+    """The kinds of Kafka paths."""
 
     LOG_DIR = "log directory"
     PARTITION = "partition"
@@ -38,8 +39,9 @@ _FILE_KINDS = {kind.value: kind for kind in KafkaPathKind if kind.value.startswi
 
 @dataclass(frozen=True, slots=True)
 class KafkaPath:
-    """A path with its kind. `partition`: what the directory's name says of a partition or a file, None where it is no
-    partition's name; `offset`: that in a file's name, -1 for a directory."""
+    """A path with its kind. `partition` is the topic, number and mark in the name of the partition
+    directory, or None if that name is not a partition's. `offset` is the offset in a file's name,
+    or -1 for a directory."""
 
     format: ClassVar[str] = "kafka"
 
@@ -50,21 +52,24 @@ class KafkaPath:
 
     @property
     def description(self) -> str:
-        """``a Kafka log directory``, ``a Kafka partition``, ``a Kafka .log file``."""
+        """The kind in words: ``a Kafka log directory``, ``a Kafka partition``, ``a Kafka .log
+        file``."""
         what = self.kind.value
         return f"a Kafka {what} file" if what.startswith(".") else f"a Kafka {what}"
 
 
 def recognise(look: PathLook) -> KafkaPath | None:
-    """What of Kafka's is at a path; None for nothing."""
+    """Returns the Kafka path that was recognised, or None if there is nothing of Kafka's."""
     if look.is_dir():
         return _directory(look)
     return _file(look) if look.is_file() else None
 
 
 def require_kafka(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> KafkaPath:
-    """What of Kafka's is at `path`; a path that was recognised is not looked at again. `NotAStoreError` says what is
-    there instead."""
+    """Returns the recognised Kafka path. A `KafkaPath` is returned as it is, without a second look.
+
+    Raises `NotAStoreError`, which states what is there instead, if `path` is not a Kafka path.
+    """
     if isinstance(path, KafkaPath):
         return path
     look = PathLook(path, env)

@@ -1,4 +1,4 @@
-"""A whole log directory of Kafka's opened for reading. Changes nothing, locks nothing.
+"""A Kafka log directory opened for reading. Nothing is changed or locked.
 
 Source: Kafka's LogManager; ``docs/formats/kafka-log-directory.md``.
 """
@@ -27,10 +27,12 @@ from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 
 
 class LogDirSnapshot:
-    """A whole log directory (one of log.dirs): its partitions in use by name, opened when they are first asked for.
+    """A log directory (one of `log.dirs`): its partitions in use by name. Each is opened when it is
+    first used.
 
-    `log_dir` reads what belongs to the directory as a whole: checkpoints, committed offsets, the quorum's log, marked
-    directories. Read-only, and shared between threads, as `PartitionSnapshot`. A context manager.
+    `log_dir` reads what belongs to the directory as a whole: checkpoints, committed offsets, the
+    `__cluster_metadata` log, directories with a mark. Read-only; threads may share it as they may
+    share a `PartitionSnapshot`. It is a context manager.
     """
 
     def __init__(
@@ -41,12 +43,12 @@ class LogDirSnapshot:
         self.log_dir = KafkaLogDir(path, env=self._env)
         self.path = self.log_dir.path
         self._lock = threading.RLock()
-        self._files = OpenFiles(self._env)  # shared: there may be thousands of partitions
+        self._files = OpenFiles(self._env)  # shared by all partitions, of which there may be thousands
         self._open: dict[str, PartitionSnapshot] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Looks which partitions there are, and what is new in those that are open."""
+        """Lists the partitions again, and refreshes those that are open."""
         with self._lock:
             self._dirs = {each.name: each for each in self.log_dir.partition_dirs()}
             for name in [*self._open]:
@@ -57,15 +59,15 @@ class LogDirSnapshot:
 
     @property
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
-        """All partitions in use by name (``topic-N``), by topic and number."""
+        """All partitions in use by name (``topic-N``), sorted by topic and number."""
         return {name: self._partition(name) for name in self._dirs}
 
     def topics(self) -> dict[str, list[int]]:
-        """Partition numbers by topic."""
+        """Returns partition numbers by topic."""
         return partitions_by_topic(self._dirs.values())
 
     def partition(self, topic: str, partition: int) -> PartitionSnapshot:
-        """One of them; `MissingFileError` where it is not here."""
+        """Returns one partition. Raises `MissingFileError` if it is not in this directory."""
         return self._some(topic, partition)[0]
 
     def _partition(self, name: str) -> PartitionSnapshot:
@@ -76,7 +78,8 @@ class LogDirSnapshot:
             return self._open[name]
 
     def _some(self, topic: str | None, partition: int | None) -> list[PartitionSnapshot]:
-        """The partitions of a topic, or one of them, or all: by name, internal topics last."""
+        """Returns the partitions of a topic, one partition, or all: sorted by topic and
+        number, internal topics last."""
         wanted = [
             each.name
             for each in sorted(self._dirs.values(), key=lambda each: each.topic in INTERNAL_TOPICS)
@@ -111,9 +114,13 @@ class LogDirSnapshot:
         key_index_dir: str | None = None,
         problems: list[LogdexError] | None = None,
     ) -> list[tuple[PartitionSnapshot, Record]]:
-        """All records of a topic with exactly this key, or the newest `max`, each with its partition: newest first by
-        time, within a partition by offset. The rest as `PartitionSnapshot.query`; `key_index_dir` has a folder
-        ``topic-N`` for each partition."""
+        """Returns all records of a topic with exactly this key, or the newest `max`, each with its
+        partition. They are sorted by timestamp, newest first, and within a partition by offset,
+        highest first.
+
+        The other arguments and errors are those of `PartitionSnapshot.query`. `key_index_dir` holds
+        one folder ``topic-N`` per partition.
+        """
         require_key_index_dir(key_index_dir, self._env)
 
         def answers(each: PartitionSnapshot) -> Iterator[tuple[PartitionSnapshot, Record]]:
@@ -125,7 +132,7 @@ class LogDirSnapshot:
         return [*islice(merged, max)]
 
     def close(self) -> None:
-        """Closes all partitions."""
+        """Closes all open partitions."""
         for snapshot in self._open.values():
             snapshot.close()
         self._open.clear()
@@ -144,8 +151,11 @@ KafkaSnapshot = PartitionSnapshot | LogDirSnapshot
 def open_kafka(
     path: StrPath | KafkaPath, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any
 ) -> KafkaSnapshot:
-    """What of Kafka's is at `path`: a `LogDirSnapshot` or a `PartitionSnapshot`. `settings` are `LogConfig`'s fields;
-    `NotAStoreError` for anything else, and for an index by itself."""
+    """Opens the Kafka path at `path`: a `LogDirSnapshot` for a log directory, else a
+    `PartitionSnapshot`. `settings` are the fields of `LogConfig`.
+
+    Raises `NotAStoreError` if `path` is not a Kafka path, or is an index file without its segment.
+    """
     found = require_kafka(path, env=env or DEFAULT_ENV)
     if found.kind is KafkaPathKind.LOG_DIR:
         return LogDirSnapshot(found, config, env=env, **settings)

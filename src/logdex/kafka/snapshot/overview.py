@@ -1,8 +1,10 @@
-"""What is in a Kafka path, found with few reads: partitions, their offsets, times and sizes, indexes, who has read how
-far, how it was left.
+"""An overview of a Kafka path that needs few reads: partitions, their offsets, times and sizes,
+indexes, consumer groups, and whether the log was closed cleanly.
 
-Reads the ends of files and what the internal topics say of themselves, not what lies between: that a log is whole is
-for `verify` to say. Source: ``docs/formats/kafka-log-directory.md``; Kafka's UnifiedLog, LogManager.
+Only the ends of files and the internal topics are read. Whether the log in between is whole is
+checked by `verify`.
+
+Source: ``docs/formats/kafka-log-directory.md``; Kafka's UnifiedLog, LogManager.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from logdex.kafka.state.leader_epochs import EpochEntry
 
 @dataclass(frozen=True, slots=True)
 class IndexOverview:
-    """An index: entries, bytes, and its state: ``good``, ``missing``, ``empty``, ``untrimmed`` (zeros follow the
-    entries: its segment was not closed), ``torn`` (the length is no multiple of an entry), ``unreadable``."""
+    """An index: number of entries, size in bytes and state. The state is ``good``, ``missing``,
+    ``empty``, ``untrimmed`` (zeros follow the entries, because the segment was not closed),
+    ``torn`` (the size is not a multiple of the entry size) or ``unreadable``."""
 
     state: str
     entries: int = 0
@@ -40,7 +43,7 @@ class IndexOverview:
 
 @dataclass(frozen=True, slots=True)
 class SegmentOverview:
-    """A segment; the .log's size and its indexes. No .txnindex is what most have."""
+    """A segment: the size of its .log, and its indexes. Most segments have no .txnindex."""
 
     base_offset: int
     size_bytes: int
@@ -51,9 +54,13 @@ class SegmentOverview:
 
 @dataclass(slots=True)
 class PartitionOverview:
-    """A partition. Offsets are those that a broker loads it with, where nothing is damaged; times in ms: the first
-    batch's and the largest, None where there is none. `clean`: closed cleanly; None where nothing says. `end`: how the
-    last .log ends. `consumer_offsets`: the offset that each group consumes next."""
+    """A partition.
+
+    Offsets are those that a broker would load it with if nothing is damaged. Times are in
+    milliseconds: that of the first batch and the largest, None if there is none. `clean` states
+    whether the partition was closed cleanly; None if that is unknown. `end` is how the last .log
+    ends. `consumer_offsets` is the next offset that each group consumes.
+    """
 
     topic: str
     partition: int
@@ -78,11 +85,11 @@ class PartitionOverview:
     consumer_offsets: dict[str, int] = field(default_factory=dict)
 
     def lag(self, group: str) -> int:
-        """Offsets that a group has not consumed yet."""
+        """Returns how many offsets a group has not consumed yet."""
         return max(self.log_end_offset - max(self.consumer_offsets[group], self.log_start_offset), 0)
 
     def to_json(self) -> dict[str, Any]:
-        """The partition's object of ``logdex info --json``."""
+        """Returns the partition's object for ``logdex info --json``."""
         groups = {name: {"offset": offset, "lag": self.lag(name)} for name, offset in self.consumer_offsets.items()}
         found = asdict(self)
         del found["consumer_offsets"]
@@ -95,7 +102,8 @@ class PartitionOverview:
 
 @dataclass(slots=True)
 class KafkaOverview:
-    """What is at a path. `log_dir` and what follows is of a log directory only. `problems`: what could not be read."""
+    """What is at a path. `in_use` and the fields after it are for log directories only. `problems`
+    holds the errors of what could not be read."""
 
     path: str
     kind: KafkaPathKind
@@ -103,13 +111,14 @@ class KafkaOverview:
     problems: list[str] = field(default_factory=list)
     clean: bool | None = None
     in_use: bool | None = None
-    """Whether a broker has it open now; None where the system does not say."""
+    """Whether a broker has the directory open now; None where the operating system cannot report
+    it."""
     meta: MetaProperties | None = None
     cluster_metadata: ClusterMetadata | None = None
     other_names: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``logdex info --json --store``."""
+        """Returns the object for ``logdex info --json --store``."""
         cluster = self.cluster_metadata
         return {
             "path": self.path,
@@ -125,7 +134,8 @@ class KafkaOverview:
 
 
 def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> KafkaOverview:
-    """Looks at a path. What cannot be read is told in `problems`; raises only for what cannot be opened at all."""
+    """Returns the overview of a path. Errors about single files are added to `problems`. Raises a
+    `LogdexError` only if the path cannot be opened at all."""
     look = KafkaOverview(found.path, found.kind)
     if found.kind is not KafkaPathKind.LOG_DIR:
         with PartitionSnapshot(found, config, env=env) as snapshot:
@@ -148,7 +158,8 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
 
 
 def _is_clean(log_dir: KafkaLogDir, look: KafkaOverview, env: Env) -> bool | None:
-    """Of a directory that no broker has used, what its partitions say; None where they do not agree."""
+    """Returns the value of `clean` for a log directory. A directory that no broker has used has no
+    mark of its own: if its partitions all have the same value it is that value, else None."""
     if is_log_directory(log_dir.path, env=env):
         return is_shut_down_cleanly(log_dir.path, env=env)
     said = {one.clean for one in look.partitions}
@@ -187,7 +198,8 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
 
 
 def _log_start(snapshot: PartitionSnapshot, look: KafkaOverview) -> int:
-    """Of one .log, which is read as a whole, where its partition begins, if that is within it."""
+    """Returns the log start offset. For a single .log, which is read as a whole, it is the
+    checkpointed start of its partition if that lies within the file."""
     if look.kind is not KafkaPathKind.LOG:
         return snapshot.log_start_offset
     name = PartitionName(snapshot.topic, snapshot.partition, snapshot.mark)

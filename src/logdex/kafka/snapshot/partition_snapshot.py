@@ -1,4 +1,5 @@
-"""A partition of Kafka's opened for reading: its directory or one .log. Changes nothing, locks nothing.
+"""A Kafka partition opened for reading: its directory or a single .log. Nothing is changed or
+locked.
 
 Source: Kafka's UnifiedLog; ``docs/formats/kafka-log-directory.md``.
 """
@@ -42,12 +43,14 @@ Key = str | bytes
 
 
 class PartitionSnapshot:
-    """One partition as it was when it was opened, or at the last `refresh`: its directory, a directory that merely
-    holds segments, or one .log. Read-only: no byte, no mtime changes, no lock is taken; a broker may go on writing.
+    """One partition as it was when it was opened, or at the last `refresh`: a partition directory,
+    another directory with segments, or a single .log. Read-only: no byte and no mtime changes and
+    no lock is taken, so a broker may go on writing.
 
-    Of a directory that is no partition's, `topic` is its name and `partition` -1. `problems` gathers what small files
-    said that cannot be. `open_files`: files of many snapshots, of which few stay open. Safe to share between threads,
-    but for `refresh` and `close`. A context manager.
+    If the directory's name is not a partition's, `topic` is that name and `partition` is -1.
+    `problems` collects the errors of small files that could not be read. `open_files` is a pool of
+    open files that many snapshots may share. Threads may share a snapshot, but must not call
+    `refresh` or `close` while others use it. It is a context manager.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class PartitionSnapshot:
         self._files = open_files or OpenFiles(self.env)
         self._owns_files = open_files is None
         self.segments: list[LogSegment] = []
-        """By base offset; each read-only."""
+        """The segments in order of base offset, each read-only."""
         self._load()
 
     def _load(self) -> None:
@@ -92,17 +95,17 @@ class PartitionSnapshot:
     # -- what it is ----------------------------------------------------------------------------------------------------
     @property
     def name(self) -> str:
-        """``topic-N``; of a directory that is no partition's, its name."""
+        """``topic-N``, or the directory's name if that is not a partition's."""
         return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all .log files."""
+        """The size of all .log files in bytes."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def segment(self, base_offset: int) -> LogSegment:
-        """The segment of that base offset: `translate_offset`, `find_offset_by_timestamp` and the indexes;
-        `MissingFileError` where there is none."""
+        """Returns the segment with that base offset; its methods include `translate_offset` and
+        `find_offset_by_timestamp`. Raises `MissingFileError` if there is none."""
         for segment in self.segments:
             if segment.base_offset == base_offset:
                 return segment
@@ -111,18 +114,20 @@ class PartitionSnapshot:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that a consumer sees: the checkpoint's, where the first segment begins below it."""
+        """The first offset that consumers can read: the checkpointed log start offset, or the base
+        offset of the first segment if that is higher."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(self.checkpoints.log_start_offset or 0, first)
 
     @property
     def log_end_offset(self) -> int:
-        """The offset behind the last batch that can be read."""
+        """The offset after the last batch that can be read."""
         return self._find_end()[0]
 
     @property
     def log_end(self) -> ScanEnd | None:
-        """How the last segment's .log ends: with a batch, torn, in zeros, corrupt; None without a segment."""
+        """How the last segment's .log ends: after a batch, torn, with zeros or corrupt; None
+        without a segment."""
         return self._find_end()[1]
 
     def _find_end(self) -> tuple[int, ScanEnd | None]:
@@ -135,7 +140,8 @@ class PartitionSnapshot:
             return self._end
 
     def _readable_segments(self) -> list[LogSegment]:
-        """The segments; of a last one that ends in zeros (preallocated, or grown and never written) what is before."""
+        """Returns the segments. If the last one ends with zeros (preallocated, or extended but
+        never written), it is limited to the part before them."""
         end = self.log_end
         if end is None or end.kind is not EndKind.ZEROS:
             return self.segments
@@ -150,13 +156,15 @@ class PartitionSnapshot:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see what is below: where the first transaction begins that has not ended."""
+        """The offset below which readers of committed records can read: that of the first open
+        transaction, or the log end offset without one."""
         first = self.producers.first_unstable_offset
         return self.log_end_offset if first is None else max(min(first, self.log_end_offset), self.log_start_offset)
 
     @property
     def producers(self) -> ProducerStates:
-        """What is known of producers at the log's end; found once, from the newest snapshot on."""
+        """The states of the producers at the log's end. They are computed once, from the newest
+        producer snapshot and the batches after it."""
         with self._lock:
             if self._producers is None:
                 self._producers = load_producers(
@@ -166,7 +174,7 @@ class PartitionSnapshot:
 
     @property
     def leader_epochs(self) -> list[EpochEntry]:
-        """The epochs of `leader-epoch-checkpoint`; none where it cannot be read."""
+        """The epochs of `leader-epoch-checkpoint`; empty if it cannot be read."""
         with self._lock:
             if self._epochs is None:
                 self._epochs = []
@@ -178,17 +186,19 @@ class PartitionSnapshot:
             return self._epochs
 
     def read_max_timestamp(self) -> int:
-        """The largest timestamp of all batches, -1 without one. Raises `CorruptError` for headers on the way that are
-        none."""
+        """Returns the largest timestamp of all batches in milliseconds, or -1 without batches.
+        Raises `CorruptError` if a batch header is malformed."""
         segments = self._readable_segments()
         return max((time_lookup.read_max_timestamp(each, segments)[0] for each in segments), default=-1)
 
     def check_offset(self, offset: int) -> None:
-        """`OffsetOutOfRangeError` before the log's start and behind its end."""
+        """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its
+        end."""
         self._view(READ_UNCOMMITTED).check_offset(offset)
 
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
-        """The segment and batch that hold `offset`, or the next ones, through the offset index; None behind all."""
+        """Returns the segment and the position of the batch that holds `offset`, or of the next
+        batch, through the offset index; None after the last batch."""
         segments = self._readable_segments()
         bases = [segment.base_offset for segment in segments]
         for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
@@ -222,7 +232,8 @@ class PartitionSnapshot:
         max_records: int | None = None,
         control: bool = False,
     ) -> list[Record]:
-        """Records from `offset` on through the offset index, as `logdex.kafka.Log.read` gives them."""
+        """Returns records from `offset` on through the offset index, as `logdex.kafka.Log.read`
+        does."""
         log_read.check_isolation(isolation)
         view = self._view(isolation)
         return log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
@@ -235,12 +246,13 @@ class PartitionSnapshot:
     def offset_for_timestamp(
         self, timestamp_ms: int, *, isolation: str = READ_UNCOMMITTED
     ) -> TimestampAndOffset | None:
-        """The first record at or after `timestamp_ms` through the time indexes; None if there is none. -2: the log's
-        start, -1: its end, -3: the first record with the largest timestamp.
+        """Returns the first record at or after `timestamp_ms` through the time indexes, or None if
+        there is none. Special values: -2 is the log's start, -1 its end, -3 the first record with
+        the largest timestamp.
 
-        As for the broker, the first segment counts that reaches the time by its time index, even if compaction took its
-        records. What the last one's index does not tell of yet is found in its batches, and a segment without entries
-        is asked by its batches too.
+        As in the broker, the search uses the first segment whose time index reaches the time, even
+        if compaction has removed its records. Batches that the last segment's time index does not
+        cover yet are read, and so are those of a segment whose time index has no entries.
         """
         log_read.check_isolation(isolation)
         return time_lookup.offset_for_timestamp(self._view(isolation), timestamp_ms)
@@ -255,11 +267,13 @@ class PartitionSnapshot:
         key_index_dir: str | None = None,
         problems: list[LogdexError] | None = None,
     ) -> list[Record]:
-        """All records with exactly this key, or the newest `max`: the highest offset first, times inclusive.
+        """Returns all records with exactly this key, or the newest `max`, highest offset first.
+        Both times are inclusive, in milliseconds.
 
-        Through key indexes, beside the segments or in `key_index_dir`, where they are and fresh; else the log is read.
-        A bad batch that may have the key raises `CorruptError`; with `problems` it goes there, as does a key index that
-        could not be used.
+        Key indexes, beside the segments or in `key_index_dir`, are used where they exist and are up
+        to date; otherwise the log is read. Raises `CorruptError` for a bad batch that may hold the
+        key. With `problems`, such errors are added to it instead, and so are those of key indexes
+        that could not be used.
         """
         require_key_index_dir(key_index_dir, self.env)
         found = self.iter_query(key, begin_ms, end_ms, key_index_dir=key_index_dir, problems=problems)
@@ -285,7 +299,8 @@ class PartitionSnapshot:
 
     # -- the snapshot as a whole ---------------------------------------------------------------------------------------
     def refresh(self) -> None:
-        """Takes in what has been written, rolled and removed since."""
+        """Reads the directory again: segments that were written, rolled or removed since are
+        seen."""
         with self._lock:
             self._close_segments()
             self._load()
@@ -311,5 +326,5 @@ class PartitionSnapshot:
 
 
 def key_bytes(key: Key) -> bytes:
-    """A key as it is stored."""
+    """Returns a key as it is stored."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
