@@ -1,4 +1,5 @@
-"""Checking a Kafka log: its batches, what is derived from them, its small files. Nothing is written."""
+"""Checks a Kafka log: its batches, the files derived from them, and its small files. Nothing is
+written."""
 
 from logdex.jobs.findings import Finding, Info, VerifyReport
 from logdex.kafka.verify.checks import CHECKS

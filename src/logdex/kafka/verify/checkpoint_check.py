@@ -1,4 +1,4 @@
-"""The four offset checkpoints of a log directory against the ends of its logs."""
+"""Compares the four offset checkpoints of a log directory with the ends of its logs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ CHECKPOINTS = {
 
 
 class LogEnd(NamedTuple):
-    """Where a partition's log ends; `is_certain`: no bytes were lost at its end."""
+    """The end of a partition's log. `is_certain` states that no bytes were lost there."""
 
     next_offset: int
     is_certain: bool
 
 
 def check_checkpoints(directory: str, ends: dict[TopicPartition, LogEnd], out: Collector, env: Env) -> None:
-    """Findings for offsets behind their log's end, a line each; partitions that are not here are information."""
+    """Reports a finding per checkpointed offset that lies after its log's end. Partitions that are
+    not in the directory are reported as information."""
     for name, what in CHECKPOINTS.items():
         path = f"{directory}/{name}"
         if not env.exists(path):

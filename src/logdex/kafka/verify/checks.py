@@ -1,4 +1,4 @@
-"""The checks of a Kafka log by name, and what mends what they find."""
+"""The checks of a Kafka log by name, and how to repair what they find."""
 
 from __future__ import annotations
 
@@ -55,16 +55,17 @@ CHECKS = {
     "zero-hole": "no zeros lie between two batches",
     "zero-tail": "the log does not end in zeros",
 }
-"""Every check: what is as it should be."""
+"""Maps the name of each check to the condition that holds in a sound log."""
 
 
 class Collector(FindingCollector):
-    """Takes what is found in a log; knows the commands that mend it. One thread."""
+    """Collects the findings about a log, and holds the commands that repair them. Not
+    thread-safe."""
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
         super().__init__(CHECKS, root, max_findings, checks)
         self.recover = f"logdex recover {root} --output DIR"
-        """The command that saves every batch that is whole."""
+        """The command that recovers every whole batch."""
 
 
 REMOVE = "remove the file: a broker then derives it from the log"

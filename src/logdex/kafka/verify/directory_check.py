@@ -1,4 +1,5 @@
-"""The names in a partition's directory, and the small files of a partition and of a log directory."""
+"""Checks the names in a partition's directory, and the small files of a partition and of a log
+directory."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _KNOWN = {
     files.PARTITION_METADATA,
     files.LOCK_FILE,
     "quorum-state",
-    files.LONE_CLEAN_MARK,  # of a partition without a log directory: its checkpoints are with it
+    files.LONE_CLEAN_MARK,  # outside any log directory a partition holds its own checkpoints
     files.RECOVERY_POINT_CHECKPOINT,
     files.LOG_START_CHECKPOINT,
     files.CLEANER_CHECKPOINT,
@@ -32,8 +33,8 @@ _QUORUM_SNAPSHOT = ".checkpoint"
 
 
 def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dict[int, str]]:
-    """Paths by offset, by suffix, of a partition's files that are named by an offset; findings and information about
-    other names."""
+    """Returns the files of a partition that are named by an offset, as paths by offset by suffix.
+    Reports other names as findings or as information."""
     found: dict[str, dict[int, str]] = {suffix: {} for suffix in _OFFSET_SUFFIXES}
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
@@ -72,14 +73,16 @@ def _check_orphans(found: dict[str, dict[int, str]], out: Collector) -> None:
 
 
 def check_partition_metadata(directory: str, out: Collector, env: Env) -> None:
-    """A finding if `partition.metadata` is there and cannot be read: a broker fails to start on it."""
+    """Reports a finding if `partition.metadata` exists and cannot be read: a broker fails to start
+    on it."""
     path = f"{directory}/{files.PARTITION_METADATA}"
     if env.exists(path):
         _readable("partition-metadata", path, lambda: PartitionMetadata.read(path, env=env), out)
 
 
 def check_meta_properties(directory: str, out: Collector, env: Env) -> None:
-    """A finding if `meta.properties` is there and cannot be read."""
+    """Reports a finding if `meta.properties` exists and cannot be read, and information if it does
+    not exist."""
     path = f"{directory}/{files.META_PROPERTIES}"
     if env.exists(path):
         _readable("meta-properties", path, lambda: MetaProperties.read(path, env=env), out)

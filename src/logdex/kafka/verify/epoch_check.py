@@ -1,6 +1,7 @@
-"""`leader-epoch-checkpoint` against the epochs that the batches bear.
+"""Compares `leader-epoch-checkpoint` with the leader epochs of the batches.
 
-A live file may also hold epochs under which nothing was written, and begins where the log does.
+The checkpoint of a sound log may also hold epochs without batches, and it begins at the log start
+offset.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from logdex.kafka.verify.checks import REMOVE, Collector
 
 
 class _Line(NamedTuple):
-    """An entry of the checkpoint and the byte where its line begins."""
+    """An entry of the checkpoint, and the position of the first byte of its line."""
 
     epoch: int
     start_offset: int
@@ -25,10 +26,12 @@ class _Line(NamedTuple):
 def check_epochs(
     path: str, runs: EpochRuns, out: Collector, env: Env, *, log_start_offset: int, is_unclean: bool
 ) -> None:
-    """Findings for the checkpoint at `path`, and for batches that alone bear another epoch than their neighbours.
+    """Reports findings for the checkpoint at `path`, and for batches whose leader epoch does not
+    fit between those of their neighbours.
 
-    Of what lies below the log's start it need not tell. With `is_unclean` the start may have moved since it was noted:
-    then the checkpoint's first line is it.
+    The checkpoint need not hold epochs that end below the log start offset. With `is_unclean`, the
+    start may have moved after `log_start_offset` was written; then the start offset of the
+    checkpoint's first line is used if it is higher.
     """
     believed, harmed = runs.sort_out()
     for run in harmed:
@@ -82,7 +85,8 @@ def _read(path: str, env: Env) -> list[_Line]:
 def _check_run(
     path: str, run: EpochRun, span: tuple[int, int], lines: list[_Line], out: Collector, env: Env, *, is_unclean: bool
 ) -> None:
-    """The lines that cover `span`, where the run's first and last batch begin, must be of its epoch."""
+    """Reports a finding unless the lines that cover `span` have the run's epoch. `span` holds the
+    base offsets of the run's first and last batch."""
     first, last = span
     own = next((line for line in lines if line.epoch == run.epoch), None)
     if own is not None and own.start_offset <= first:

@@ -1,4 +1,5 @@
-"""Can the headers of a window's batches be? Their checksums are right: what is found here was written so."""
+"""Checks the headers of a window's batches. Their checksums are right, so what is found here was
+written that way."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from logdex.layout.kafka import (
 
 
 def check_headers(columns: BatchColumns, path: str, out: Collector) -> None:
-    """Findings for the batches of a window whose headers contradict themselves."""
+    """Reports findings for the batches of a window whose headers hold impossible or contradictory
+    values."""
     attributes, magic = columns.attributes, columns.magic
     is_v2 = magic == MAGIC_V2
     delta = columns.last_offset - columns.base_offset

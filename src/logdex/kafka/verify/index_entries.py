@@ -1,7 +1,8 @@
-"""A sparse index beside its log: every entry must be a true statement about the log's batches.
+"""Compares a sparse index with its log: every entry must match a batch of the log.
 
-Which batches have an entry depends on when the broker was restarted, so entries that differ from those that a recovery
-would write are no finding; wrong ones are. What an entry says of bytes or offsets that are lost is not judged.
+Which batches have an entry depends on when the broker was restarted. Therefore an index may differ
+from the one that a recovery would write, as long as its entries are right. Entries about bytes or
+offsets that were lost are not judged.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ _STEP_ENTRIES = 1 << 16
 
 
 class IndexEntries(ABC):
-    """The entries of one index file, held against batches window by window; then `finish`. One thread.
+    """The entries of one index file, which are compared with the log's batches window by window.
+    Call `add` per window, then `finish`. Not thread-safe.
 
-    `is_exact`: from 3.9.1 on brokers write an entry a batch; before that one an append, which may name a later batch.
+    `is_exact` is true for brokers from 3.9.1 on, which write an entry per batch. Older brokers
+    write an entry per append, and it may name a later batch of that append.
     """
 
     layout: ClassVar[Layout]
@@ -69,15 +72,15 @@ class IndexEntries(ABC):
 
     @property
     def count(self) -> int:
-        """Entries, without a tail of zeros."""
+        """The number of entries, without the zeros that may follow them."""
         return len(self._raw)
 
     def used_bytes(self) -> bytes:
-        """The bytes of the entries."""
+        """Returns the bytes of the entries."""
         return self._raw.tobytes()
 
     def offsets(self) -> npt.NDArray[np.int64]:
-        """The offset of each entry."""
+        """Returns the absolute offset of each entry."""
         return self._raw["relative_offset"].astype(np.int64) + self.base_offset
 
     def _judge(self, places: npt.NDArray[np.intp], is_true: npt.NDArray[np.bool_]) -> None:
@@ -86,10 +89,11 @@ class IndexEntries(ABC):
 
     @abstractmethod
     def add(self, columns: BatchColumns) -> None:
-        """Holds the entries that fall into a window against its batches."""
+        """Compares the entries that fall into a window with its batches."""
 
     def finish(self, scanned: SegmentPass) -> None:
-        """Judges what no window has: entries that name nothing, or what is lost; and whether entries rise."""
+        """Judges the entries that fell into no window, because they match no batch or because their
+        batch was lost. Then checks that the entries rise, and closes the file."""
         rest = np.flatnonzero(~self._judged)
         if len(rest):
             self._judge_rest(rest, scanned)
@@ -102,7 +106,7 @@ class IndexEntries(ABC):
     def _judge_rest(self, rest: npt.NDArray[np.intp], scanned: SegmentPass) -> None: ...
 
     def _check_order(self) -> None:
-        """True entries that do not rise: one that is there twice, or in the wrong place."""
+        """Reports right entries that do not rise, because they are repeated or misplaced."""
         true = np.flatnonzero(self._true)
         numbers = self._raw[self.layout.fields[0].name][true].astype(np.int64)
         for place in np.flatnonzero(np.diff(numbers) <= 0).tolist():
@@ -126,7 +130,8 @@ class IndexEntries(ABC):
 
 
 def _used_slots(slots: npt.NDArray[Any]) -> int:
-    """Slots up to the last that is not all zeros; stepwise, since a preallocated index is mostly zeros."""
+    """Returns the number of slots up to the last one that is not all zeros. It searches backwards
+    in steps, because a preallocated index is mostly zeros."""
     end = len(slots)
     while end:
         start = max(end - _STEP_ENTRIES, 0)
@@ -139,7 +144,7 @@ def _used_slots(slots: npt.NDArray[Any]) -> int:
 
 
 def lost_offsets(offsets: npt.NDArray[np.int64], scanned: SegmentPass) -> npt.NDArray[np.bool_]:
-    """Which offsets were lost with bytes of the log."""
+    """Returns a mask of the offsets that were lost with damaged bytes of the log."""
     lost = np.zeros(len(offsets), np.bool_)
     for hole in scanned.holes:
         lost |= (offsets >= hole.first_offset) & (offsets < hole.next_offset)

@@ -1,4 +1,5 @@
-"""Both sparse indexes of a segment: there, true, with the right end, and whether a recovery would write the same."""
+"""Checks both sparse indexes of a segment: whether they exist, whether their entries are right,
+whether they reach the end, and whether a recovery would write the same."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _ENTRY_PER_BATCH = (3, 9, 1)
 
 
 class IndexPair:
-    """`.index` and `.timeindex` beside one log, given its windows; then `finish`. One thread."""
+    """Checks the `.index` and the `.timeindex` of one log. Call `add` per window, then `finish`.
+    Not thread-safe."""
 
     def __init__(self, segment: Segment, config: LogConfig, out: Collector, env: Env) -> None:
         stem = segment.path.removesuffix(LOG_SUFFIX)
@@ -31,25 +33,27 @@ class IndexPair:
         self._time = TimeIndexEntries(stem + TIME_INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
         self._fold: IndexFold | None = IndexFold(segment.base_offset, config.index_interval_bytes, path=segment.path)
         self.differences: list[tuple[str, str]] = []
-        """Indexes that a recovery would write otherwise: their paths, and how."""
+        """(path, description) of each index that differs from the one that a recovery would
+        write."""
         self._derived: tuple[list[bytes], list[bytes]] = ([], [])
 
     def add(self, columns: BatchColumns) -> None:
-        """Takes a window of good batches."""
+        """Adds a window of good batches."""
         self._offset.add(columns)
         self._time.add(columns)
         if self._fold is None:
             return
         try:
             offset_entries, time_entries = self._fold.add(columns)
-        except CorruptError:  # offsets that overflow or fall: there are findings about them
+        except CorruptError:  # offsets that overflow or fall are reported elsewhere
             self._fold = None
             return
         self._derived[0].append(encode_offset_entries(offset_entries, self._segment.base_offset))
         self._derived[1].append(encode_time_entries(time_entries, self._segment.base_offset))
 
     def finish(self, scanned: SegmentPass, is_clean: bool | None) -> None:
-        """Says what is wrong; `is_clean`: whether the broker closed the log cleanly, None where nobody knows."""
+        """Reports the findings. `is_clean` states whether the broker closed the log cleanly; None
+        if that is unknown."""
         is_active = self._segment.next_base is None
         largest = self._fold.max_timestamp if self._fold is not None else None
         if self._fold is not None and not scanned.holes:
@@ -92,7 +96,7 @@ class IndexPair:
             if index.is_missing or index.is_unreadable or index.used_bytes() == derived:
                 continue
             if is_active and index.zero_slots and derived.startswith(index.used_bytes()):
-                continue  # it is still being written: the entry of the close is not there yet
+                continue  # still being written: the entry that closing adds is not there yet
             count = len(derived) // index.layout.size_bytes
             interval = self._fold.interval_bytes if self._fold is not None else 0
             told = counted(index.count, "true entry", "true entries")

@@ -1,4 +1,4 @@
-"""`.keyindex`: is it whole, and of this log?"""
+"""Checks that a `.keyindex` is whole and belongs to its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _MEND = "remove the file or rebuild it: it can be derived from the .log"
 
 
 def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Collector, env: Env) -> None:
-    """A finding if the key index at `path` is there and is damaged or of another log."""
+    """Reports a finding if the key index at `path` exists and is damaged or belongs to another log.
+    A key index that does not cover the whole log, or is of an unsupported version, is
+    information."""
     if not env.exists(path):
         return
     out.files += 1

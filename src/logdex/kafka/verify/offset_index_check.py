@@ -1,4 +1,5 @@
-"""`.index` against its log: each entry names the first byte of a batch and that batch's last offset."""
+"""Compares an `.index` with its log: each entry must hold the position of a batch's first byte and
+the last offset of that batch."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 
 
 class OffsetIndexEntries(IndexEntries):
-    """An `.index`; see `IndexEntries`."""
+    """The entries of an `.index`; see `IndexEntries`."""
 
     layout = OFFSET_INDEX_ENTRY
     prefix = "offset-index"
@@ -34,12 +35,12 @@ class OffsetIndexEntries(IndexEntries):
         places = self._order[low:high]
         batch = np.searchsorted(columns.position, self._positions[places], "right") - 1
         inside = self._positions[places] < columns.position[batch] + columns.size[batch]
-        places, batch = places[inside], batch[inside]  # others point into a hole: judged at the end
+        places, batch = places[inside], batch[inside]  # the others point into a hole and are judged at the end
         is_start = columns.position[batch] == self._positions[places]
         offsets = self.offsets()[places]
         is_last = columns.last_offset[batch] == offsets
         if not self._is_exact:
-            is_last |= offsets >= columns.last_offset[batch]  # that they rise is tested at the end
+            is_last |= offsets >= columns.last_offset[batch]  # whether they rise is checked at the end
         self._judge(places, is_start & is_last)
         for index in self._some("position", np.flatnonzero(~is_start)):
             expected = (

@@ -1,4 +1,4 @@
-"""Do offsets rise from batch to batch, and stay within their segment?"""
+"""Checks that offsets rise from batch to batch and stay within their segment."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from logdex.kernels.kafka.batch_columns import BatchColumns
 
 
 class _Seen(NamedTuple):
-    """A batch that was seen: where it is, and its last offset."""
+    """A batch: its position in the file and its last offset."""
 
     position: int
     last_offset: int
 
 
 class OffsetOrder:
-    """The order of one segment's batches, judged in windows. One thread."""
+    """Checks the order of one segment's batches, window by window. Not thread-safe."""
 
     def __init__(self, path: str, base_offset: int, next_base: int | None, out: Collector) -> None:
         self._path = path
@@ -32,8 +32,9 @@ class OffsetOrder:
         self._overflow: _Seen | None = None
 
     def add(self, judged: Judged, before: int) -> npt.NDArray[np.bool_]:
-        """Findings for the batches that do not stand in order; `before` is the last offset before the window. Which
-        ones do, and fit the segment's indexes."""
+        """Reports findings for the batches that are out of order. `before` is the last offset
+        before the window. Returns a mask of the batches that are in order and whose offsets fit the
+        segment's indexes."""
         columns, good = judged
         for place in np.flatnonzero(~good).tolist():
             kept = columns.last_offset[:place][good[:place]]
@@ -64,7 +65,8 @@ class OffsetOrder:
             self._overflow = _first(columns, places[last - self._base_offset > limits.RELATIVE_OFFSET_MAX])
 
     def finish(self) -> None:
-        """Tells of a segment that reaches into the next, or beyond what its indexes can hold."""
+        """Reports a segment that reaches into the next one, or beyond the offsets that its indexes
+        can hold."""
         within = f"below {self._next_base}"
         self._finish("segment-overlap", self._overlap, "the segment reaches into the next one", within)
         within = f"{self._base_offset} to {self._base_offset + limits.RELATIVE_OFFSET_MAX}"
@@ -78,7 +80,7 @@ class OffsetOrder:
 
 
 def _first(columns: BatchColumns, places: npt.NDArray[np.intp]) -> _Seen | None:
-    """The first of some batches, if there are any."""
+    """Returns the first of the batches at `places`, or None without any."""
     if not len(places):
         return None
     return _Seen(int(columns.position[places[0]]), int(columns.last_offset[places[0]]))

@@ -1,4 +1,4 @@
-"""One partition: its segments one after the other, and all that is derived from them."""
+"""Checks one partition: its segments in order, and all files derived from them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from logdex.kafka.verify.sequence_check import SequenceCheck
 
 @dataclass(slots=True)
 class Totals:
-    """What was read so far: records, bytes of logs."""
+    """The number of records and the bytes of logs read so far."""
 
     records: int = 0
     bytes: int = 0
 
 
 class PartitionCheck:
-    """Checks the partition in `directory`; `only`: just the segment at that base offset. `log_start_offset` is the
-    checkpoint's, 0 without; `is_clean`: whether it was closed cleanly, None where nobody knows. One thread."""
+    """Checks the partition in `directory`. With `only`, just the segment at that base offset is
+    checked. `log_start_offset` is the checkpointed one, or 0 without one. `is_clean` states whether
+    the partition was closed cleanly; None if that is unknown. Not thread-safe."""
 
     def __init__(
         self,
@@ -62,10 +63,10 @@ class PartitionCheck:
         self._differences: list[tuple[str, str]] = []
         self.next_offset = 0
         self.end_is_certain = True
-        """Whether the log's last bytes are whole."""
+        """Whether no bytes were lost at the log's end."""
 
     def run(self) -> None:
-        """Does it."""
+        """Runs all checks and reports the findings."""
         found = list_offset_files(self._directory, self._out, self._env)
         logs = found[files.LOG_SUFFIX]
         bases = sorted(logs)
@@ -114,7 +115,8 @@ class PartitionCheck:
                 self._sequences.add(columns, segment.path)
                 self._runs.add(columns, segment.path)
                 expected = np.append(before, columns.last_offset[:-1] + 1)
-                gaps += int(((columns.base_offset != expected) & (columns.count >= 0)).sum())  # no wrapper says it
+                # wrappers (magic 0 and 1) do not state a count
+                gaps += int(((columns.base_offset != expected) & (columns.count >= 0)).sum())
                 before = int(columns.last_offset[-1]) + 1
                 self._tell_progress(scanned)
         except StorageError as error:
@@ -138,7 +140,8 @@ class PartitionCheck:
         self._totals.bytes += scanned.size_bytes
 
     def _tell_differences(self) -> None:
-        """Indexes that a recovery would write otherwise: the one, or one note on all of them."""
+        """Reports the indexes that differ from those that a recovery would write: a single one by
+        itself, several in one note."""
         if len(self._differences) < 2:
             for path, message in self._differences:
                 self._out.info("index-differs", path, message)
@@ -154,8 +157,8 @@ class PartitionCheck:
             self._progress(self._totals.records + scanned.records, self._totals.bytes + scanned.end_position)
 
     def _check_snapshot_places(self, bases: list[int], snapshots: dict[int, str]) -> None:
-        """A snapshot at an odd offset is the broker's own after a restart: nothing wrong, and removed at its next
-        load."""
+        """Reports, as information, producer snapshots at an offset where no segment begins. The
+        broker writes such a snapshot at a restart and removes it when it next loads the log."""
         for offset, path in snapshots.items():
             if offset not in bases and offset < self.next_offset and self._only is None:
                 self._out.info("producer-snapshot-offset", path, "at the base of no segment, and not at the log's end")

@@ -1,8 +1,10 @@
-"""What the log says of its producers against `.snapshot` and `.txnindex` files.
+"""Compares the producer states derived from the log with the `.snapshot` and `.txnindex` files.
 
-What a load after a crash derives begins at the log's start, as here. Where that is not offset 0, or something was
-compacted or lost, the log may not say all: then what a file says otherwise is information. Brokers forget a producer
-that was silent for a day, by wall clock: one that is missing from a snapshot is information too.
+A broker that loads a log after a crash derives the states from the log's start, as this check does.
+If the log does not start at offset 0, or records were compacted or lost, the log may not hold
+everything that the files hold; then differences are information. Brokers forget a producer that was
+silent for a day of wall-clock time, so a producer that is missing from a snapshot is information
+too.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ _STATE_FIELDS = {
 
 
 class ProducerCheck:
-    """The producers of one partition, given all its windows. `snapshots`: path by offset. One thread."""
+    """Checks the producers of one partition, given all its windows in order. `snapshots` holds
+    paths by offset. Not thread-safe."""
 
     def __init__(self, snapshots: dict[int, str], log_start_offset: int, out: Collector, env: Env) -> None:
         self._log_start_offset = log_start_offset
@@ -51,21 +54,22 @@ class ProducerCheck:
         self._aborted: list[AbortedTxn] = []
 
     def lose(self) -> None:
-        """Says that the log no longer tells all: something is lost, compacted or was deleted before."""
+        """Notes that the log no longer holds everything: records were lost, compacted or deleted
+        before this place."""
         self._is_certain = False
 
     # -- folding -------------------------------------------------------------------------------------------------------
     def begin_segment(self, base_offset: int) -> None:
-        """Says where the next segment begins."""
+        """Notes that the next segment begins at `base_offset`."""
         if self._next_offset < 0 and max(base_offset, self._log_start_offset) > 0:
             self.lose()
         if 0 <= self._next_offset < base_offset:
-            self.lose()  # what was before it is gone
+            self.lose()  # the records before it are missing
         self._aborted = []
         self._compare_until(base_offset)
 
     def add(self, columns: BatchColumns, path: str) -> None:
-        """Takes a window of good batches of the .log at `path`."""
+        """Adds a window of good batches of the .log at `path`."""
         if self._is_certain:
             self._look_for_compaction(columns)
         done, count = int((columns.last_offset < self._log_start_offset).sum()), len(columns.position)
@@ -150,7 +154,7 @@ class ProducerCheck:
 
     # -- transactions --------------------------------------------------------------------------------------------------
     def end_segment(self, txn_path: str, log_path: str) -> None:
-        """Holds the segment's `.txnindex` against its aborted transactions."""
+        """Compares the segment's `.txnindex` with its aborted transactions."""
         derived = self._aborted
         stored = b""
         if self._env.exists(txn_path):
@@ -168,7 +172,8 @@ class ProducerCheck:
             self._compare_entries(txn_path, stored, derived, log_path)
 
     def _check_size(self, path: str, stored: bytes) -> bool:
-        """Whether the length is a finding."""
+        """Reports a length that is not a multiple of the entry size. Returns whether there was such
+        a finding."""
         slot = TRANSACTION_INDEX_ENTRY.size_bytes
         whole = len(stored) // slot * slot
         if len(stored) == whole:
@@ -214,7 +219,7 @@ class ProducerCheck:
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self, next_offset: int, directory: str, *, end_is_lost: bool) -> None:
-        """Compares what is left of the snapshots; tells of transactions that are open."""
+        """Compares the remaining snapshots, and reports open transactions as information."""
         self._compare_until(max(next_offset, 0))
         for offset, path in self._snapshots.items():
             if self._read(path) is None or end_is_lost:

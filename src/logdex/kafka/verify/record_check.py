@@ -1,6 +1,8 @@
-"""Can the records of a window's batches be decoded, and do their offsets rise within their batch?
+"""Checks that the records of a window's batches can be decoded and that their offsets rise within
+each batch.
 
-Batches of magic 2 go through the decode kernel, all of a window at once; those of magic 0 and 1 one by one.
+The batches of a window go through the decode kernel all at once. A window with batches of magic 0
+or 1 is decoded batch by batch.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _WINDOW_BYTES = 16 << 20
 
 
 def check_records(window: BatchWindow, out: Collector) -> int:
-    """Findings for the batches whose records are wrong; how many records there are."""
+    """Reports findings for the batches whose records are wrong. Returns the number of records."""
     if (window.columns.magic < MAGIC_V2).any():
         return sum(_check_batch(window, place, out) for place in range(window.count))
     bad: dict[int, CorruptError] = {}
@@ -86,7 +88,8 @@ def _few(offsets: Int64s) -> str:
 
 
 def _check_batch(window: BatchWindow, place: int, out: Collector) -> int:
-    """The same of one batch, the slow way; a wrapper of magic 1 and 0 may hold any offsets that rise up to its own."""
+    """Checks a single batch without the kernel and returns its number of records. A wrapper of
+    magic 0 or 1 may hold any rising offsets up to its own."""
     position = int(window.columns.position[place])
     size = int(window.columns.size[place])
     raw = window.data[position : position + size].tobytes()

@@ -1,8 +1,10 @@
-"""Producers' sequence numbers and epochs, batch after batch: what the broker checked when they were appended.
+"""Checks the sequence numbers and epochs of producers from batch to batch, as the broker did when
+the batches were appended.
 
-A gap is a finding where no offset is missing between a producer's two batches: then nothing was taken out of the log,
-and what is missing never came. Where offsets are missing (compaction, recover, damage) they explain it, and
-so does a batch below the log's start: a broker that loads the log does not know its producer any more.
+A gap in a producer's sequence numbers is a finding if no offset is missing between its two batches:
+then nothing was removed from the log, so the missing records were never appended. Missing offsets
+(from compaction, recovery or damage) explain a gap, and so does a batch below the log start offset,
+because a broker that loads the log no longer knows its producer.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ _SEQUENCE_MASK = (1 << 31) - 1
 
 
 class _Last(NamedTuple):
-    """A producer's last batch: its epoch, its last sequence (-1 after a marker of a new epoch), how many offset gaps
-    there had been in the log."""
+    """A producer's last batch: its epoch, its last sequence (-1 after a marker of a new epoch), and
+    the number of offset gaps in the log up to it."""
 
     epoch: int
     sequence: int
@@ -29,7 +31,8 @@ class _Last(NamedTuple):
 
 
 class SequenceCheck:
-    """The sequence numbers of one partition, given all its windows. One thread."""
+    """Checks the sequence numbers of one partition, given all its windows in order. Not
+    thread-safe."""
 
     def __init__(self, log_start_offset: int, out: Collector) -> None:
         self._log_start_offset = log_start_offset
@@ -38,14 +41,14 @@ class SequenceCheck:
         self._gaps = 0
         self._next_offset = -1
         self.explained = 0
-        """Gaps that missing offsets explain."""
+        """The number of sequence gaps that missing offsets explain."""
 
     def lose(self) -> None:
-        """Says that something was lost here."""
+        """Notes that bytes of the log were lost here."""
         self._gaps += 1
 
     def add(self, columns: BatchColumns, path: str) -> None:
-        """Takes a window of good batches of the .log at `path`."""
+        """Adds a window of good batches of the .log at `path`."""
         gaps = self._count_gaps(columns)
         places = np.flatnonzero(columns.producer_id >= 0)
         if not len(places):
@@ -59,7 +62,8 @@ class SequenceCheck:
         span = (columns.last_offset - columns.base_offset)[places]
         is_control = columns.attributes[places] & BATCH_CONTROL != 0
         last = np.where(first < 0, -1, (first + span) & _SEQUENCE_MASK)
-        # what the batch before says; a producer's first batch of the window has it from the windows before
+        # the values of the producer's batch before; for its first batch in the window they are from
+        # earlier windows
         known_epoch, known_last, known_gaps = np.roll(epoch, 1), np.roll(last, 1), np.roll(gaps[places], 1)
         for start in starts.tolist():
             before = self._last.get(int(producer[start]), _Last(-1, -1, -1))
@@ -87,8 +91,9 @@ class SequenceCheck:
         own: tuple[Int64s, Int64s, Int64s],
         known: tuple[Int64s, Int64s, Int64s],
     ) -> None:
-        """A marker has no sequence: what was known before it goes on behind it, within an epoch. `own` and `known`:
-        epoch, last sequence, gaps of each batch and of the one before it."""
+        """Fills in sequences across markers, which have none: within an epoch, the batch after a
+        marker continues from the batch before it. `own` holds the epoch, last sequence and gaps of
+        each batch, `known` those of the batch before it."""
         if not is_control.any():
             return
         (epoch, last, gaps), (known_epoch, known_last, known_gaps) = own, known
@@ -101,8 +106,8 @@ class SequenceCheck:
                     gaps[at] = known_gaps[at] if last[at] >= 0 else gaps[at]
 
     def _count_gaps(self, columns: BatchColumns) -> Int64s:
-        """How many gaps in offsets came before each batch, those within the batches themselves included; what is below
-        the log's start is a gap."""
+        """Returns the number of offset gaps before each batch, including gaps inside the batches up
+        to it. Offsets below the log start offset count as a gap."""
         before = np.append(self._next_offset, columns.last_offset[:-1] + 1)
         if self._next_offset < 0:
             before[0] = columns.base_offset[0]

@@ -1,5 +1,5 @@
-"""`.timeindex` against its log: each entry names a batch by its last offset, whose largest timestamp is the entry's and
-above those of all batches before it."""
+"""Compares a `.timeindex` with its log: each entry must hold the last offset of a batch and the
+largest timestamp of that batch, which must be above those of all batches before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE_MS = -(1 << 63)
 
 
 class TimeIndexEntries(IndexEntries):
-    """A `.timeindex`; see `IndexEntries`."""
+    """The entries of a `.timeindex`; see `IndexEntries`."""
 
     layout = TIME_INDEX_ENTRY
     prefix = "time-index"
@@ -31,7 +31,8 @@ class TimeIndexEntries(IndexEntries):
         self._next_offset = base_offset
 
     def add(self, columns: BatchColumns) -> None:
-        """Judges the entries whose offset lies in the window, or between it and the one before."""
+        """Judges the entries whose offset lies in the window, or between it and the previous
+        window."""
         largest = np.maximum.accumulate(np.append(self._largest_ms, columns.max_timestamp_ms))
         self._largest_ms = int(largest[-1])
         low, high = np.searchsorted(self._sorted, [self._next_offset, int(columns.last_offset[-1]) + 1])
@@ -42,10 +43,10 @@ class TimeIndexEntries(IndexEntries):
         offsets = self._offsets[places]
         batch = np.searchsorted(columns.last_offset, offsets)
         inside = offsets >= columns.base_offset[batch]
-        places, batch, offsets = places[inside], batch[inside], offsets[inside]  # others are judged at the end
+        places, batch, offsets = places[inside], batch[inside], offsets[inside]  # the others are judged at the end
         is_last = columns.last_offset[batch] == offsets
         if not self._is_exact:
-            is_last[:] = True  # older brokers name the record itself
+            is_last[:] = True  # older brokers store the offset of the record itself
         stated = self._raw["timestamp_ms"][places].astype(np.int64)
         is_right = is_last & (columns.max_timestamp_ms[batch] == stated)
         is_first = largest[batch] < stated
@@ -72,10 +73,11 @@ class TimeIndexEntries(IndexEntries):
 
     @property
     def last_entry(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the last entry."""
+        """(timestamp in milliseconds, offset) of the last entry; None without entries."""
         return (int(self._raw["timestamp_ms"][-1]), int(self._offsets[-1])) if len(self._raw) else None
 
     @property
     def last_is_judged_true(self) -> bool:
-        """Whether the last entry is a true one (or there is none): else there is a finding about it already."""
+        """Whether the last entry was found right, or there are no entries. If False, a finding
+        about the entry exists already."""
         return not len(self._true) or bool(self._true[-1])

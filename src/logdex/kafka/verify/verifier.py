@@ -1,7 +1,9 @@
-"""`verify` for Kafka: a log directory, a partition, or one segment. Reads everything, changes nothing.
+"""`verify` for Kafka: checks a log directory, a partition or one segment. It reads everything and
+changes nothing.
 
-What it expects of derived files is what the folds give that append, recovery and rebuild use. Memory depends on the
-window, on the entries of one segment's indexes and on the number of producers, not on the log.
+The expected content of derived files is computed by the same folds that append, recovery and
+rebuild use. Memory depends on the window, on the entries of one segment's indexes and on the number
+of producers, not on the size of the log.
 """
 
 from __future__ import annotations
@@ -43,12 +45,14 @@ def verify(
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
 ) -> VerifyReport:
-    """Checks what is at `path`; `checks` (keys of `CHECKS`) limits what is reported, `max_findings` how much.
-    `infer_interval`: take the `index_interval_bytes` that the indexes tell, where they do, not that of `config`; by
-    default where there is no `config`.
+    """Checks what is at `path` and returns the report. `checks` (keys of `CHECKS`) limits which
+    checks are reported, `max_findings` how many findings. With `infer_interval`, the
+    `index_interval_bytes` is inferred from the indexes where that is possible, instead of taken
+    from `config`; this is the default without a `config`.
 
-    Raises `NotAStoreError` for what is not Kafka's, `UsageError` for an unknown check and for a file without its log,
-    `StorageError` where the system refuses to list a directory. Damage is never raised.
+    Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` for an unknown check or a
+    file without its log, and `StorageError` if a directory cannot be listed. Damage is reported and
+    never raised.
     """
     started = time.perf_counter()
     found = require_kafka(path, env=env)
@@ -76,7 +80,8 @@ def verify(
 
 
 def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
-    """Bytes of the logs at `path`, for a progress bar. Raises as `verify`."""
+    """Returns the size in bytes of the logs at `path`, for a progress bar. Raises the same errors
+    as `verify` for `path`."""
     found = require_kafka(path, env=env)
     path = found.path
     if found.kind is KafkaPathKind.LOG_DIR:
@@ -96,13 +101,14 @@ def _require_log(directory: str, offset: int, path: str, env: Env) -> None:
 
 
 class _Settings(NamedTuple):
-    """The settings given; `infers_interval`: those of a partition have the interval that its topic's indexes tell."""
+    """The settings of a run. With `infers_interval`, a partition's interval is the one inferred
+    from the indexes of its topic."""
 
     config: LogConfig
     infers_interval: bool
 
     def of_partitions(self, directories: list[str], env: Env) -> dict[str, LogConfig]:
-        """Those of each partition, by directory."""
+        """Returns the settings of each partition, by directory."""
         if not self.infers_interval:
             return dict.fromkeys(directories, self.config)
         named = {directory: posixpath.basename(directory) for directory in directories}
