@@ -1,8 +1,11 @@
-"""A store's ConsumeQueues and IndexFiles from its CommitLog, in tasks that any `Runner` runs.
+"""Rebuilds a store's ConsumeQueues and IndexFiles from its CommitLog, in tasks that any `Runner`
+runs.
 
-Phase 1, a task for each part of the CommitLog: scan it into a stage file. The caller joins the parts and places every
-entry. Phase 2, a task for each IndexFile and for some queues each: write files from the stage files. All in one staging
-folder below the output; what the finished attempts wrote is moved into place at the end. Docs: ``docs/design``.
+Phase 1 has tasks for the parts of the CommitLog: each scans its parts into stage files. The caller
+then joins the parts and computes the position of each entry. Phase 2 has one task per IndexFile,
+and tasks for some queues each, which write files from the stage files. Everything is written in one
+staging folder below the output; at the end the files of the finished attempts are moved into place.
+Docs: ``docs/design``.
 """
 
 from __future__ import annotations
@@ -60,9 +63,9 @@ def rebuild_on(
     env: Env = DEFAULT_ENV,
     part_size_bytes: int | None = None,
 ) -> RebuildReport:
-    """What `logdex.rocketmq.rebuild.rebuild` does, on `runner`. `env` is the caller's own;
-    `part_size_bytes` overrides how the log is cut into tasks, which changes nothing in what is
-    written."""
+    """Rebuilds like `logdex.rocketmq.rebuild.rebuild`, on `runner`. `env` is used in the caller's
+    process only; `part_size_bytes` overrides how the log is divided into tasks, which does not
+    change what is written."""
     started = time.perf_counter()
     root, output = (
         env.real_path(os.fspath(root)),
@@ -71,7 +74,7 @@ def rebuild_on(
     check_output(root, output, in_place=in_place, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     total = log.size_bytes
-    env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than what comes of them
+    env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed))
     lock = broker_lock(root, env=env)
     with staged_output(output, in_place=in_place, lock=lock, sync=sync, env=env) as staging:
@@ -79,7 +82,7 @@ def rebuild_on(
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole)
         outputs.assemble(staging.directory, env)
-        for name in (STAGE_DIR, TASKS_DIR):  # so that none of their folders is synced
+        for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
         report.kept = staging.publish(PUBLISHED)
     outputs.note(whole, report)
@@ -91,7 +94,8 @@ def rebuild_on(
 
 @dataclass(slots=True)
 class Rebuild:
-    """The two phases of one rebuild, as jobs on `runner`, below the staging folder `directory`."""
+    """The two phases of one rebuild as jobs on `runner`. Files are written below the staging folder
+    `directory`."""
 
     runner: Runner
     log: CommitLog
@@ -101,7 +105,8 @@ class Rebuild:
     sync: bool
 
     def scan(self, part_size_bytes: int) -> WholeLog:
-        """Phase 1: scans all parts; scans anew, whole, the files whose parts do not join up."""
+        """Phase 1: scans all parts. Where the parts of a file do not join up, scans the rest of the
+        file again."""
         self.env.make_dirs(f"{self.directory}/{STAGE_DIR}")
         task = partial(scan_task, f"{self.directory}/{STAGE_DIR}", self.config)
         scans: list[PartScan] = []
@@ -115,7 +120,7 @@ class Rebuild:
             again = [[part] for part in whole]
 
     def write(self, whole: WholeLog) -> Outputs:
-        """Phase 2: writes all files; IndexFiles first, each of which is one long task."""
+        """Phase 2: writes all files. IndexFiles come first, because each is one long task."""
         self.env.make_dirs(f"{self.directory}/{TASKS_DIR}")
         index = plan_index(whole, self.config)
         queues, skipped = plan_queues(whole, QUEUE_TASKS_PER_CORE * self.runner.cores)
@@ -129,7 +134,7 @@ class Rebuild:
 
 
 def scan_task(directory: str, config: StoreConfig, parts: list[ScanPart], attempt: str, count: Count) -> list[PartScan]:
-    """A task: scans some parts, each into a stage file of its own."""
+    """A task: scans some parts, each into its own stage file."""
     return [
         scan_part(part, config, f"{directory}/{attempt}-{number}", progress=count) for number, part in enumerate(parts)
     ]
@@ -138,7 +143,7 @@ def scan_task(directory: str, config: StoreConfig, parts: list[ScanPart], attemp
 def write_task(
     directory: str, config: StoreConfig, sync: bool, task: IndexTask | QueueTask, attempt: str, count: Count
 ) -> IndexDone | QueuesDone:
-    """A task: writes one IndexFile, or some queues' files."""
+    """A task: writes one IndexFile, or the files of some queues."""
     if isinstance(task, IndexTask):
         return write_index_file(task, config, f"{directory}/{attempt}", sync=sync)
     return write_queues(task, config, f"{directory}/{attempt}", sync=sync)

@@ -1,6 +1,8 @@
-"""Rebuilding all ConsumeQueue files and IndexFiles of a store in one pass over its CommitLog, in this process.
+"""Rebuilds all ConsumeQueue files and IndexFiles of a store in one pass over its CommitLog, in this
+process.
 
-`logdex.rocketmq.rebuild.job` runs the same derivations on parts of the log, in tasks, and ends with the same report.
+`logdex.rocketmq.rebuild.job` runs the same derivations in tasks on parts of the log, and returns
+the same report.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ def rebuild(
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RebuildReport:
-    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``ROOT/commitlog``, or from ROOT where that is one
-    CommitLog file; nothing in ROOT is written.
+    """Derives ``OUTPUT/consumequeue`` and ``OUTPUT/index`` from ``ROOT/commitlog``, or from ROOT if
+    that is one CommitLog file. Writes nothing in ROOT, unless `in_place`.
 
-    Staged and published at the end; safe to run again after a kill. `sync` False leaves out every fsync.
+    The files are staged and published at the end, so a rebuild that was killed can be run again.
+    `sync` False omits every fsync.
     """
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)

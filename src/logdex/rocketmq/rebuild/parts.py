@@ -1,8 +1,9 @@
-"""A CommitLog in parts: planning them, scanning one, and putting the results together.
+"""A CommitLog in parts: plans the parts, scans one part, and joins the results.
 
-This is what makes a rebuild parallel and knows nothing of what runs it. A part begins where its file begins, or at the
-first message that its task finds in its bytes; the plan is checked afterwards: where the parts of a file do not join up
-byte for byte (a body that looks like a message deceived the search), the rest of that file is scanned anew as one part.
+Parts make a rebuild parallel; this module does not depend on what runs the tasks. A part begins
+where its file begins, or at the first message that its task finds in its bytes. This is checked
+afterwards: if the parts of a file do not join up byte for byte (a body looked like a message), the
+rest of that file is scanned again as one part.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from logdex.rocketmq.scan.topic_table import QueueName
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PART_SIZE_BYTES_MIN = 64 << 20
-"""Below this a task's own cost shows."""
+"""With smaller parts the cost of a task itself is noticeable."""
 PART_SIZE_BYTES_MAX = 1 << 30
-"""A broker's whole file: no task takes longer than a second or two."""
+"""The size of a broker's file. No task takes longer than a second or two."""
 PARTS_PER_CORE = 2
 
 _SEARCH_BYTES_MAX = 16 << 20
-"""A part looks this far for its first message: well beyond the broker's largest (4 MiB), far less than a zero tail."""
+"""How far a part is searched for its first message: well beyond the broker's largest message (4
+MiB), and much less than a preallocated tail."""
 _SEARCH_BLOCK = 64 << 10
 _AT_MAGIC = MESSAGE_HEAD.offset_of("magic")
 _AT_PHYSICAL = MESSAGE_HEAD.offset_of("physical_offset")
@@ -41,7 +43,8 @@ _COMMON = _MAGICS[0][:3]
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Messages that begin in bytes [`begin`, `stop`) of a file; `found`: one (or the file) begins at `begin`."""
+    """The messages that begin in bytes [`begin`, `stop`) of a file. `found` states that a message
+    or the file begins at `begin`."""
 
     file: CommitLogFile
     begin: int
@@ -50,16 +53,20 @@ class ScanPart:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the part."""
+        """The size of the part."""
         return self.stop - self.begin
 
 
 @dataclass(slots=True)
 class PartScan:
-    """What scanning a part met. `first` is the byte of its first message, -1 where none was found; `next` the byte
-    where the next part must begin, -1 where the file (or the log, at `end`) ends here; `behind` the byte behind the
-    last message. `queues` has each queue's number in the stage file and its ConsumeQueue entries, in the order of first
-    entries. `keyless_messages` come behind the last message that has keys."""
+    """The result of scanning a part.
+
+    `first` is the byte of its first message, -1 if none was found. `next` is the byte where the
+    next part must begin, -1 if the file, or the log (at `end`), ends in this part. `behind` is the
+    byte after the last message. `queues` maps each queue to its number in the stage file and the
+    number of its ConsumeQueue entries, in the order of first entries. `keyless_messages` is the
+    number of messages after the last one that has keys.
+    """
 
     part: ScanPart
     first: int
@@ -74,15 +81,16 @@ class PartScan:
 
 
 def parallel_part_size(total_bytes: int, cores: int) -> int:
-    """Size of a part that keeps `cores` cores busy without making tasks tiny."""
+    """Returns a part size that keeps `cores` cores busy without making tasks too small."""
     wanted = total_bytes // max(PARTS_PER_CORE * cores, 1)
     return min(max(wanted, PART_SIZE_BYTES_MIN), PART_SIZE_BYTES_MAX)
 
 
 def plan_parts(log: CommitLog, part_size_bytes: int) -> list[list[ScanPart]]:
-    """The parts of a log in its order, grouped into tasks: a part of a large file, a file, or several small files.
+    """Returns the parts of a log in order, grouped into tasks: a part of a large file, a whole
+    file, or several small files.
 
-    Nothing but the listing of the directory is looked at. Files behind a missing one are left out, as by a scan.
+    Uses only the listing of the directory. Files after a missing one are left out, as by a scan.
     """
     tasks: list[list[ScanPart]] = []
     room = 0
@@ -101,7 +109,7 @@ def plan_parts(log: CommitLog, part_size_bytes: int) -> list[list[ScanPart]]:
 
 
 def reachable_files(log: CommitLog) -> list[CommitLogFile]:
-    """The log's files up to the first that is missing."""
+    """Returns the log's files up to the first missing one."""
     files = [log.files[0]]
     for file in log.files[1:]:
         if file.start_offset != files[-1].start_offset + log.file_size_bytes:
@@ -111,7 +119,8 @@ def reachable_files(log: CommitLog) -> list[CommitLogFile]:
 
 
 def find_message(data: ByteArray, file_start_offset: int, begin: int, stop: int) -> int:
-    """The first byte in [begin, stop) where a message seems to begin: magic and its own physical offset; -1: none."""
+    """Returns the first byte in [begin, stop) where a message seems to begin, by its magic code and
+    its own physical offset; -1 if there is none."""
     stop = min(stop, begin + _SEARCH_BYTES_MAX)
     for block in range(begin, stop, _SEARCH_BLOCK):
         last = min(block + _SEARCH_BLOCK, stop)
@@ -134,7 +143,8 @@ def scan_part(
     env: Env = DEFAULT_ENV,
     progress: Callable[[int, int], None] | None = None,
 ) -> PartScan:
-    """Scans a part into a new stage file, a window at a time. `progress` takes (messages, bytes) of each window."""
+    """Scans a part into a new stage file, one window at a time. `progress` is called with the
+    (messages, bytes) of each window."""
     first = part.begin
     if not part.found:
         with env.map_read(part.file.path) as mapped:
@@ -164,7 +174,7 @@ def scan_part(
 
 
 def _end_of(window: Window) -> int:
-    """The byte of the file behind a window's last message."""
+    """Returns the byte of the file after a window's last message."""
     last = window.count - 1
     return int(window.columns.position[last]) + int(window.columns.size[last]) - window.file.start_offset
 
@@ -191,21 +201,23 @@ def _stage_window(
 
 @dataclass(slots=True)
 class WholeLog:
-    """Parts that join up into the valid log, in order, and where it ends."""
+    """The parts of the valid log, in order and without gaps, and the log's end."""
 
     scans: list[PartScan]
     end: LogEnd
 
     @property
     def messages(self) -> int:
-        """Messages of the valid log."""
+        """The number of messages in the valid log."""
         return sum(scan.messages for scan in self.scans)
 
 
 def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[ScanPart]:
-    """The valid log, as `Scanner.scan` would find it; or the parts that must be scanned anew before that is known.
+    """Returns the valid log, as `Scanner.scan` finds it, or the parts that must be scanned again
+    first.
 
-    `scans` are in log order; parts scanned anew stand behind the ones that they replace.
+    `scans` are in log order; the scan of a part that was scanned again comes after the one that it
+    replaces.
     """
     joined: list[PartScan] = []
     again: list[ScanPart] = []
@@ -221,13 +233,14 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
             continue
         end = next_file_or_end(log, file, kept[-1].behind, kept[-1].end)
         if isinstance(end, LogEnd):
-            # What is behind the end is not of the log, whatever it looks like.
+            # What follows the end is not part of the log, whatever it looks like.
             return again or WholeLog(joined, end)
     return again
 
 
 def _join_file(file: CommitLogFile, scans: list[PartScan]) -> tuple[list[PartScan], ScanPart | None]:
-    """The scans that follow each other without a gap from the file's first byte on; where they do not, the rest."""
+    """Returns the scans that follow each other without a gap from the file's first byte on, and the
+    rest of the file as a part to scan if there is a gap."""
     by_first = {scan.first: scan for scan in scans if scan.first >= 0}
     kept: list[PartScan] = []
     at = 0

@@ -1,4 +1,4 @@
-"""From what the tasks of a rebuild wrote to what is published, and to the report."""
+"""Gathers what the tasks of a rebuild wrote, for publishing and for the report."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from logdex.rocketmq.scan.topic_table import QueueName
 
 @dataclass(slots=True)
 class Outputs:
-    """What the tasks wrote, gathered for publishing."""
+    """What the tasks of a rebuild wrote."""
 
     index: list[IndexDone]
     queues: list[QueuesDone]
     skipped: dict[QueueName, int]
 
     def assemble(self, directory: str, env: Env) -> None:
-        """Moves all files to their names in ``directory/consumequeue`` and ``directory/index``."""
+        """Moves all files to their final names in ``directory/consumequeue`` and
+        ``directory/index``."""
         env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
         env.make_dirs(f"{directory}/{INDEX_DIR}")
         done = sorted(self.index, key=lambda file: file.number)
@@ -33,7 +34,7 @@ class Outputs:
         for part in self.queues:
             for folder, report in part.queues.items():
                 if report.entries == 0:
-                    continue  # nothing plausible was met: no file was written
+                    continue  # all entries were implausible, so no file was written
                 topic = folder.rpartition("/")[0]
                 if topic not in topics:
                     topics.add(topic)
@@ -41,7 +42,8 @@ class Outputs:
                 env.rename(f"{part.directory}/{folder}", f"{directory}/{CONSUME_QUEUE_DIR}/{folder}")
 
     def note(self, log: WholeLog, report: RebuildReport) -> None:
-        """Fills in the report as a rebuild in one process does, queues in the order of their first entries."""
+        """Fills in the report as a rebuild in one process does, with the queues in the order of
+        their first entries."""
         report.index_files = len(self.index)
         report.index_entries = sum(file.entries for file in self.index)
         report.files = report.index_files + sum(part.files for part in self.queues)

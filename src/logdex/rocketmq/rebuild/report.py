@@ -12,7 +12,7 @@ from logdex.rocketmq.scan.scanner import LogEnd
 
 @dataclass(slots=True)
 class RebuildReport(reports.RebuildReport):
-    """What a rebuild of a store did; `kept` names directories."""
+    """What a rebuild of a store did. `kept` maps directories."""
 
     queues: int = 0
     queue_entries: int = 0
@@ -23,14 +23,14 @@ class RebuildReport(reports.RebuildReport):
     end_offset: int = 0
 
     def note_end(self, end: LogEnd) -> None:
-        """Takes over where the log ends; an end that is not clean is a loss."""
+        """Records where the log ends. An end that is not clean is a loss."""
         self.end, self.end_offset = end.kind.value, end.offset
         if not end.is_clean:
             where = end.reason if end.error is not None else f"{end.path}: byte {end.position}: {end.reason}"
             self.losses.append(f"the log ends at offset {end.offset}: {where}")
 
     def note_queue(self, folder: str, queue: QueueReport) -> None:
-        """Takes over one queue's counts."""
+        """Adds the counts of one queue."""
         self.queues += 1
         self.queue_entries += queue.entries
         self.pre_blank_gaps += queue.gaps
@@ -40,7 +40,7 @@ class RebuildReport(reports.RebuildReport):
             self.losses.append(f"{folder}: {queue.implausible} entries left out, their queue offset cannot be")
 
     def note_skipped(self, topic: builtins.bytes, queue_id: int, entries: int) -> None:
-        """Takes over a queue that no folder can be named for."""
+        """Records a queue whose topic cannot be the name of a folder."""
         self.losses.append(
             f"topic {topic!r} queue {queue_id}: {entries} entries left out, no folder can have that name"
         )

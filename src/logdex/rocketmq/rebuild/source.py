@@ -1,4 +1,5 @@
-"""What a rebuild of a store reads, where it may write, and how much space it takes there."""
+"""The source of a rebuild of a store, the outputs that it allows, and the disk space that it
+takes."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR,
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
-"""The names that a rebuild writes in its output."""
+"""The names that a rebuild publishes in its output."""
 
 
 def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
-    """Raises `UsageError` if what is rebuilt from `root`, a store or one CommitLog file, may not be written to
+    """Raises `UsageError` if a rebuild of `root`, a store or one CommitLog file, may not write to
     `output`."""
     is_file = env.is_file(root)
     if in_place and is_file:
@@ -25,13 +26,15 @@ def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
 
 
 def _store_of(root: str, env: Env) -> str:
-    """The store. For one CommitLog file it is the store around it, whose files must not be replaced by those of one."""
+    """Returns the store that `root` is or, for one CommitLog file, the store around it. Files of
+    that store must not be replaced by those of a single file."""
     folder = posixpath.dirname(root)
     lies_in_store = env.is_file(root) and posixpath.basename(folder) == COMMIT_LOG_DIR
     return posixpath.dirname(folder) if lies_in_store else root
 
 
 def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
-    """A high estimate of the disk space that a rebuild takes, for messages of 200 bytes with three keys."""
+    """Returns a high estimate of the disk space that a rebuild takes, for messages of 200 bytes
+    with three keys."""
     messages = log_bytes // 200 + 1
     return messages * (20 + 3 * 20) + 4 * config.max_hash_slot_num

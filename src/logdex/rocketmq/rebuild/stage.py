@@ -1,7 +1,9 @@
-"""Stage files: what one part of a CommitLog gives to the derivations, between the two phases of a parallel rebuild.
+"""Stage files: the input of the derivations from one part of a CommitLog, between the two phases of
+a parallel rebuild.
 
-A stage file lives for one run and is read by the version that wrote it: native byte order, no promise of layout. It
-holds window after window, then two tables that say where what is, so that a reader takes only what it needs.
+A stage file exists for one run and is read by the version that wrote it, so it is in native byte
+order and its layout may change. It holds one window after another, then two tables of positions, so
+that a reader reads only what it needs.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 
 _POSITION, _MESSAGES, _KEYS, _ENTRIES = range(4)
 _WINDOW_COLUMNS = 4
-"""A row of the window table (int64): position in the file, messages, keys, ConsumeQueue entries."""
+"""Columns of the window table (int64): position in the file, messages, keys, ConsumeQueue
+entries."""
 _RUN_COLUMNS = 4
-"""A row of the run table (int32): window, queue number, first entry and end within the window's entries."""
+"""Columns of the run table (int32): window, queue number, first entry and end within the window's
+entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageFile:
-    """A finished stage file: its path, the numbers of rows of its tables, and where they begin (bytes)."""
+    """A finished stage file: its path, the number of rows of its two tables, and the byte where the
+    tables begin."""
 
     path: str
     windows: int
@@ -41,12 +46,12 @@ _RESERVE_SIZE_BYTES = 16 << 20
 
 
 def _padded(size_bytes: int) -> int:
-    """Every array begins at a multiple of 8: kernels are compiled for aligned arrays."""
+    """Rounds up to a multiple of 8, because kernels are compiled for aligned arrays."""
     return -(-size_bytes // 8) * 8
 
 
 class StageWriter:
-    """Writes one stage file, window by window; a context manager. One thread."""
+    """Writes one stage file, window by window. A context manager; for one thread."""
 
     def __init__(self, path: str, env: Env = DEFAULT_ENV) -> None:
         self._file = env.open_write(path, exclusive=True)
@@ -56,7 +61,7 @@ class StageWriter:
         self._runs: list[npt.NDArray[np.int32]] = []
 
     def put(self, index: IndexWindow, runs: QueueRuns) -> None:
-        """Takes one window: its index part and its ConsumeQueue entries."""
+        """Writes one window: its keys for the IndexFiles, and its ConsumeQueue entries."""
         number, entries = len(self._windows), len(runs.queue_offset)
         self._windows.append((self._at, len(index.physical_offset), len(index.key_hash), entries))
         table = np.empty((len(runs.queue), _RUN_COLUMNS), np.int32)
@@ -67,8 +72,8 @@ class StageWriter:
             self._write(array)
 
     def finish(self) -> StageFile:
-        """Writes the tables and closes the file. What was claimed and not needed stays: giving it back may wait for the
-        journal (0.2 s were seen), and the file is removed soon."""
+        """Writes the tables and closes the file. Allocated space that was not needed is kept:
+        freeing it may wait for the journal (up to 0.2 s), and the file is removed soon."""
         tables_at = self._at
         windows = np.array(self._windows, np.int64).reshape(-1, _WINDOW_COLUMNS)
         runs = np.concatenate([np.empty((0, _RUN_COLUMNS), np.int32), *self._runs])
@@ -80,7 +85,8 @@ class StageWriter:
     def _write(self, array: npt.NDArray[np.int64] | npt.NDArray[np.int32] | ByteArray) -> None:
         if array.size:
             if self._at + array.nbytes > self._reserved:
-                # Blocks claimed ahead: appending without takes 20 times as long on ext4 (60 MB: 0.2 s against 0.01 s).
+                # Blocks are allocated ahead. Otherwise appending takes 20 times as long on ext4 (60
+                # MB: 0.2 s instead of 0.01 s).
                 size = max(_RESERVE_SIZE_BYTES, array.nbytes)
                 self._file.reserve(self._at, size)
                 self._reserved = self._at + size
@@ -97,7 +103,8 @@ class StageWriter:
 
 
 class StageReader:
-    """Reads a stage file, mapped; a context manager. What it hands out is valid until it is closed. One thread."""
+    """Reads a stage file through a mapping. A context manager; its results are valid until it is
+    closed. For one thread."""
 
     def __init__(self, stage: StageFile, env: Env = DEFAULT_ENV) -> None:
         self._mapped = env.map_read(stage.path)
@@ -113,25 +120,28 @@ class StageReader:
         return self._data[at : at + 4 * count].view(np.int32)
 
     def window_of_key(self, key: int) -> tuple[int, int]:
-        """(window that holds the file's key number `key`, place of that key in it)."""
+        """Returns the window that holds the key with a number in the file, and the number of that
+        key in the window."""
         ends = np.cumsum(self._table[:, _KEYS])
         window = int(np.searchsorted(ends, key, side="right"))
         return window, key - int(ends[window] - self._table[window, _KEYS])
 
     def index_windows(self, first: int = 0) -> Iterator[IndexWindow]:
-        """Index parts of the windows from number `first` on."""
+        """Yields the keys of the windows from number `first` on."""
         for at, messages, keys, _ in self._table[first:].tolist():
             offsets = self._int64s(at, messages)
             at += offsets.nbytes
             times = self._int64s(at, messages)
             at += times.nbytes
             ends = self._int32s(at, messages)
-            # Copied: kernels are compiled for arrays that can be written, and a map for reading is not one.
+            # Copied, because kernels are compiled for writable arrays and a read-only mapping is
+            # not writable.
             hashes = self._int32s(at + _padded(ends.nbytes), keys)
             yield IndexWindow(offsets.copy(), times.copy(), ends.copy(), hashes.copy())
 
     def queue_runs(self, queues: Iterable[int]) -> Iterator[tuple[int, npt.NDArray[np.int64], ByteArray]]:
-        """(queue number, queue offsets, entries) of the runs of some queues, in log order."""
+        """Yields (queue number, queue offsets, entries) per run of the given queues, in log
+        order."""
         rows = self._runs[np.isin(self._runs[:, 1], np.fromiter(queues, np.int32))].tolist()
         for window, queue, start, end in rows:
             at, messages, keys, entries = (int(value) for value in self._table[window])

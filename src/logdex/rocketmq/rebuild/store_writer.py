@@ -1,4 +1,4 @@
-"""All derived files of one store, written as the windows of a scan come."""
+"""Writes all derived files of one store, from the windows of a scan."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 class StoreWriter:
-    """The derived files of one store being written below `directory`; takes windows in log order. One thread.
+    """Writes the derived files of one store below `directory`, from windows in log order. For one
+    thread.
 
-    A context manager: on an error it closes its files as they are.
+    A context manager: after an error it closes its files without completing them.
     """
 
     def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool) -> None:
@@ -41,14 +42,15 @@ class StoreWriter:
         return IndexTarget(path, self._config, env=self._env, sync=self._sync)
 
     def put(self, window: Window, scanner: Scanner) -> None:
-        """Derives one window's entries and writes them."""
+        """Derives the entries of one window and writes them."""
         names = scanner.table.queues
         for number, offsets, entries in self._deriver.derive(window, len(names)):
             self.queues.put(*names[number], offsets, entries)
         self.index.put(index_window(window))
 
     def finish(self, report: RebuildReport) -> None:
-        """Closes (and syncs) all files and fills in the report."""
+        """Completes and closes all files, after an fsync if `sync` was given, and fills in the
+        report."""
         files = self.queues.close()
         self.index.finish()
         headers = self.index.headers
@@ -71,6 +73,6 @@ class StoreWriter:
 
 
 def index_window(window: Window) -> IndexWindow:
-    """The part of a window that IndexFiles are made of."""
+    """Returns the part of a window from which IndexFiles are derived."""
     c, n = window.columns, window.count
     return IndexWindow(c.position[:n], c.store_timestamp_ms[:n], c.key_end[:n], c.key_hash[: window.key_count])

@@ -1,7 +1,9 @@
-"""From the parts of a log to its derived files: which task writes which file, and writing it from the stage files.
+"""From the parts of a log to its derived files: plans which task writes which file, and writes it
+from the stage files.
 
-Prefix sums over the parts' counts place every entry: an IndexFile takes `max_index_num` - 1 of them, wherever parts and
-messages begin. Each task writes below a directory of its own; the caller publishes the one that it was told of.
+Prefix sums over the parts' counts give the position of each entry: an IndexFile takes
+`max_index_num` - 1 entries, wherever parts and messages begin. Each attempt at a task writes below
+its own directory, and the caller publishes those of the finished attempts.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ QUEUE_TASKS_PER_CORE = 1
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """One IndexFile, `number` in the order of rolling. Its entries begin behind key `previous_key` of the first of
-    `stages`, which is the last entry of the file before; -1: with the log."""
+    """One IndexFile, with its `number` in the order of rolling.
+
+    Its entries begin after key number `previous_key` of the first of `stages`, which is the last
+    entry of the previous file. -1 means that they begin with the log.
+    """
 
     number: int
     stages: tuple[StageFile, ...]
@@ -36,7 +41,8 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexDone:
-    """An IndexFile at `path`; what its name is made of, and its entries."""
+    """A finished IndexFile at `path`, with the store time that its name is made from and the number
+    of its entries."""
 
     number: int
     path: str
@@ -46,14 +52,16 @@ class IndexDone:
 
 @dataclass(slots=True)
 class QueueTask:
-    """All files of some queues: for each stage file that has entries of them, number there → queue."""
+    """All files of some queues: for each stage file with entries of these queues, number in the
+    stage file → queue."""
 
     stages: list[tuple[StageFile, dict[int, QueueName]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuesDone:
-    """Queues' folders below `directory`, what was met in each, and the number of files."""
+    """The finished files of queues: their folders below `directory`, a report per queue, and the
+    number of files."""
 
     directory: str
     queues: dict[str, QueueReport]
@@ -61,8 +69,8 @@ class QueuesDone:
 
 
 def plan_index(log: WholeLog, config: StoreConfig) -> list[IndexTask]:
-    """A task for each IndexFile: also for the empty one of a log without keys, and for the one that a message behind
-    the last entry makes the engine roll."""
+    """Returns one task per IndexFile. This includes the empty file of a log without keys, and the
+    one to which the engine rolls for a message after the last entry."""
     scans = [scan for scan in log.scans if scan.messages]
     if not scans:
         return []
@@ -75,8 +83,9 @@ def plan_index(log: WholeLog, config: StoreConfig) -> list[IndexTask]:
     tasks = []
     for number in range(files):
         first, last = number * per_file, min((number + 1) * per_file, total)
-        # The part of the entry before, whose message may go on in this file; to the part of the last entry, or, in the
-        # last file, to the end: keyless messages count.
+        # From the part with the previous file's last entry, whose message may have more keys in
+        # this file, to the part with this file's last entry. The last file takes all parts to the
+        # end, because messages without keys count.
         begin = int(np.searchsorted(ends, first - 1, side="right")) if first else 0
         end = len(scans) if number == files - 1 else int(np.searchsorted(ends, last - 1, side="right")) + 1
         before = ends[begin - 1] if begin else 0
@@ -86,7 +95,7 @@ def plan_index(log: WholeLog, config: StoreConfig) -> list[IndexTask]:
 
 
 def _keyless_tail(scans: list[PartScan]) -> int:
-    """Messages of the log behind the last one that has keys."""
+    """Returns the number of messages after the last one that has keys."""
     count = 0
     for scan in reversed(scans):
         count += scan.keyless_messages
@@ -98,7 +107,7 @@ def _keyless_tail(scans: list[PartScan]) -> int:
 def write_index_file(
     task: IndexTask, config: StoreConfig, directory: str, *, sync: bool, env: Env = DEFAULT_ENV
 ) -> IndexDone:
-    """Writes one IndexFile into a new directory, under a name of no meaning."""
+    """Writes one IndexFile into a new directory, under a temporary name."""
     env.make_dirs(directory)
     path = f"{directory}/{task.number:08d}"
     times: list[int] = []
@@ -120,8 +129,8 @@ def write_index_file(
 
 
 def _begin_of(task: IndexTask, env: Env) -> tuple[tuple[int, int] | None, int, tuple[int, int]]:
-    """What `IndexFilesWriter` must know of the file before, and the window of the first stage file, the message and
-    the key in it to go on with."""
+    """Returns the (end timestamp, end physical offset) of the previous file, the window of the
+    first stage file to continue with, and the (message, key) in that window."""
     if task.previous_key < 0:
         return None, 0, (0, 0)
     with StageReader(task.stages[0], env) as reader:
@@ -131,14 +140,16 @@ def _begin_of(task: IndexTask, env: Env) -> tuple[tuple[int, int] | None, int, t
 
 
 def _behind(window: IndexWindow, key: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The (time, physical offset) of the message that has key number `key`, and the (message, key) that come next."""
+    """Returns the (time, physical offset) of the message that has key number `key`, and the next
+    (message, key)."""
     message = int(np.searchsorted(window.key_end, key, side="right"))
     previous = int(window.store_timestamp_ms[message]), int(window.physical_offset[message])
     return previous, (message + (key + 1 >= int(window.key_end[message])), key + 1)
 
 
 def plan_queues(log: WholeLog, tasks_max: int) -> tuple[list[QueueTask], dict[QueueName, int]]:
-    """Tasks of about equal work, each some whole queues; and the entries of queues that no folder can be named for."""
+    """Returns tasks of about equal work, each for some whole queues, and the number of entries per
+    queue whose topic cannot be the name of a folder."""
     skipped: dict[QueueName, int] = {}
     entries: dict[str, int] = {}
     folders: dict[QueueName, str] = {}
@@ -148,7 +159,7 @@ def plan_queues(log: WholeLog, tasks_max: int) -> tuple[list[QueueTask], dict[Qu
             if folder is None:
                 skipped[name] = skipped.get(name, 0) + count
             else:
-                # Names that are not UTF-8 may share a folder: they must share a task.
+                # Topics that are not UTF-8 may share a folder, and then must share a task.
                 folders[name] = folder
                 entries[folder] = entries.get(folder, 0) + count
     tasks = [QueueTask() for _ in range(min(tasks_max, len(entries)))]
@@ -172,7 +183,7 @@ def plan_queues(log: WholeLog, tasks_max: int) -> tuple[list[QueueTask], dict[Qu
 def write_queues(
     task: QueueTask, config: StoreConfig, directory: str, *, sync: bool, env: Env = DEFAULT_ENV
 ) -> QueuesDone:
-    """Writes some queues' files below a new directory."""
+    """Writes the files of some queues below a new directory."""
     queues = ConsumeQueueSet(directory, config.consume_queue_file_size_bytes, env, sync=sync)
     try:
         for stage, names in task.stages:

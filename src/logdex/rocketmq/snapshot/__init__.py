@@ -1,1 +1,1 @@
-"""A store opened read-only, and what `info` shows of it."""
+"""A store opened read-only, and the overview that `info` shows."""

@@ -1,7 +1,9 @@
-"""What one file beside the log says by itself: a ConsumeQueue file, an IndexFile, a checkpoint, one of ``config/``.
+"""An overview of one file beside the log: a ConsumeQueue file, an IndexFile, a checkpoint, or one
+of ``config/``.
 
-Headers and ends are read, JSON is parsed; whether it fits its log is for `verify` of the store to say.
-Source: ``docs/formats``: consume-queue.md, index-file.md, checkpoint.md, config-json.md.
+Reads headers and ends, and parses JSON. Whether the file agrees with its log is checked by `verify`
+of the store. Source: ``docs/formats``: consume-queue.md, index-file.md, checkpoint.md,
+config-json.md.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ _ENTRIES_AT_ONCE = 1 << 16
 
 @dataclass(slots=True)
 class FileOverview:
-    """One file. `facts` are what it says, by names with their units; `content` is the object of a JSON file, `problems`
-    what is wrong with it, one line each."""
+    """The overview of one file.
+
+    `facts` are its values by names that end in their units. `content` is the object of a JSON file.
+    `problems` are what is wrong with the file, one line per problem.
+    """
 
     file: StorePath
     size_bytes: int
@@ -39,7 +44,7 @@ class FileOverview:
     problems: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``logdex info FILE --json``."""
+        """Returns the object that ``logdex info FILE --json`` prints."""
         kind = self.file.kind.name.lower()
         whole = {"path": self.file.path, "engine": "rocketmq", "kind": kind, "size_bytes": self.size_bytes} | self.facts
         if self.content is not None:
@@ -48,8 +53,8 @@ class FileOverview:
 
 
 def file_overview(file: StorePath, *, env: Env = DEFAULT_ENV) -> FileOverview:
-    """What a file that holds no messages says. Raises `CorruptError` and its kin, located, for a file that cannot be
-    what it is by its place and name."""
+    """Returns the overview of a file that holds no messages. Raises `CorruptError` or a subclass,
+    with its location, if the file is not what its place and name require."""
     return _READERS[file.kind](file, env.size_bytes(file.path), env)
 
 
@@ -77,7 +82,8 @@ def _consume_queue(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
 
 
 def _first_message(queue: ConsumeQueue) -> tuple[int, int]:
-    """Queue offset of the first entry of a message, the end where there is none; and how many entries are pre-blank."""
+    """Returns the queue offset of the first entry of a message, or the end if there is none, and
+    the number of pre-blank entries."""
     first, blank = queue.max_offset, 0
     for start in range(queue.start_offset, queue.max_offset, _ENTRIES_AT_ONCE):
         entries = queue.entries(start, _ENTRIES_AT_ONCE)
@@ -94,7 +100,7 @@ def _index(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
     facts: dict[str, Any] = {"entries": header.entry_count, **header._asdict()}
     facts |= {"max_hash_slot_num": None, "max_index_num": None}
     look = FileOverview(file, size_bytes, facts)
-    if header.entry_count:  # without entries nothing shows the geometry, and nothing is wrong
+    if header.entry_count:  # without entries nothing shows the geometry, which is no problem
         try:
             geometry, _ = infer_index_geometry(env, [file.path])
             facts |= geometry._asdict()

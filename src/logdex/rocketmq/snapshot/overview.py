@@ -1,7 +1,8 @@
-"""What is in a store, found with few reads: queues, ranges of offsets and time, files, IndexFiles, how it was left.
+"""An overview of a store, from few reads: its queues, ranges of offsets and time, files and
+IndexFiles, and whether it was shut down cleanly.
 
-Reads the ends of things and not what lies between: that a store is whole is for `verify` to say. Only a log that its
-queues do not lead through (no consumequeue/, a crash) is scanned, from where they end.
+Only the ends of files are read; whether the store is whole is checked by `verify`. If the
+ConsumeQueues do not cover the log (no consumequeue/, or a crash), the rest of the log is scanned.
 Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
 """
 
@@ -29,9 +30,13 @@ from logdex.rocketmq.snapshot.valid_end import find_store_end
 
 @dataclass(slots=True)
 class QueueOverview:
-    """One queue: queue offsets from `min_offset` (the first that can be read) to before `max_offset`, as the engine has
-    them; times (ms) of its first and last message, None where they cannot be read. Without ConsumeQueue files,
-    `files` is 0 and the rest is from a scan of the log."""
+    """One queue.
+
+    Its queue offsets are from `min_offset` (the first that can be read) to `max_offset`
+    (exclusive), as in the engine. The times (ms) are those of its first and last message, None if
+    they cannot be read. If the queue has no ConsumeQueue files, `files` is 0 and the other fields
+    are from a scan of the log.
+    """
 
     topic: bytes
     queue_id: int
@@ -42,19 +47,20 @@ class QueueOverview:
     begin_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
     consumer_offsets: dict[str, int] = field(default_factory=dict)
-    """Consumer group → the queue offset that it consumes next, from `config/consumerOffset.json`."""
+    """Consumer group → the next queue offset that it consumes, from
+    `config/consumerOffset.json`."""
 
     @property
     def messages(self) -> int:
-        """Queue offsets from minimum to maximum."""
+        """The number of queue offsets from minimum to maximum."""
         return max(self.max_offset - self.min_offset, 0)
 
     def lag(self, group: str) -> int:
-        """Messages that a group has not consumed yet."""
+        """Returns the number of messages that a group has not consumed yet."""
         return max(self.max_offset - max(self.consumer_offsets[group], self.min_offset), 0)
 
     def to_json(self) -> dict[str, Any]:
-        """The queue's object of ``logdex info --json``."""
+        """Returns the queue's object in ``logdex info --json``."""
         groups = {name: {"offset": offset, "lag": self.lag(name)} for name, offset in self.consumer_offsets.items()}
         numbers = asdict(self)
         del numbers["consumer_offsets"]
@@ -63,7 +69,8 @@ class QueueOverview:
 
 @dataclass(slots=True)
 class IndexOverview:
-    """The IndexFiles together: what their headers say. Times in ms, offsets of the CommitLog in bytes."""
+    """All IndexFiles together, from their headers. Times are in ms, offsets in bytes of the
+    CommitLog."""
 
     files: int = 0
     size_bytes: int = 0
@@ -76,8 +83,12 @@ class IndexOverview:
 
 @dataclass(slots=True)
 class LogOverview:
-    """The CommitLog: messages lie from `min_offset` to before `end_offset` (physical offsets); `end` is how it ends and
-    `end_reason` the same in words. Times (ms) of its first and last message, None without one."""
+    """The CommitLog.
+
+    Its messages are from `min_offset` to `end_offset` (exclusive), which are physical offsets.
+    `end` names how the log ends, and `end_reason` states it in words. The times (ms) are those of
+    its first and last message, None if there is no message.
+    """
 
     files: int
     size_bytes: int
@@ -90,12 +101,13 @@ class LogOverview:
     begin_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
     messages: int | None = None
-    """How many there are, where the log was scanned."""
+    """The number of messages, if the log was scanned."""
 
 
 @dataclass(slots=True)
 class StoreOverview:
-    """A store, or one CommitLog file (`is_one_file`). `problems` are what could not be read, one line each."""
+    """A store, or one CommitLog file (`is_one_file`). `problems` are what could not be read, one
+    line per problem."""
 
     root: str
     config: StoreConfig
@@ -109,7 +121,8 @@ class StoreOverview:
     is_one_file: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``logdex info --json --store``; of one file nothing says whether it was shut down cleanly."""
+        """Returns the object of ``logdex info --json --store``. For one CommitLog file it does not
+        state whether the store was shut down cleanly."""
         config = asdict(self.config)
         evidence, assumed, dialect = config.pop("evidence"), config.pop("assumed"), config.pop("dialect")
         return {
@@ -136,14 +149,14 @@ class StoreOverview:
 
 
 def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> StoreOverview:
-    """Looks through the store at `root`. Raises what `CommitLog` raises; damage elsewhere becomes a problem of the
-    answer."""
+    """Returns an overview of the store at `root`. Raises the errors of `CommitLog`; damage
+    elsewhere is added to the overview's `problems`."""
     with CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env) as commit_log:
         return _Look(root, config, commit_log, env).run()
 
 
 class _Look:
-    """One look through a store."""
+    """Builds one overview."""
 
     def __init__(self, root: str, config: StoreConfig, log: CommitLog, env: Env) -> None:
         self.root, self.config, self.log, self.env = root, config, log, env
@@ -165,7 +178,7 @@ class _Look:
             bool(queues),
             self._index(),
             self._checkpoint(),
-            list(dict.fromkeys(self.problems)),  # many queues may meet one file
+            list(dict.fromkeys(self.problems)),  # several queues may report the same file
             self.log.is_one_file,
         )
 
@@ -195,7 +208,8 @@ class _Look:
             queue.topic, queue.queue_id, 0, 0, len(queue.files), sum(file.size_bytes for file in queue.files)
         )
         try:
-            # With the log cut before a queue's entries, those count no more, as after the engine's recovery.
+            # If the log was truncated before a queue's entries, these no longer count, as after the
+            # engine's recovery.
             look.max_offset = queue.max_offset_in(log_end_offset)
             look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
             if look.messages:

@@ -1,4 +1,5 @@
-"""A RocketMQ store opened for reading: its log, queues and index together. Changes nothing, locks nothing.
+"""A RocketMQ store opened for reading: its log, queues and index together. Changes nothing and
+takes no lock.
 
 Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
 """
@@ -41,16 +42,20 @@ from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.valid_end import find_store_end
 
 Text = str | bytes
-"""A topic, a key, a tag: text, or the stored bytes."""
+"""A topic, a key or a tag, as text or as the stored bytes."""
 
 
 class StoreSnapshot:
-    """A store as it was when it was opened, or at the last `refresh`. Read-only: no byte, no mtime changes, no lock is
-    taken; a broker may go on writing, nothing behind the valid end of that moment is handed out. Where `root` is one
-    CommitLog file, that is all of the store: queues and keys are then found by scans of it.
+    """A read-only view of a store as it was when it was opened, or at the last `refresh`.
 
-    Safe to share between threads, but for `refresh` and `close`, which wait for nobody. A context manager. Geometry as
-    `resolve_config` takes it, or a `config`. Raises `NotAStoreError` and its kin where `root` is no store.
+    It changes no byte and no mtime, and takes no lock. A broker may go on writing; nothing after
+    the log's valid end at that time is returned. `root` may also be one CommitLog file, which is
+    then the whole store: queues and keys are found by scans of it.
+
+    Safe to share between threads, except for `refresh` and `close`, which do not wait for other
+    calls. A context manager. Takes either a `config` or the settings of `resolve_config`; raises
+    `UsageError` if both are given, and `NotAStoreError` or a related error if `root` is not a
+    store.
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class StoreSnapshot:
         self._extent: LogExtent | None = None
         if config is not None and geometry:
             raise UsageError("both a config and single settings", hint="give one of them")
-        if config is None:  # only the index needs its geometry: the rest of the store is readable without
+        if config is None:  # only reading the index needs its geometry
             config, self._index_error = resolve_in_any_case(self.root, env=self._env, **geometry)
         self.config = config
         self.commit_log = CommitLog.of_store(
@@ -86,7 +91,8 @@ class StoreSnapshot:
     # -- the parts -----------------------------------------------------------------------------------------------------
     @property
     def index_service(self) -> IndexService:
-        """The IndexFiles, opened at the first use; `GeometryError` where they do not have the config's size."""
+        """The IndexFiles, opened on first use. Raises `GeometryError` if no file has the size that
+        the config gives."""
         with self._lock:
             if self._index_error is not None:
                 raise self._index_error
@@ -95,7 +101,8 @@ class StoreSnapshot:
             return self._index
 
     def consume_queue(self, topic: Text, queue_id: int) -> ConsumeQueue:
-        """One queue, opened at its first use; `MissingFileError` where there is none."""
+        """Returns one queue, opened on first use. Raises `MissingFileError` if it does not
+        exist."""
         name = (to_bytes(topic), queue_id)
         with self._lock:
             if name not in self._queues and self.commit_log.is_one_file:
@@ -117,8 +124,8 @@ class StoreSnapshot:
         return f"{self.paths.consume_queue}/{folder}"
 
     def queues(self) -> list[QueueInfo]:
-        """All queues with a ConsumeQueue directory, by topic and queue id; reads the ends of each. Of one CommitLog
-        file: those of its messages."""
+        """Returns all queues with a ConsumeQueue directory, by topic and queue id. Reads the ends
+        of each queue. For one CommitLog file it returns the queues of its messages."""
         found = []
         for topic, queue_id, directory in self._queue_names():
             view = self._view(topic, queue_id)
@@ -132,8 +139,8 @@ class StoreSnapshot:
         return discover_queues(self.root, env=self._env)
 
     def log_extent(self) -> LogExtent:
-        """Where and why the log ends, found by a scan of all of it, and the queues of its messages;
-        found once."""
+        """Returns where and why the log ends, and the queues of its messages. The first call scans
+        the whole log."""
         with self._lock:
             if self._extent is None:
                 self._extent = scan_extent(self.commit_log, None, self.config, env=self._env)
@@ -141,8 +148,8 @@ class StoreSnapshot:
 
     @property
     def valid_end(self) -> LogEnd:
-        """Where and why the log ends, found from the newest message that is known; found once. Of
-        one CommitLog file: found by a scan of it."""
+        """Where and why the log ends. Found once, from the newest known message; for one CommitLog
+        file by a scan of it."""
         with self._lock:
             if self._valid_end is None:
                 self._valid_end = self._find_valid_end(look_behind=True)
@@ -150,7 +157,7 @@ class StoreSnapshot:
 
     @property
     def valid_end_offset(self) -> int:
-        """The physical offset behind the last whole message."""
+        """The physical offset after the last whole message."""
         with self._lock:
             if self._valid_end is not None:
                 return self._valid_end.offset
@@ -166,15 +173,15 @@ class StoreSnapshot:
         return extent.end
 
     def _open_queues(self) -> Iterator[ConsumeQueue]:
-        """All queues that can be opened."""
+        """Yields all queues that can be opened."""
         for topic, queue_id, _ in discover_queues(self.root, env=self._env):
             try:
                 yield self.consume_queue(topic, queue_id)
             except StoreError:
-                continue  # whoever reads this queue is told
+                continue  # reading this queue raises the error
 
     def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
-        """A queue with its bounds; None where there is none."""
+        """Returns a queue with its bounds, or None if it does not exist."""
         with self._lock:
             name, end = (topic, queue_id), self.valid_end_offset
             if name not in self._views:
@@ -189,7 +196,8 @@ class StoreSnapshot:
 
     @staticmethod
     def _max_offset(queue: ConsumeQueue, log_end_offset: int) -> int:
-        """Behind the last entry that points into the log: after a crash, and after the engine's cut, others follow."""
+        """Returns the queue offset after the last entry that points into the log. After a crash,
+        entries may follow that point past the log's end."""
         last = queue.max_offset - 1
         if last < queue.start_offset or queue.entry(last).physical_offset < log_end_offset:
             return queue.max_offset
@@ -205,12 +213,14 @@ class StoreSnapshot:
         max_bytes: int | None = None,
         tags: Text | None = None,
     ) -> GetMessageResult:
-        """The two-step read from queue offset `offset` on, with the engine's statuses; `tags`: ``a || b`` or ``*``."""
+        """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
+        the engine's status. `tags` is ``a || b``, or ``*`` for all."""
         view = self._view(to_bytes(topic), queue_id)
         return get_message(view, self.commit_log, offset, max_count, max_bytes, TagFilter.parse(tags))
 
     def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
-        """The message at a physical offset; `MissingFileError` outside the log, `CorruptError` where none begins."""
+        """Returns the message at a physical offset. Raises `MissingFileError` outside the log, and
+        `CorruptError` if no message begins there."""
         if phy_offset >= self.valid_end_offset:
             raise MissingFileError(
                 f"no message at {phy_offset}",
@@ -220,8 +230,9 @@ class StoreSnapshot:
         return self.commit_log.read_message(phy_offset)
 
     def look_message(self, msg_id: str | MessageId) -> StoredMessage:
-        """The message with a server's MessageID (32 or 56 hexadecimal digits). `UsageError` for other text,
-        `MissingFileError` where this store's log does not hold it or another broker stored what is there."""
+        """Returns the message with a server's MessageID (32 or 56 hexadecimal digits). Raises
+        `UsageError` for other text, and `MissingFileError` or `CorruptError` if the log does not
+        hold that message."""
         wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
         hint = "a client's id (UNIQ_KEY) is found as a key: logdex query --key"
         try:
@@ -240,7 +251,8 @@ class StoreSnapshot:
     def get_offset_in_queue_by_time(
         self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
     ) -> int:
-        """The queue offset that the engine of the store's dialect gives for a time; 0 where there is no such queue."""
+        """Returns the queue offset that the engine of the store's dialect returns for a timestamp;
+        0 if the queue does not exist."""
         view = self._view(to_bytes(topic), queue_id)
         if view is None:
             return 0
@@ -270,7 +282,8 @@ class StoreSnapshot:
         queue_offset: int | None = None,
         limit: int | None = None,
     ) -> LogScan:
-        """The messages in log order that pass the filter (see `ScanFilter`); iterate it, then look at its `end`."""
+        """Returns the messages that pass the filter (see `ScanFilter`), in log order, as an
+        iterable. After the iteration its `end` states where and why the log ends."""
         wanted = ScanFilter(
             topic=None if topic is None else to_bytes(topic),
             queue_id=queue_id,
@@ -292,7 +305,8 @@ class StoreSnapshot:
         end_ms: int = TIME_MAX_MS,
         index_type: str | None = None,
     ) -> QueryOffsetResult:
-        """Just what the broker's index answers: by hash, whole seconds, at most 64, newest first."""
+        """Returns what the broker's index returns: at most 64 offsets, newest first, compared by
+        hash and whole seconds."""
         return self.index_service.query_offset(topic, key, max_num, begin_ms, end_ms, index_type)
 
     def query_message(
@@ -308,12 +322,14 @@ class StoreSnapshot:
         cursor: int | None = None,
         index_type: str | None = None,
     ) -> QueryMessageResult:
-        """Messages whose topic and key (one of KEYS, or UNIQ_KEY) are exactly these, times inclusive, newest first.
+        """Returns the messages of a topic with exactly this key (one of KEYS, or UNIQ_KEY), newest
+        first. Both times are inclusive.
 
-        Everything, or pages of `max`: ask for the next one with `cursor` = the answer's `next_cursor`, which stays
-        valid. `scan_missing` also searches the parts of the log that no IndexFile covers; one CommitLog file is
-        searched in any case, and if it does not end cleanly, the answer is not complete. `index_type` ``T`` asks for
-        a tag. `broker_semantics` gives what the broker gives instead (see `query_as_broker`).
+        Returns everything, or pages of `max` messages: pass the `next_cursor` of one result as
+        `cursor` to get the next page; a cursor stays valid. `scan_missing` also searches the parts
+        of the log that no IndexFile covers. One CommitLog file is always searched; if it does not
+        end cleanly, the result is not complete. `index_type` ``T`` searches for a tag.
+        `broker_semantics` returns what the broker returns instead (see `query_as_broker`).
         """
         if broker_semantics and (scan_missing or cursor is not None):
             raise UsageError("the broker knows neither scan_missing nor a cursor", hint="leave out broker_semantics")
@@ -339,7 +355,8 @@ class StoreSnapshot:
         return replace(result, complete=result.complete and self.valid_end.is_clean)
 
     def missing_ranges(self) -> tuple[OffsetRange, ...]:
-        """The parts of the CommitLog that hold messages with keys and that no IndexFile covers; found once."""
+        """The parts of the CommitLog that hold messages with keys and that no IndexFile covers.
+        Found once."""
         with self._lock:
             if self._missing is None:
                 files = self.index_service.files
@@ -354,7 +371,7 @@ class StoreSnapshot:
 
     # -- the store as a whole ------------------------------------------------------------------------------------------
     def refresh(self) -> None:
-        """Takes in what a broker has written meanwhile: new files, messages, queues, index entries."""
+        """Reads what a broker has written meanwhile: files, messages, queues, index entries."""
         with self._lock:
             self.commit_log.refresh()
             for queue in self._queues.values():

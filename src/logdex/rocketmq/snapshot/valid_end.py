@@ -1,8 +1,8 @@
-"""Where the log of a store ends, found from the newest message that its derived files name: the one
-answer for `StoreSnapshot` and for `info`.
+"""Where the log of a store ends, found from the newest message that its derived files point to: one
+definition for `StoreSnapshot` and for `info`.
 
-The newest IndexFile names one near the end, and reading it takes two small reads. Only where it
-names none in the newest file of the log are the queues asked, of which there may be thousands.
+The newest IndexFile points to a message near the end and needs two small reads. The queues, of
+which there may be thousands, are read only if no IndexFile points into the newest file of the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logdex.rocketmq.scan.log_walk import newest_written
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _INDEX_FILES = 2
-"""A newest IndexFile without entries is common: the engine makes it ahead."""
+"""The newest IndexFile is often empty, because the engine creates it ahead."""
 
 
 def find_store_end(
@@ -33,9 +33,9 @@ def find_store_end(
     *,
     look_behind: bool = True,
 ) -> LogExtent:
-    """The end of the log of the store at `root`, from the newest message that is known; `queues`
-    are gone through only where the IndexFiles know none in the log's newest file. `look_behind` is
-    that of `find_valid_end`."""
+    """Returns the end of the log of the store at `root`, found from the newest known message.
+    `queues` are read only if the IndexFiles point to no message in the log's newest file.
+    `look_behind` is passed to `find_valid_end`."""
     newest = newest_written(log)
     known = _last_of_index(root, env)
     if not any(newest.start_offset <= offset < newest.end_offset for offset in known):
@@ -44,27 +44,28 @@ def find_store_end(
 
 
 def _last_of_index(root: str, env: Env) -> list[int]:
-    """Physical offsets of the last messages that the newest IndexFiles name."""
+    """Returns the physical offsets of the last messages in the newest IndexFiles."""
     known = []
     for path in index_file_paths(root, env)[-_INDEX_FILES:]:
         try:
             with env.open_read(path) as file:
                 header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
         except StoreError:
-            continue  # `verify` reports it, and so does whoever asks the index
+            continue  # `verify` and queries report it
         if header.entry_count:
             known.append(header.end_phy_offset)
     return known
 
 
 def _last_of_queue(queue: ConsumeQueue, log: CommitLog) -> int | None:
-    """Physical offset of a queue's last message, as far as it can be one of this log."""
+    """Returns the physical offset of a queue's last message, or None if it cannot be in this
+    log."""
     try:
         end = queue.max_offset_in(log.end_offset)
         if end <= queue.start_offset:
             return None
         entry = queue.entry(end - 1)
     except StoreError:
-        return None  # whoever reads the queue reports it
+        return None  # reading the queue reports it
     inside = log.min_offset <= entry.physical_offset < log.end_offset
     return entry.physical_offset if entry.is_message and inside else None
