@@ -155,7 +155,7 @@ def scan_part(
     scanner, deriver = Scanner(config, env=env), ConsumeQueueDeriver()
     windows = scanner.scan_file(part.file, first, part.stop)
     at = first
-    with StageWriter(stage_path, env) as stage:
+    with StageWriter(stage_path, part.stop - part.begin, env) as stage:
         while True:
             try:
                 window = next(windows)
