@@ -1,4 +1,5 @@
-"""What code that knows no format sees of one: its name, its settings, and the jobs that it offers."""
+"""The interface of a format for code that is the same for all formats: its name, its settings and
+its jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Settings = Mapping[str, Any]
 
 
 class FoundPath(Protocol):
-    """A path and what is there. Each format has its own class for it."""
+    """A path and the kind of what is there. Each format has its own class for it."""
 
     @property
     def format(self) -> str:
@@ -55,7 +56,7 @@ class RebuildJob:
 
 @dataclass(frozen=True, slots=True)
 class RecoverJob:
-    """A recovery that is ready to run, as `RebuildJob`."""
+    """A recovery that is ready to run, like `RebuildJob`."""
 
     output: str
     size_bytes: int

@@ -1,4 +1,4 @@
-"""Kafka's entry in the registry of formats."""
+"""The functions and settings of Kafka in the registry of formats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _recognise(look: PathLook) -> KafkaPath | None:
 
 
 def _why_not(look: PathLook, hint: str) -> None:
-    """Kafka has no reason to give: it does not know what the path is instead."""
+    """Returns None, because nothing is known about what else is at the path."""
 
 
 def _open(found: KafkaPath, *, env: Env = DEFAULT_ENV, **settings: Any) -> KafkaSnapshot:

@@ -1,4 +1,4 @@
-"""RocketMQ's entry in the registry of formats."""
+"""The functions and settings of RocketMQ in the registry of formats."""
 
 from __future__ import annotations
 

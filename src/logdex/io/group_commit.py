@@ -1,11 +1,11 @@
-"""Group commit: threads that wait until what they wrote is on disk share one fsync.
+"""Group commit: threads that wait until their writes are on disk share one fsync.
 
-A thread appends with the caller's lock held, takes a ticket, releases the lock and waits for its ticket. The first that
-waits syncs for all that was appended so far, without the lock; the others wait for it, and those that appended after
-it began wait for the next fsync.
+A thread appends while it holds the caller's lock, takes a ticket, releases the lock and waits for
+its ticket. The first waiting thread syncs everything that was appended so far, without the lock.
+The other threads wait for that fsync; those that append after it began wait for the next one.
 
-After an fsync that failed nothing is acknowledged any more: the system reports a failed write to one caller of fsync
-only, and to all others a later fsync seems to succeed.
+After a failed fsync nothing more is acknowledged: the system reports a failed write to only one
+caller of fsync, and a later fsync succeeds for all others.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ Flush = Callable[[], None]
 
 
 class GroupCommit:
-    """Which appends are on disk, by their tickets. Thread-safe.
+    """Records which appends are on disk, by their tickets. Thread-safe.
 
-    `lock` is the caller's, and orders the appends. `begin` opens a context with the lock held whenever an fsync is
-    needed: it returns what to call for it and may raise an error to refuse it. The lock is released while the fsync
-    runs and is held again when the context ends, with an error if the fsync failed. `path` is for messages.
+    `lock` is the caller's lock, which orders the appends. Whenever an fsync is needed, `begin` is
+    called and opens a context while the lock is held: the context returns the function that syncs,
+    or raises an error to refuse the fsync. The lock is released while the fsync runs, and is held
+    again when the context ends, with an error if the fsync failed. `path` is for messages.
     """
 
     def __init__(self, lock: threading.RLock, begin: Callable[[], AbstractContextManager[Flush]], *, path: str) -> None:
@@ -43,7 +44,7 @@ class GroupCommit:
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a thread that waits is in an fsync. Ask with the lock held."""
+        """Whether a waiting thread is in an fsync. Call it with the lock held."""
         return self._syncing
 
     def next_ticket(self) -> int:
@@ -52,8 +53,11 @@ class GroupCommit:
         return self.last_ticket
 
     def wait(self, ticket: int) -> None:
-        """Returns when the appends up to `ticket` are on disk. Raises `LogFailedError` if a write or an fsync failed
-        before they were, and the error of the fsync in the thread that called it. Do not call it with the lock held."""
+        """Returns when the appends up to `ticket` are on disk. Call it without the lock held.
+
+        Raises `LogFailedError` if a write or an fsync failed before that. The thread that called
+        the failed fsync gets its error instead.
+        """
         with self._changed:
             while self._syncing and self._durable_ticket < ticket and self.failed is None:
                 self._changed.wait()
@@ -84,8 +88,8 @@ class GroupCommit:
             self._lock.acquire()
 
     def sync(self, flush: Flush) -> None:
-        """Calls `flush`, one thread at a time and never after one that failed. With or without the lock held: whoever
-        syncs by other means than `wait` calls this."""
+        """Calls `flush` in one thread at a time, and never after a failure. Code that syncs without
+        `wait` must call this, with or without the lock held."""
         with self._fsync_lock:
             self.require_unfailed()
             try:
@@ -95,23 +99,25 @@ class GroupCommit:
                 raise
 
     def all_is_durable(self) -> None:
-        """Notes that everything appended so far is on disk, or no longer wanted. Call it with the lock held."""
+        """Records that everything appended so far is on disk or no longer needed. Call it with the
+        lock held."""
         self._durable_ticket = self.last_ticket
         self._changed.notify_all()
 
     def wait_until_idle(self) -> None:
-        """Returns, with the lock held, when no thread is in an fsync. Call it with the lock held; it is released
-        meanwhile."""
+        """Returns when no thread is in an fsync. Call it with the lock held; the lock is released
+        while it waits."""
         while self._syncing:
             self._changed.wait()
 
     def fail(self, error: BaseException) -> None:
-        """Notes that a write failed: nothing more is acknowledged. Call it with the lock held."""
+        """Records that a write failed, after which nothing more is acknowledged. Call it with the
+        lock held."""
         self.failed = self.failed or error
         self._changed.notify_all()
 
     def require_unfailed(self) -> None:
-        """Raises `LogFailedError` after a write or an fsync that failed."""
+        """Raises `LogFailedError` if a write or an fsync has failed."""
         if self.failed is not None:
             raise LogFailedError(
                 f"a write failed ({self.failed}); nothing more is written",

@@ -28,7 +28,8 @@ def _libc() -> Any:
 
 
 class _Mapping:
-    """Owns a mapping. Arrays over it refer to it, so it ends when the last of them does."""
+    """Owns a mapping. Arrays over it refer to it, so it is unmapped when the last of them is
+    deleted."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
         self._size_bytes = size_bytes

@@ -1,4 +1,4 @@
-"""Looking at a path once: the answers of the system are kept for all who ask."""
+"""Looks at a path once, and keeps the answers of the system for several callers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from logdex.io.env import DEFAULT_ENV, Env
 
 StrPath = str | os.PathLike[str]
-"""A path, as all public signatures take it."""
+"""A path, as every public signature accepts it."""
 
 
 class PathLook:
     """A path that several formats look at, one after the other.
 
-    The answers of the system are kept, so that all formats see the same, and no question is asked
+    The answers of the system are kept, so that all formats see the same state and nothing is asked
     twice. `below` is a name in the directory, or several names joined by ``/``. For one thread.
     """
 
@@ -28,7 +28,7 @@ class PathLook:
         self._answers: dict[tuple[Callable[[str], Any], str], Any] = {}
 
     def is_dir(self, below: str = "") -> bool:
-        """Whether a directory is there."""
+        """Whether there is a directory at the path."""
         if below and not self._may_be_there(below):
             return False
         return bool(self._ask(self.env.is_dir, below))
@@ -42,7 +42,7 @@ class PathLook:
         return self.is_dir() or self.is_file() or bool(self._ask(self.env.exists, ""))
 
     def names(self, below: str = "") -> list[str]:
-        """The sorted names in a directory; no names if there is no directory."""
+        """The sorted names in a directory; empty if there is no directory."""
         return list(self._ask(self.env.list_dir, below)) if self.is_dir(below) else []
 
     @cached_property
@@ -51,7 +51,7 @@ class PathLook:
         return self.env.real_path(self.path)
 
     def _may_be_there(self, below: str) -> bool:
-        """Whether a known listing has the name, so that the system need not be asked."""
+        """Whether the name may exist, as far as the listing of its directory is known."""
         above, _, name = below.rpartition("/")
         return name in self.names(above) if not above or (self.env.list_dir, above) in self._answers else True
 

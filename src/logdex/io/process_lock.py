@@ -1,9 +1,10 @@
-"""Locks between processes, on a broker's own lock file or on one of Logdex's.
+"""Locks between processes, on a broker's lock file or on Logdex's own.
 
-The lock is a POSIX record lock, as Java's `FileLock` is: a broker that runs holds it, and a broker that starts is
-refused while this process holds it. A record lock belongs to the process, so it does not keep two users within one
-process apart. The table in this module does. It finds a lock by the file's device and number and by its real path:
-a link, a relative path, or a lock file that was removed and created again does not lead to a second lock.
+A lock is a POSIX record lock, like Java's `FileLock`: a running broker holds it, and a broker
+cannot start while this process holds it. A record lock belongs to the process, so it does not
+exclude two users within one process. The table in this module does. It identifies a lock both by
+the device and inode number of its file and by its real path, so a link, a relative path, or a lock
+file that was removed and created again cannot lead to a second lock.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class LockHolder(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A lock of this process. `path` is the real path of its file, `common` the state that its holders share."""
+    """A lock of this process. `path` is the real path of its file, and `common` is the state that
+    its holders share."""
 
     path: str
     identity: Identity
@@ -48,7 +50,8 @@ class _Table:
         self.clear()
 
     def clear(self) -> None:
-        """Empties the table, in a forked child. The guard is a new one: another thread may have held the old one."""
+        """Empties the table in a forked child. Replaces the guard, which another thread of the
+        parent may have held."""
         self.guard = threading.RLock()
         self._locks: list[_Held] = []
 
@@ -71,8 +74,8 @@ os.register_at_fork(after_in_child=_table.clear)
 
 
 class ProcessLock:
-    """A lock that this process holds until `release` or the end of the ``with`` block; `take_lock` returns it. A forked
-    child does not hold it and cannot release it. Any thread may call any method."""
+    """A lock, as `take_lock` returns it. This process holds it until `release` or the end of the
+    ``with`` block. A forked child does not hold it and cannot release it. Thread-safe."""
 
     def __init__(self, held: _Held) -> None:
         self._held = held
@@ -86,24 +89,25 @@ class ProcessLock:
 
     @property
     def is_own(self) -> bool:
-        """Whether this process took it; False in a child that was forked later."""
+        """Whether this process took the lock; False in a child that was forked later."""
         return self._held.process == os.getpid()
 
     @property
     def is_last(self) -> bool:
-        """Whether nobody else in this process shares it."""
+        """Whether no other user in this process shares the lock."""
         return self._held.holders == 1
 
     def common(self, make: Callable[[], Common]) -> Common:
-        """Returns the state that all who share the lock have in common; the first who asks makes it."""
+        """Returns the state that all holders of the lock share. The first call creates it with
+        `make`."""
         with _table.guard:
             if self._held.common is None:
                 self._held.common = make()
             return cast(Common, self._held.common)
 
     def release(self) -> None:
-        """Releases the lock and leaves the file, as a broker does. A second call, or one in a forked child, does
-        nothing."""
+        """Releases the lock and leaves the file, as a broker does. Does nothing if the lock was
+        released already, or in a forked child."""
         if not self.is_own:
             return
         with _table.guard:
@@ -122,9 +126,10 @@ class ProcessLock:
 
 
 def take_lock(path: str, *, shared: bool = False, env: Env = DEFAULT_ENV) -> ProcessLock | LockHolder:
-    """Takes the lock on the file `path`, which is created if it is missing; returns who holds it if that fails.
+    """Takes the lock on the file `path`, which is created if it is missing. Returns the lock, or
+    who holds it if it cannot be taken.
 
-    Users within this process that all ask for a `shared` lock share one; for other processes it is exclusive.
+    All users in this process that ask for a `shared` lock share one; other processes are excluded.
     """
     path = env.real_path(path)
     with _table.guard:
@@ -145,8 +150,8 @@ def take_lock(path: str, *, shared: bool = False, env: Env = DEFAULT_ENV) -> Pro
 
 
 def lock_is_held(path: str, *, env: Env = DEFAULT_ENV) -> bool | None:
-    """Whether any process, this one included, holds the lock on the file `path`; None if the system does not say.
-    Takes no lock, and keeps the one that this process may hold."""
+    """Whether any process, including this one, holds the lock on the file `path`; None if the
+    system cannot report it. Takes no lock, and keeps a lock that this process holds."""
     with _table.guard:
         if _table.find(env.real_path(path), env) is not None:
             return True

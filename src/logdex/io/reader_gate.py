@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 class ReaderGate:
-    """Any number of readers, or one thread that excludes them and has priority.
+    """Allows either any number of readers or one thread that excludes them and has priority.
 
-    A reader must not ask to exclude.
+    A thread that reads must not call `excluding`. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,8 @@ class ReaderGate:
 
     @contextmanager
     def excluding(self) -> Iterator[None]:
-        """Keeps readers out during the block. For one thread at a time, which may nest blocks."""
+        """Keeps readers out during the block. Only one thread at a time may call it; it may nest
+        blocks."""
         with self._changed:
             self._excluding += 1
         try:

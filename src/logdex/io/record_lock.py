@@ -1,13 +1,16 @@
-"""POSIX record locks, which Java's `FileLock` is too: taking one, asking whether one is held, and not losing one.
+"""POSIX record locks, like Java's `FileLock`: takes a lock, reports whether one is held, and avoids
+losing one.
 
-A record lock belongs to the process, and the system drops it as soon as the process closes any descriptor of that file,
-even one that was opened only for reading. This module therefore keeps a table of the locks of this process: a file is
-locked once, and a descriptor of a locked file stays open until the lock is released. `Env` closes all its descriptors
-here. Mappings of a lock file, and files that are opened without `Env`, are not covered.
+A record lock belongs to the process, and the system drops it as soon as the process closes any
+descriptor of that file, even one that was opened only for reading. This module therefore keeps a
+table of the locks of this process: a file is locked once, and a descriptor of a locked file stays
+open until the lock is released. `Env` closes all its descriptors here. Mappings of a lock file, and
+files that are opened without `Env`, are not covered.
 
 A forked child inherits the descriptors but no lock, so its table is empty.
 
-Python packs `struct flock` itself to ask for a lock, and systems differ in the order of its fields.
+To test for a lock, this module packs `struct flock` itself; the order of its fields depends on the
+system.
 """
 
 from __future__ import annotations
@@ -23,25 +26,27 @@ from dataclasses import dataclass, field
 _FLOCK_SIZE_BYTES_MAX = 64
 
 Identity = tuple[int, int]
-"""The device and the number of a file: the same for every path and every descriptor of it."""
+"""The device and the inode number of a file: the same for every path and every descriptor of it."""
 
 
 @dataclass(slots=True)
 class _Lock:
-    """A lock of this process: the descriptor that it was taken with, and those to close when it is released."""
+    """A lock of this process: the descriptor with which it was taken, and those to close when it is
+    released."""
 
     descriptor: int
     waiting: list[int] = field(default_factory=list)
 
 
 class _Table:
-    """The locks of this process by file."""
+    """The locks of this process, by file."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Empties the table, in a forked child. The guard is a new one: another thread may have held the old one."""
+        """Empties the table in a forked child. Replaces the guard, which another thread of the
+        parent may have held."""
         self.guard = threading.RLock()  # a generator that is collected here may close a file
         self.locks: dict[Identity, _Lock] = {}
 
@@ -51,14 +56,14 @@ os.register_at_fork(after_in_child=_table.clear)
 
 
 def identity_of(descriptor: int) -> Identity:
-    """Identifies an open file."""
+    """Returns the identity of an open file."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
 
 def try_record_lock(descriptor: int) -> bool:
-    """Locks the whole of an open file until `close_descriptor` closes this descriptor. Returns False if this process
-    or another holds a lock on it."""
+    """Locks a whole open file until `close_descriptor` closes this descriptor. Returns False if
+    this process or another holds a lock on the file."""
     with _table.guard:
         identity = identity_of(descriptor)
         if identity in _table.locks:
@@ -75,15 +80,16 @@ def try_record_lock(descriptor: int) -> bool:
 
 
 def _forget(identity: Identity) -> None:
-    """Takes a lock out of the table, and closes the descriptors that waited for that."""
+    """Removes a lock from the table, and closes the descriptors that waited for its release."""
     lock = _table.locks.pop(identity, None)
     for each in lock.waiting if lock is not None else ():
-        with suppress(OSError):  # whoever wrote through it has synced what matters
+        with suppress(OSError):  # a writer has already synced what must be durable
             os.close(each)
 
 
 def record_lock_is_held(descriptor: int) -> bool | None:
-    """Whether this process or another holds a lock on an open file; None if the file system does not say."""
+    """Whether this process or another holds a lock on an open file; None if the file system cannot
+    report it."""
     # macOS and the BSDs begin with start, length and owner, Linux with the kind of lock
     form, kind_at = ("qqihh", 3) if sys.platform.startswith(("darwin", "freebsd")) else ("hhqqi", 0)
     fields = [0] * 5
@@ -91,7 +97,7 @@ def record_lock_is_held(descriptor: int) -> bool | None:
     asked = struct.pack(form, *fields).ljust(_FLOCK_SIZE_BYTES_MAX, b"\0")
     with _table.guard:
         if identity_of(descriptor) in _table.locks:
-            return True  # the system does not show a process its own locks
+            return True  # the system does not report a process's own locks to it
         try:
             answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
         except OSError:
@@ -100,8 +106,9 @@ def record_lock_is_held(descriptor: int) -> bool | None:
 
 
 def close_descriptor(descriptor: int) -> None:
-    """Closes a descriptor, and with it the lock that was taken with it. If this process holds a lock on the file that
-    was taken with another descriptor, this one stays open until that lock is released."""
+    """Closes a descriptor, and releases the lock that was taken with it. If this process holds a
+    lock on the same file through another descriptor, this descriptor stays open until that lock is
+    released."""
     with _table.guard:
         if not _table.locks:
             os.close(descriptor)

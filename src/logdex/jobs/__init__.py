@@ -1,2 +1,2 @@
-"""What all jobs over a directory share, whatever the format: tasks and what runs them, staging and
-publishing, findings, reports."""
+"""What jobs over a directory share in both formats: tasks and their runners, staging and
+publishing, findings, and reports."""

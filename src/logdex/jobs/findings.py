@@ -1,5 +1,5 @@
-"""What `verify` says, whatever the format: findings (something is wrong, here), information (worth knowing, nothing
-wrong), the report, and what collects them."""
+"""The results of `verify` in both formats: findings (something is wrong at a place), information
+(nothing is wrong), the report, and the collector of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FINDINGS_MAX = 1000
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """``1 gap is there``, ``2,000 gaps are there``."""
+    """Returns a count with the word for it: ``1 gap is there``, ``2,000 gaps are there``."""
     return f"{count:,} {one if count == 1 else many}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. `check` names the check; `position` is the byte in the file at `path`; `mend` the
-    command or the action that mends it."""
+    """One problem. `check` is the name of the check, `position` is the byte in the file at `path`,
+    and `mend` is the command or the action that repairs it."""
 
     check: str
     path: str
@@ -35,28 +35,29 @@ class Finding:
     mend: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``logdex verify --json`` prints for it."""
+        """Returns the object that ``logdex verify --json`` prints for the finding."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Something to know: `kind` is a stable name, `path` where it was seen."""
+    """One piece of information. `kind` is a stable name, and `path` is where it was found."""
 
     kind: str
     path: str
     message: str
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``logdex verify --json`` prints for it."""
+        """Returns the object that ``logdex verify --json`` prints for the information."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class VerifyReport(WorkReport):
-    """What was found, ordered by path and position; `truncated` counts findings beyond the most that were asked for.
+    """What `verify` found, ordered by path and position. `truncated` is the number of findings
+    beyond the requested maximum.
 
-    `messages`, `bytes` (of the log) and `files` are what was looked at.
+    `messages`, `bytes` (of the logs) and `files` count what was checked.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -68,20 +69,21 @@ class VerifyReport(WorkReport):
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no findings."""
         return not self.findings
 
     def to_json(self) -> dict[str, Any]:
-        """The report object that ends ``logdex verify --json``; the findings are objects of their own before it."""
+        """Returns the report object that ends the output of ``logdex verify --json``. Findings are
+        separate objects before it."""
         counts = {"findings": len(self.findings) + self.truncated, "infos": len(self.infos), "lossy": False}
         return WorkReport.to_json(self) | counts
 
 
 class FindingCollector:
-    """Takes findings and information as they come; one finding for a place. One thread.
+    """Collects findings and information, at most one finding per place. For one thread.
 
-    `known` are all checks by name; `checks` those that are wanted, None for all. Raises `UsageError` for the name of a
-    check that does not exist.
+    `known` maps the names of all checks to their descriptions. `checks` are the names of the
+    requested checks, None for all. Raises `UsageError` for the name of an unknown check.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class FindingCollector:
         self.truncated = 0
         self.files = 0
         self.rebuild = f"logdex rebuild {root} --output DIR"
-        """The command that derives anew what follows from the log."""
+        """The command that derives the indexes again from the log."""
         self._known = known
         self._checks = None if checks is None else frozenset(checks)
         self._max = max(max_findings, 0)
@@ -102,7 +104,7 @@ class FindingCollector:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more findings are kept."""
+        """Whether further findings are only counted."""
         return len(self._findings) >= self._max
 
     def find(
@@ -116,11 +118,12 @@ class FindingCollector:
         found: object = "",
         mend: str = "",
     ) -> bool:
-        """Takes a finding, the first at its place; whether it was kept."""
+        """Adds a finding, unless its check was not requested or its place has one already. Returns
+        whether it was kept."""
         return self.take(Finding(check, path, position, message, str(expected), str(found), mend))
 
     def take(self, finding: Finding) -> bool:
-        """`find` of a finding that is made already."""
+        """Adds a finding like `find`. Returns whether it was kept."""
         assert finding.check in self._known, finding.check
         place = finding.path, finding.position
         if (self._checks is not None and finding.check not in self._checks) or place in self._findings:
@@ -132,18 +135,19 @@ class FindingCollector:
         return True
 
     def find_error(self, check: str, error: CorruptError, mend: str) -> bool:
-        """A finding of a located error."""
+        """Adds a finding for an error that has a location. Returns whether it was kept."""
         expected, found = ("" if value is None else value for value in (error.expected, error.found))
         return self.find(
             check, error.path, error.position, error.description, expected=expected, found=found, mend=mend
         )
 
     def is_blamed(self, path: str) -> bool:
-        """Whether there is a finding in the file at `path` yet."""
+        """Whether there is a finding in the file at `path` so far."""
         return any(place[0] == path for place in self._findings)
 
     def some(self, check: str, places: npt.NDArray[np.intp]) -> list[int]:
-        """Those of many places, each a finding of `check`, that there is room for; the others are only counted."""
+        """Returns the first of many places, each a finding of `check`, for which there is room. The
+        others are only counted."""
         if self._checks is not None and check not in self._checks:
             return []
         room = max(self._max - len(self._findings), 0)
@@ -151,16 +155,17 @@ class FindingCollector:
         return [int(place) for place in places[:room]]
 
     def info(self, kind: str, path: str, message: str) -> None:
-        """Takes a piece of information; a kind has room for as many as there may be findings."""
+        """Adds a piece of information, up to a maximum number."""
         if len(self._infos) < 2 * max(self._max, 16):
             self._infos.append(Info(kind, path, message))
 
     def findings(self) -> list[Finding]:
-        """The findings by path and position."""
+        """Returns the findings, ordered by path and position."""
         return sorted(self._findings.values(), key=lambda finding: (finding.path, finding.position))
 
     def report(self, *, messages: int, size_bytes: int, seconds: float) -> VerifyReport:
-        """The report that ends a check of `size_bytes` of logs; the information by path, kind and text."""
+        """Returns the report on a check of `size_bytes` bytes of logs. Its information is ordered
+        by path, kind and text."""
         return VerifyReport(
             findings=self.findings(),
             infos=sorted(self._infos, key=lambda info: (info.path, info.kind, info.message)),

@@ -1,8 +1,8 @@
-"""Where a job over a directory may write, and where its files are staged until they are published.
+"""Checks where a job over a directory may write, and stages its files until they are published.
 
-A job that derives or recovers files reads a directory, its *source*, and writes to an output elsewhere, or with
-``--in-place`` to the source itself. An output must not lie in the source, and must not be a directory in which
-publishing or cleaning up would move the source away.
+A job that derives or recovers files reads a directory, its *source*. It writes to an output
+elsewhere or, with ``--in-place``, to the source itself. The output must not lie inside the source,
+and must not be a directory in which publishing or cleaning up would move the source away.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def check_output(
 ) -> None:
     """Raises `UsageError` if a job that reads `root`, a real path, may not write to `output`.
 
-    In place the output must be `root` itself. Otherwise it must not lie in `home`, the directory around `root` that
-    belongs to the same broker (by default `root`), nor hold `root` under a name that the job publishes or removes:
-    `published` are the names of the directories that it replaces. `may_be_in_place` is for the hint.
+    With `in_place` the output must be `root` itself. Otherwise it must not lie in `home`, the
+    directory around `root` that belongs to the same broker (`root` by default), and must not
+    contain `root` under a name that the job replaces. `published` are the names of these
+    directories. `may_be_in_place` states whether the error's hint may suggest ``--in-place``.
     """
     target, home = env.real_path(output), home or root
     if in_place:
@@ -54,7 +55,7 @@ def _lies_in(path: str, directory: str) -> bool:
 
 
 def require_empty(output: str, *, env: Env) -> None:
-    """Raises `UsageError` if there is anything in `output` but what a killed run left."""
+    """Raises `UsageError` if `output` contains anything other than the remains of a killed run."""
     if not env.exists(output):
         return
     if any(name != LOCK_NAME and not name.startswith(PREFIX) for name in env.list_dir(output)):
@@ -71,10 +72,10 @@ def staged_output(
     sync: bool,
     env: Env,
 ) -> Iterator[Staging]:
-    """The staging folder for `output` during the block.
+    """Opens the staging folder for `output` during the block.
 
-    In place the broker's lock, `lock`, is held meanwhile, and the folder is made in `staging_home` if that is given:
-    a directory of the output in which the broker tolerates a folder.
+    If `in_place`, the broker's `lock` is held during the block, and the folder is made in
+    `staging_home` if it is given: a directory of the output in which the broker tolerates a folder.
     """
     with (
         lock if in_place else nullcontext(),

@@ -1,4 +1,4 @@
-"""What work on a whole store says of itself, whatever the format: how far it is; what it did, at its end."""
+"""The progress and the final report of work on a whole directory, in both formats."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 Progress = Callable[[int, int], None]
-"""Called now and then with (messages or records so far, bytes of logs so far)."""
+"""Called repeatedly with (messages or records so far, bytes of logs so far)."""
 
 
 @dataclass(slots=True)
 class WorkReport:
-    """What every report has: `engine` is ``local`` or ``spark``, `bytes` the length of the logs that were read,
-    `seconds` wall time."""
+    """The fields of every report. `engine` is ``local`` or ``spark``, `bytes` is the length of the
+    logs that were read, and `seconds` is the elapsed time."""
 
     engine: str = "local"
     tasks: int = 1
@@ -23,15 +23,18 @@ class WorkReport:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """These fields, as every report object of ``--json`` begins."""
+        """Returns these fields, with which every report object of ``--json`` begins."""
         return {each.name: getattr(self, each.name) for each in fields(WorkReport)}
 
 
 @dataclass(slots=True)
 class RebuildReport(WorkReport):
-    """What a rebuild did. `bytes` is the length of the valid log; `kept` maps a name that was replaced to where it is
-    kept; `lossy` says that something of the log is not in the output, and `losses` what; `assumed` names sizes or the
-    version where nothing decided them."""
+    """The result of a rebuild.
+
+    `bytes` is the length of the valid log. `losses` state what of the log is not in the output, and
+    `lossy` whether there are any. `assumed` are sizes or a version that neither the caller nor the
+    files determined. `kept` maps a replaced name to the path where its old content is kept.
+    """
 
     losses: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
@@ -39,9 +42,9 @@ class RebuildReport(WorkReport):
 
     @property
     def lossy(self) -> bool:
-        """Whether `losses` says anything."""
+        """Whether there are losses."""
         return bool(self.losses)
 
     def to_json(self) -> dict[str, Any]:
-        """The report object that ends ``logdex rebuild --json``."""
+        """Returns the report object that ends the output of ``logdex rebuild --json``."""
         return asdict(self) | {"lossy": self.lossy}

@@ -1,8 +1,10 @@
-"""Writing a directory's new contents aside and publishing them at the end, safe against a kill at any moment.
+"""Writes the new contents of a directory to a staging folder and publishes them at the end. A kill
+at any time is safe.
 
-All is written below ``OUTPUT/.logdex-staging-…``, synced, then renamed into place name by name. What stood there before
-is kept under a dated name. An error undoes what was published, so that the output is as before. A run that was killed
-leaves a staging folder, which the next one removes; a lock file keeps two runs from working on one output at once.
+Everything is written below ``OUTPUT/.logdex-staging-…``, synced, and then renamed into place, name
+by name. What had that name before is kept under a name with a timestamp. After an error, published
+names are moved back, so that the output is as before. A killed run leaves its staging folder, which
+the next run removes. A lock file prevents two runs from writing to the same output.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _CHANGED_MEANWHILE = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
 
 
 def remove_tree_in_use(path: str, env: Env) -> None:
-    """Removes a folder in which processes that are about to end, the workers of a killed run or of a task that is not
-    waited for, may still make files: tries again for some seconds where the folder changed meanwhile."""
+    """Removes a folder in which processes that are about to end may still create files, such as the
+    workers of a killed run. Tries again for some seconds if the folder changed meanwhile."""
     for wait_s in _WAITS_S:
         try:
             env.remove_tree(path)
@@ -41,9 +43,11 @@ def remove_tree_in_use(path: str, env: Env) -> None:
 
 
 class Staging:
-    """A staging folder for one output directory; a context manager that removes what was not published. One thread.
+    """A staging folder for one output directory. A context manager that removes what was not
+    published. For one thread.
 
-    `home`: where the staging folder and the lock file lie, where that must not be the output itself.
+    `home` is the directory of the staging folder and the lock file, if it is not the output itself.
+    Raises `UsageError` if another run holds the lock.
     """
 
     def __init__(self, env: Env, output: str, *, sync: bool, home: str | None = None) -> None:
@@ -67,7 +71,7 @@ class Staging:
             raise
 
     def _make_output(self) -> None:
-        """Creates the output, and makes the names that this adds to other directories last."""
+        """Creates the output. Syncs the directories in which this creates names."""
         path, parents = self.output, []
         while not self._env.exists(path):
             path = posixpath.dirname(path) or "."
@@ -78,10 +82,12 @@ class Staging:
                 self._env.sync_dir(path)
 
     def publish(self, names: Sequence[str], *, stale: Sequence[str] = ()) -> dict[str, str]:
-        """Moves ``staging/NAME`` to ``output/NAME`` for each name; gives where what stood there was kept.
+        """Moves ``staging/NAME`` to ``output/NAME`` for each name. Returns, per replaced name, the
+        path under which its old content is kept.
 
-        A name may lie in a folder that the output has already. `stale` names are kept aside too, with nothing in their
-        place. All of it or, on an error, none, as far as the system then still allows it.
+        A name may contain a folder that exists in the output. `stale` names are moved aside as
+        well, and not replaced. If an error occurs, all moves are undone, as far as the system
+        allows.
         """
         if self._sync:
             self._sync_tree(self.directory)
@@ -109,7 +115,8 @@ class Staging:
         moved.append((source, target))
 
     def _move_back(self, moved: list[tuple[str, str]], error: BaseException) -> None:
-        """Undoes renames, newest first; where that fails too, what was replaced is still there, and is named."""
+        """Undoes renames, newest first. If that fails too, the error's hint names where the
+        replaced content is."""
         while moved:
             source, target = moved[-1]
             try:
@@ -144,7 +151,7 @@ class Staging:
                 self._lock = None
 
     def _close_after(self, error: BaseException) -> None:
-        """`close` on the way out with an `error`, which then tells more than a failure to clean up."""
+        """Calls `close` after an `error`. A failure to clean up becomes a note on that error."""
         try:
             self.close()
         except StorageError as second:

@@ -1,6 +1,7 @@
-"""Work cut into tasks: what runs them, and the runner of this process. `logdex.spark.tasks` has the other one.
+"""Work divided into tasks, and a runner that runs them in this process. The other runner is in
+`logdex.spark.tasks`.
 
-A task is a plain value, the function that does it is importable everywhere, and its result is small.
+A task is a plain value, its function can be imported on every worker, and its result is small.
 """
 
 from __future__ import annotations
@@ -14,27 +15,31 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 Count = Callable[[int, int], None]
-"""What a task calls with the (messages, bytes) that it has done since it called last."""
+"""A task calls this with the (messages, bytes) that it has processed since its last call."""
 
 TaskFunction = Callable[[Task, str, Count], Result]
-"""Does a task; with a name that no other attempt at any task has, and its `Count`."""
+"""Runs a task. The arguments are the task, a name that no other attempt at any task has, and its
+`Count`."""
 
 
 class Runner(Protocol):
-    """What runs tasks, job after job. `tasks` counts them, repeated attempts left out."""
+    """Runs tasks. `tasks` counts the tasks of all calls of `run`; repeated attempts are not
+    counted."""
 
     tasks: int
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at once."""
 
     def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
-        """Results in the order of `tasks`."""
+        """Runs `function` on each task. Returns the results in the order of `tasks`. `name` is the
+        name of the job."""
 
 
 class LocalRunner:
-    """Runs tasks here, one after the other; errors are raised as they come. `progress` takes running totals."""
+    """Runs tasks in this process, one after the other. Errors of tasks are raised unchanged.
+    `progress` is called with running totals."""
 
     cores = 1
 
@@ -44,7 +49,7 @@ class LocalRunner:
         self._messages = self._size_bytes = 0
 
     def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
-        """Results in the order of `tasks`."""
+        """Runs `function` on each task. Returns the results in the order of `tasks`."""
         results = []
         for task in tasks:
             self.tasks += 1
