@@ -1,4 +1,5 @@
-"""Checking a store: its log, its indexes against the log both ways, its small files. Nothing is written."""
+"""Checks a store: its log, its indexes against the log and the log against its indexes, and its
+small files. Nothing is written."""
 
 from logdex.jobs.findings import Finding, Info, VerifyReport
 from logdex.rocketmq.verify.report import CHECKS

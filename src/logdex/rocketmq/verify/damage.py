@@ -1,4 +1,5 @@
-"""Where the log is damaged: byte ranges by physical offset. What points there is explained by the damage."""
+"""The damaged byte ranges of the log, as physical offsets. Entries that point there are explained
+by the damage."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 class Damage:
-    """Ranges [start, end) that hold no messages that can be read, in rising order. One thread."""
+    """Ranges [start, end) of physical offsets without readable messages, in rising order. Not
+    thread-safe."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -17,7 +19,7 @@ class Damage:
         self._arrays = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def add(self, start: int, end: int) -> None:
-        """Takes a range that begins behind all others."""
+        """Adds a range, which must begin after all ranges added before."""
         self._starts.append(start)
         self._ends.append(end)
         self._arrays = np.array(self._starts, np.int64), np.array(self._ends, np.int64)
@@ -26,7 +28,7 @@ class Damage:
         return bool(self._starts)
 
     def covers(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which of the physical offsets lie in a range."""
+        """Returns a mask of the physical offsets that lie in a range."""
         starts, ends = self._arrays
         if not len(starts):
             return np.zeros(len(offsets), np.bool_)

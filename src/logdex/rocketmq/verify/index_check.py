@@ -1,7 +1,8 @@
-"""One IndexFile against the keys that it holds: links, times, slots and header must be those that `derive_index` makes
-of the keys in order.
+"""Compares one IndexFile with the keys that it holds: links, times, slots and header must be those
+that `derive_index` computes from the keys in order.
 
-Where an entry was harmed, what it should be is taken instead of what it is, so that one harmed byte is one finding.
+After a damaged entry, the check continues with the values that the entry should have, so that one
+damaged byte is one finding.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from logdex.rocketmq.verify.report import Collector
 
 _SLOTS_CHUNK = 1 << 20
 TimeSuspect = Callable[[int, int, int], None]
-"""Called with (physical offset, storeTimestamp, seconds that all its entries are off) of a message."""
+"""Called for a message whose entries all have the same wrong time, with (physical offset,
+storeTimestamp in milliseconds, difference in seconds)."""
 
 
 class _Derived:
-    """The header, the slots and the entries of an IndexFile of `config` as `derive_index` makes them, in memory."""
+    """The header, slots and entries that `derive_index` computes for an IndexFile of `config`, in
+    memory."""
 
     def __init__(self, config: StoreConfig, header: IndexHeader) -> None:
         self._config = config
@@ -40,17 +43,17 @@ class _Derived:
         return int(self.state.values[5])
 
     def begin_at(self, begin_ms: int) -> None:
-        """Has the times of the next entries counted from `begin_ms`."""
+        """Sets the time that the times of the next entries are relative to."""
         self.state.values[0] = begin_ms
 
     def put(
         self, key_hash: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.void]:
-        """The next entries, valid until the next call; one for each key."""
+        """Returns the next entries, one per key. They are valid until the next call."""
         count, size = len(key_hash), INDEX_ENTRY.size_bytes
         if len(self._block) < count * size:
             self._block = np.empty(count * size, np.uint8)
-        hashes = key_hash & np.int32(0x7FFFFFFF)  # a harmed entry's may be below 0, which no key's is
+        hashes = key_hash & np.int32(0x7FFFFFFF)  # a damaged entry may have a negative hash, a key has none
         ends = np.arange(1, count + 1, dtype=np.int32)
         window = IndexWindow(np.ascontiguousarray(offsets), np.ascontiguousarray(store_ms), ends, hashes)
         self.state.place = 0, 0
@@ -59,15 +62,15 @@ class _Derived:
 
 
 class IndexCheck:
-    """Takes the entries of one file in order. `begin_ms` is the end timestamp of the file before, 0 without one, None
-    if not known. One thread."""
+    """Checks the entries of one file in order. `begin_ms` is the end timestamp of the previous file
+    in milliseconds, 0 without one, None if it is not known. Not thread-safe."""
 
     def __init__(
         self, disk: IndexDisk, begin_ms: int | None, config: StoreConfig, out: Collector, suspect: TimeSuspect
     ) -> None:
         self.disk = disk
         self.end_ms: int | None = None
-        """storeTimestamp of the last entry's message; None if not known."""
+        """storeTimestamp of the last entry's message in milliseconds; None if it is not known."""
         self._begin_ms = begin_ms
         self._first_ms: int | None = None
         self._is_begin_sure = False
@@ -82,7 +85,8 @@ class IndexCheck:
         return self._derived.next
 
     def forget_begin(self) -> None:
-        """Keys are lacking before the file's first entry: what its time was counted from is not known."""
+        """Notes that keys are missing before the file's first entry, so it is not known what that
+        entry's time is relative to."""
         self._begin_ms = None
 
     def put(
@@ -92,7 +96,8 @@ class IndexCheck:
         offsets: npt.NDArray[np.int64],
         store_ms: npt.NDArray[np.int64] | None,
     ) -> None:
-        """Takes entries as they are, with what their hash, offset and store time should be (None: not known)."""
+        """Adds the entries as they are on disk, with the hash, physical offset and store time (in
+        milliseconds; None if not known) that they should have."""
         if not len(key_hash):
             return
         behind_first = 1 if rows.first == 1 else 0
@@ -115,7 +120,8 @@ class IndexCheck:
         store_ms: npt.NDArray[np.int64] | None,
         begin_ms: int | None,
     ) -> None:
-        """Compares entries with what is derived; their times are counted from `begin_ms` (None: not known)."""
+        """Compares entries with the derived ones. Their times are relative to `begin_ms` (None if
+        not known)."""
         times = np.zeros(len(key_hash), np.int64) if store_ms is None else store_ms
         self._derived.begin_at(begin_ms or 0)
         derived = self._derived.put(key_hash, offsets, times)
@@ -138,11 +144,13 @@ class IndexCheck:
             )
 
     def fits_better(self, rows: IndexRows, key_hash: int, than: int) -> bool:
-        """Whether more links to and from the first of `rows` fit the one hash than the other."""
+        """Whether more links to and from the first of `rows` agree with `key_hash` than with the
+        hash `than`."""
         return self._chain_score(rows, key_hash) > self._chain_score(rows, than)
 
     def _chain_score(self, rows: IndexRows, key_hash: int) -> int:
-        """How many of the links to and from the first of `rows` (those behind it are the look-ahead) fit a hash."""
+        """Returns how many of the links to and from the first of `rows` agree with a hash. The rows
+        after the first are the look-ahead."""
         slot = (key_hash & 0x7FFFFFFF) % self.disk.slot_num
         score = int(int(self._derived.slots[slot]) == int(rows.previous_index[0]))
         named_by = np.flatnonzero(rows.previous_index[1:] == rows.first)
@@ -152,7 +160,8 @@ class IndexCheck:
         return score + int(int(self.disk.slots[slot]) == rows.first)
 
     def _begin_for(self, rows: IndexRows, offsets: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64]) -> int:
-        """The time that entries are counted from: the first message's, unless other messages side with the header."""
+        """Returns the time that the entries' times are relative to: that of the first message,
+        unless the entries of other messages agree better with the time in the header."""
         stated_ms, first_ms = self.disk.header[0], self._first_ms
         if first_ms is None:
             return stated_ms
@@ -169,7 +178,7 @@ class IndexCheck:
         return stated_ms
 
     def _misfits(self, store_ms: npt.NDArray[np.int64], begin_ms: int, found: npt.NDArray[np.int32]) -> int:
-        """How many of the times found are not those that are derived with `begin_ms`."""
+        """Returns how many of the times in `found` differ from those derived with `begin_ms`."""
         trial = _Derived(replace(self._config, max_hash_slot_num=1), IndexHeader(index_count=2))
         trial.begin_at(begin_ms)
         derived = trial.put(np.zeros(len(store_ms), np.int32), np.zeros(len(store_ms), np.int64), store_ms)
@@ -182,7 +191,8 @@ class IndexCheck:
         store_ms: npt.NDArray[np.int64],
         expected: npt.NDArray[np.int32],
     ) -> None:
-        """Compares timeDiff; a message all of whose entries (two or more) disagree is itself what is wrong."""
+        """Compares timeDiff. If two or more entries of a message, and all of them, are off by the
+        same time, the message itself is reported."""
         wrong = np.flatnonzero(expected != rows.time_diff_s)
         if not len(wrong):
             return
@@ -211,7 +221,7 @@ class IndexCheck:
                 )
 
     def finish(self) -> None:
-        """All entries are in: compares slots and header, notes what lies behind the entries."""
+        """Compares slots and header after the last entry, and reports bytes after the entries."""
         disk = self.disk
         for at in range(0, disk.slot_num, _SLOTS_CHUNK):
             found, expected = disk.slots[at : at + _SLOTS_CHUNK], self._derived.slots[at : at + _SLOTS_CHUNK]
@@ -250,7 +260,8 @@ class IndexCheck:
             )
 
     def _header_differs(self) -> list[tuple[str, object, int]]:
-        """(field, what is derived, what is stated) where the two differ; times that are not known do not."""
+        """Returns (field, derived value, stored value) of each header field that differs. Times
+        that are not known are not compared."""
         header = self.disk.header
         if self.next == 1:
             return [] if header[5] in (0, 1) else [("index_count", "0 or 1", header[5])]

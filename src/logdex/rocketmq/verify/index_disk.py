@@ -1,4 +1,5 @@
-"""One IndexFile as it lies on disk, mapped, and how many entries its bytes show, whatever its header says."""
+"""One mapped IndexFile, and the number of entries that its bytes hold, whatever its header
+states."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _HEADER = INDEX_HEADER.size_bytes
 
 
 class IndexRows(NamedTuple):
-    """Consecutive entries as arrays; the first is entry `first`."""
+    """Consecutive entries as arrays, one element per entry. `first` is the number of the first
+    entry."""
 
     first: int
     key_hash: npt.NDArray[np.int32]
@@ -27,7 +29,7 @@ class IndexRows(NamedTuple):
     previous_index: npt.NDArray[np.int32]
 
     def part(self, start: int, end: int) -> IndexRows:
-        """Rows [start, end) of these."""
+        """Returns rows [start, end) of these rows."""
         return IndexRows(
             self.first + start,
             self.key_hash[start:end],
@@ -38,7 +40,7 @@ class IndexRows(NamedTuple):
 
 
 class IndexDisk:
-    """One IndexFile whose size is right. One thread; `close` it."""
+    """One IndexFile of the right size. Not thread-safe. The owner must call `close`."""
 
     def __init__(self, path: str, config: StoreConfig, env: Env) -> None:
         self.path = path
@@ -47,26 +49,26 @@ class IndexDisk:
         self._mapped = env.map_read(path)
         data = self._mapped.array
         self.header: tuple[int, ...] = INDEX_HEADER.struct.unpack(data[:_HEADER].tobytes())
-        """The six fields as they stand."""
+        """The six header fields as stored."""
         self.slots = data[_HEADER : _HEADER + _SLOT * self.slot_num].view(">i4")
         self._entries_at = _HEADER + _SLOT * self.slot_num
         self._rows = data[self._entries_at : self._entries_at + _ENTRY * self.max_index_num].view(INDEX_ENTRY.dtype)
         self._bytes = data[self._entries_at : self._entries_at + _ENTRY * self.max_index_num].reshape(-1, _ENTRY)
         self.stray: int | None = None
-        """An entry behind the last one that is not zero, and that no slot knows."""
+        """The number of an entry after the last one that is not zero and that no slot points to."""
         self.end = self._find_end()
-        """Behind the last entry."""
+        """The number after that of the last entry."""
 
     def position(self, index: int, field: str | None = None) -> int:
-        """Byte of an entry, or of a field of it."""
+        """Returns the position in bytes of an entry, or of one of its fields."""
         return self._entries_at + _ENTRY * index + (INDEX_ENTRY.offset_of(field) if field else 0)
 
     def slot_position(self, slot: int) -> int:
-        """Byte of a slot."""
+        """Returns the position of a slot in bytes."""
         return _HEADER + _SLOT * slot
 
     def rows(self, first: int, count: int) -> IndexRows:
-        """Entries from `first` on, at most `count`, none behind the last one."""
+        """Returns at most `count` entries from `first` on, up to the last one."""
         rows = self._rows[first : min(first + count, self.end)]
         return IndexRows(
             first,
@@ -82,7 +84,8 @@ class IndexDisk:
             return self._back_from(min(max(stated, 1), self.max_index_num) if stated > 0 else self.max_index_num)
         if stated == self.max_index_num or not self._bytes[stated].any():
             return max(stated, 1)
-        # More than the header counts: entries where a slot knows them, else bytes that do not belong there.
+        # There is an entry beyond the header's count: it is valid if a slot points to it, else it
+        # is stray bytes.
         slot = (int(self._rows["key_hash"][stated]) & 0x7FFFFFFF) % self.slot_num
         if int(self.slots[slot]) < stated:
             self.stray = stated
@@ -90,7 +93,7 @@ class IndexDisk:
         return self._forward_from(stated)
 
     def _back_from(self, end: int) -> int:
-        """Behind the last entry before `end` that is not zero."""
+        """Returns the number after that of the last entry before `end` that is not zero."""
         while end > 1:
             start = max(1, end - _CHUNK_ROWS)
             written = np.flatnonzero(self._bytes[start:end].any(axis=1))
@@ -100,7 +103,7 @@ class IndexDisk:
         return 1
 
     def _forward_from(self, start: int) -> int:
-        """The first entry from `start` on that is zero."""
+        """Returns the number of the first entry from `start` on that is zero."""
         for at in range(start, self.max_index_num, _CHUNK_ROWS):
             written = self._bytes[at : at + _CHUNK_ROWS].any(axis=1)
             if not written.all():
@@ -108,7 +111,7 @@ class IndexDisk:
         return self.max_index_num
 
     def first_byte(self, index: int) -> int:
-        """The first byte of an entry that is not zero."""
+        """Returns the position of the first byte of an entry that is not zero."""
         return self.position(index) + int(np.argmax(self._bytes[index] != 0))
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
-"""All IndexFiles against the log, both ways: the entries on disk are the log's keys in order, so the two are walked
-side by side; where they differ, the shortest way to go on is taken (harmed, lacking, too many)."""
+"""Compares all IndexFiles with the log, in both directions. The entries on disk must be the log's
+keys in order, so entries and keys are read side by side. Where they differ, the shortest
+explanation is chosen: a damaged entry, a missing entry or an extra entry."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ from logdex.rocketmq.verify.report import Collector
 _LOOK_AHEAD_ROWS = 4096
 _LAST_ROWS = 1 << 16
 _STEPS_MAX = 50_000
-"""Differences that are gone through one by one; with more the files are of another log."""
+"""The number of differences that are examined one by one. With more, the files belong to another
+log."""
 
 
 @dataclass(slots=True)
 class _Lack:
-    """Keys of messages from `start` to `end` (physical offsets) that have no entry; where those would be."""
+    """Keys without entries: those of messages from `start` to `end` (physical offsets, both
+    inclusive), and the place where their entries should be."""
 
     path: str
     position: int
@@ -41,7 +44,8 @@ class _Lack:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """A window's keys, one place a key: hash, physical offset, store time."""
+    """The keys of a window as arrays, one element per key: hash, physical offset, store time in
+    milliseconds."""
 
     key_hash: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
@@ -56,7 +60,8 @@ class _Keys:
 
 
 class IndexSet:
-    """Takes windows in log order. One thread; `close` it."""
+    """Checks the IndexFiles against the windows of the log, given in order. Not thread-safe. The
+    owner must call `close`."""
 
     def __init__(
         self,
@@ -80,7 +85,7 @@ class IndexSet:
         self._place = 0
         self._check: IndexCheck | None = None
         self._end_ms: int | None = None if log.min_offset else 0
-        self._is_excused = False  # a file that cannot be read lies between here and the next match
+        self._is_excused = False  # an unreadable file precedes the next match
         self._lacks: list[_Lack] = []
         self._repeats = 0
         self._expired = 0
@@ -88,7 +93,8 @@ class IndexSet:
 
     # -- the files, one after the other --------------------------------------------------------------------------------
     def _rows(self, count: int) -> IndexRows | None:
-        """The next entries, at most `count`, all of one file; None behind the last."""
+        """Returns the next entries, at most `count` and all of one file; None after the last
+        one."""
         while True:
             check = self._check
             if check is not None and check.next < check.disk.end:
@@ -126,14 +132,14 @@ class IndexSet:
             check.disk.close()
 
     def close(self) -> None:
-        """Unmaps the file that is open."""
+        """Unmaps the open file."""
         if self._check is not None:
             self._check.disk.close()
             self._check = None
 
     # -- walking side by side ------------------------------------------------------------------------------------------
     def put(self, window: Window) -> None:
-        """Compares a window's keys with the next entries."""
+        """Compares the keys of a window with the next entries."""
         keys = _Keys.of(window)
         at, count = 0, len(keys.offset)
         while at < count:
@@ -154,19 +160,20 @@ class IndexSet:
                 return
 
     def _take(self, rows: IndexRows, keys: _Keys, at: int) -> None:
-        """Entries that are those of the keys from `at` on."""
+        """Passes on entries that match the keys from `at` on."""
         assert self._check is not None  # rows came from it
         part = slice(at, at + len(rows.key_hash))
         self._check.put(rows, keys.key_hash[part], keys.offset[part], keys.store_ms[part])
         self._is_excused = False
 
     def _take_extra(self, rows: IndexRows) -> None:
-        """Entries that are none of the log's next keys."""
+        """Passes on entries that match none of the log's next keys."""
         assert self._check is not None  # rows came from it
         self._check.put(rows, rows.key_hash, rows.phy_offset, None)
 
     def _differ(self, keys: _Keys, at: int, count: int) -> int:
-        """The next entry is not that of the next key: takes one or skips the other; gives the next key's place."""
+        """Handles a next entry that does not match the next key: takes the entry or skips the key.
+        Returns the place of the next key to compare."""
         self._steps += 1
         rows = self._rows(_LOOK_AHEAD_ROWS)
         assert rows is not None  # put() has just seen one
@@ -181,7 +188,7 @@ class IndexSet:
             return at
         if found_offset > offset:
             if len(rows.phy_offset) > 1 and rows.phy_offset[1] < found_offset:
-                self._extra(rows.part(0, 1))  # it leaps ahead alone: it is what is wrong
+                self._extra(rows.part(0, 1))  # it alone points ahead, so it is wrong
                 return at
             until = at + int(np.searchsorted(keys.offset[at:], found_offset))
             self._lack(keys, at, until)
@@ -199,7 +206,8 @@ class IndexSet:
 
     @staticmethod
     def _goes_on(rows: IndexRows, keys: _Keys, at: int, count: int) -> bool:
-        """Whether the entry after the first is that of the key after `at`, as far as can be seen."""
+        """Whether the entry after the first matches the key after `at`, or one of the two is not
+        known."""
         if len(rows.key_hash) < 2 or at + 1 >= count:
             return True
         return bool(rows.key_hash[1] == keys.key_hash[at + 1] and rows.phy_offset[1] == keys.offset[at + 1])
@@ -237,14 +245,16 @@ class IndexSet:
         self._take(rows.part(0, 1), keys, at)
 
     def _extra(self, rows: IndexRows) -> None:
-        """Entries before the next key: of messages that are gone, of damaged ones, repeats, or of none."""
+        """Handles entries before the next key. They belong to deleted or damaged messages, repeat
+        others, or belong to no message."""
         assert self._check is not None  # rows came from it
         disk = self._check.disk
         self._take_extra(rows)
         self._explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
 
     def _explain(self, disk: IndexDisk, rows: IndexRows, which: npt.NDArray[np.bool_]) -> None:
-        """Says what those of the entries are that are none of the log's next keys."""
+        """Counts or reports those of the entries in the mask `which`, which match none of the log's
+        next keys."""
         gone = which & (rows.phy_offset >= 0) & (rows.phy_offset < self._log.min_offset)
         self._expired += int(gone.sum())
         unexplained = np.flatnonzero(which & ~gone & ~self._damage.covers(rows.phy_offset))
@@ -268,7 +278,8 @@ class IndexSet:
                 )
 
     def _hashes_of(self, offset: int) -> list[int] | None:
-        """The key hashes of the message at a physical offset; None where there is no message."""
+        """Returns the key hashes of the message at a physical offset, or None if there is no
+        message."""
         try:
             message = self._log.read_message(offset, check_crc=False)
         except StoreError:
@@ -278,7 +289,8 @@ class IndexSet:
         return message_key_hashes(message, self._config.dialect)
 
     def _suspect_keys(self, offset: int, found: object, expected: int) -> None:
-        """The chains side with an entry that is of no key of its message: the message's topic or properties changed."""
+        """Reports a message whose keys have changed: the hash chains agree with an entry that is of
+        none of its keys."""
         file = self._log.file_of(offset)
         if file is not None:
             self._out.suspect(
@@ -292,7 +304,7 @@ class IndexSet:
             )
 
     def _lack(self, keys: _Keys, start: int, end: int) -> None:
-        """Keys [start, end) have no entry."""
+        """Notes that the keys [start, end) have no entry."""
         if self._is_excused or start == end:
             return
         check = self._check
@@ -316,7 +328,7 @@ class IndexSet:
         self._place, self._is_excused = len(self._paths), True
 
     def _suspect_time(self, offset: int, store_ms: int, off_by_s: int) -> None:
-        """All entries of a message agree on another time than its own."""
+        """Reports a message whose entries all agree on a time other than its own."""
         file = self._log.file_of(offset)
         if file is None:
             return
@@ -335,7 +347,7 @@ class IndexSet:
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self, end_offset: int) -> None:
-        """The log is at its end: looks at the entries that are left, and says what is lacking."""
+        """Checks the remaining entries after the end of the log, and reports missing entries."""
         behind = 0
         found_in = ""
         while (rows := self._rows(_LAST_ROWS)) is not None:

@@ -1,4 +1,5 @@
-"""Checks of single messages, a window at a time: the stored physical offset and the property `__CRC32#`."""
+"""Checks of single messages, a window at a time: the stored physical offset and the property
+`__CRC32#`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from logdex.rocketmq.verify.report import RESTORE, Collector
 
 
 def check_messages(window: Window, out: Collector) -> None:
-    """What a message says of itself."""
+    """Reports messages whose stored physical offset or property CRC is wrong."""
     c, n = window.columns, window.count
     for i in out.some("message-physical-offset", np.flatnonzero(c.stored_offset[:n] != c.position[:n])):
         at = int(c.position[i])

@@ -1,4 +1,5 @@
-"""One queue against the log: the entries that its messages call for, place by place, and places without a message."""
+"""Compares one queue with the log: the entries derived from its messages place by place, and the
+places without a message."""
 
 from __future__ import annotations
 
@@ -18,26 +19,27 @@ _CHUNK_ROWS = 4096
 _AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
 _FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
 LEFT_OVER_MAX = 100_000
-"""Messages without their entry, and entries without their message, that are kept to be matched at the end."""
+"""The maximum number of messages without their entry, and of entries without their message, that
+are kept to be matched at the end."""
 
 
 @dataclass(slots=True)
 class Unplaced:
-    """A message whose entry is not where it should be."""
+    """A message whose entry is not in its place."""
 
     queue: QueueCheck
     queue_offset: int
     path: str
     position: int
     is_passed: bool
-    """Whether the queue had gone past its queue offset already."""
+    """Whether a higher queue offset was reached before."""
     is_zero: bool
-    """Whether nothing stands in its place."""
+    """Whether its place holds zeros."""
 
 
 @dataclass(slots=True)
 class Extra:
-    """An entry at a place that no message of its queue claims."""
+    """An entry at a place for which its queue has no message."""
 
     queue: QueueCheck
     queue_offset: int
@@ -46,14 +48,15 @@ class Extra:
 
 @dataclass(slots=True)
 class LeftOver:
-    """What all queues together could not match; `unplaced` by physical offset."""
+    """The messages and entries that matched in no queue. `unplaced` is by physical offset."""
 
     unplaced: dict[int, Unplaced] = field(default_factory=dict)
     extras: list[Extra] = field(default_factory=list)
 
 
 class QueueCheck:
-    """Takes one queue's entries in log order. `disk` None: the queue has no directory. One thread."""
+    """Checks one queue, given its derived entries in log order. `disk` is None if the queue has no
+    directory. Not thread-safe."""
 
     def __init__(
         self, folder: str, disk: QueueDisk | None, out: Collector, damage: Damage, left: LeftOver, min_offset: int
@@ -73,7 +76,8 @@ class QueueCheck:
         self._file: CommitLogFile | None = None
 
     def put(self, offsets: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8], file: CommitLogFile) -> None:
-        """Takes derived entries with their queue offsets; all messages lie in `file`."""
+        """Compares derived entries with those on disk. `offsets` are their queue offsets. All their
+        messages lie in `file`."""
         self.messages += len(offsets)
         self._file = file
         rows = entries.reshape(len(offsets), -1)
@@ -98,7 +102,7 @@ class QueueCheck:
         self._matched(disk, first + at, first + len(rows))
 
     def _begin(self, disk: QueueDisk, first: int, row: npt.NDArray[np.uint8]) -> None:
-        """The first message: where the queue's places that the log still backs begin."""
+        """Handles the first message: finds the first place whose message is still in the log."""
         self.next = disk.start
         start = first
         if not np.array_equal(disk.read(first, 1)[0], row):
@@ -109,7 +113,7 @@ class QueueCheck:
                 self._find_lacking_front(disk, first)
                 start = first
             elif not is_row and first >= 0 and not disk.has(first):
-                start = first  # its file is cut: that is the finding
+                start = first  # its file is cut, which is reported elsewhere
         if disk.start < start <= disk.end:
             self.look_at_places(disk, disk.start, start)
             self.next = start
@@ -117,7 +121,7 @@ class QueueCheck:
             self.next = max(start, 0)
 
     def _find_lacking_front(self, disk: QueueDisk, first: int) -> None:
-        """The log has messages of queue offsets before the first file."""
+        """Reports that the log has messages for queue offsets before the first file."""
         path, position = disk.place_of(first)
         self.lacks_front = True
         self._out.find(
@@ -143,7 +147,7 @@ class QueueCheck:
         return np.asarray(is_written(entries) & ~is_pre_blank(entries) & ~gone)
 
     def _matched(self, disk: QueueDisk, start: int, end: int) -> None:
-        """Places [start, end) are as they should be."""
+        """Notes that the places [start, end) hold the right entries."""
         if end > start:
             self._advance(disk, start)
             self.next = max(self.next, end)
@@ -158,9 +162,9 @@ class QueueCheck:
     def _place(
         self, disk: QueueDisk, offset: int, row: npt.NDArray[np.uint8], found_row: npt.NDArray[np.uint8]
     ) -> None:
-        """One message whose entry differs from what stands in its place."""
+        """Handles one message whose entry differs from what its place holds."""
         if not disk.has(offset) and offset >= self.next and self._is_known_lack(disk, offset):
-            self._matched(disk, offset, offset + 1)  # the missing or cut file is the finding
+            self._matched(disk, offset, offset + 1)  # the missing or cut file is reported elsewhere
             return
         expected, found = fields_of(row)[0], fields_of(found_row)[0]
         is_zero = not found_row.any()
@@ -179,7 +183,8 @@ class QueueCheck:
                 self.next += 1
 
     def _is_known_lack(self, disk: QueueDisk, offset: int) -> bool:
-        """Whether a file that lacks this place was reported: one that is missing between others, or cut."""
+        """Whether the file of this place was already reported, as missing between others or as
+        cut."""
         is_in_front = self.lacks_front and 0 <= offset < disk.start
         return (
             is_in_front
@@ -241,8 +246,9 @@ class QueueCheck:
             self._out.truncated += 1
 
     def look_at_places(self, disk: QueueDisk, start: int, end: int) -> int:
-        """Notes entries at places [start, end), which no message claims, that point to no message; gives how many
-        entries point behind the log's damage or before its start."""
+        """Notes the entries at places [start, end) that point to no message; no message belongs to
+        these places. Returns how many entries are explained, because they point into damage or
+        before the log's start."""
         explained = 0
         for at, rows in disk.chunks(start, end, _CHUNK_ROWS):
             entries = fields_of(rows)
@@ -256,7 +262,8 @@ class QueueCheck:
         return explained
 
     def finish(self, end_offset: int) -> int:
-        """Looks at what is behind the last entry; gives how many entries there point behind the log's end."""
+        """Checks the places after the last entry. Returns how many entries there point after the
+        log's end."""
         disk = self.disk
         if disk is None:
             return 0

@@ -1,4 +1,4 @@
-"""One queue's files as they lie on disk, read as rows of 20 bytes; what is not there reads as zeros."""
+"""Reads the files of one queue as rows of 20 bytes. Places that no file holds read as zeros."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from logdex.rocketmq.files.offset_files import list_offset_files
 ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 ROW_DTYPE = CONSUME_QUEUE_ENTRY.dtype
 Rows = npt.NDArray[np.uint8]
-"""uint8[n, 20]: entries as they stand on disk."""
+"""uint8[n, 20]: entries as stored on disk."""
 
 
 class QueueDisk:
-    """The files of one queue's directory, listed at construction; `refused` are paths with the name of such a file that
-    are no files. One thread."""
+    """The files of one queue's directory, listed at construction. `refused` holds paths with the
+    name of a ConsumeQueue file that are not files. Not thread-safe."""
 
     def __init__(self, directory: str, file_size_bytes: int, env: Env, open_files: OpenFiles) -> None:
         self.directory = directory
@@ -34,12 +34,12 @@ class QueueDisk:
 
     @property
     def start(self) -> int:
-        """Queue offset of the first place."""
+        """The queue offset of the first place."""
         return self._starts[0] // ENTRY_SIZE if self._starts else 0
 
     @property
     def end(self) -> int:
-        """Queue offset behind the last place."""
+        """The queue offset after the last place."""
         return self.files[-1].end_offset // ENTRY_SIZE if self.files else 0
 
     def has(self, queue_offset: int) -> bool:
@@ -49,7 +49,7 @@ class QueueDisk:
         return place >= 0 and at + ENTRY_SIZE <= self.files[place].end_offset
 
     def place_of(self, queue_offset: int) -> tuple[str, int]:
-        """Path and byte of a place, whether or not its file is there."""
+        """Returns the path and the byte position of a place, whether its file exists or not."""
         at = max(queue_offset, 0) * ENTRY_SIZE
         place = bisect_right(self._starts, at) - 1
         if place >= 0 and at < self.files[place].end_offset:
@@ -58,7 +58,7 @@ class QueueDisk:
         return f"{self.directory}/{at - inside:0{FILE_NAME_DIGITS}d}", inside
 
     def read(self, queue_offset: int, count: int) -> Rows:
-        """`count` rows from a queue offset on."""
+        """Returns `count` rows from a queue offset on."""
         at, end = queue_offset * ENTRY_SIZE, (queue_offset + count) * ENTRY_SIZE
         out = np.zeros((count, ENTRY_SIZE), np.uint8)
         flat = out.reshape(-1)
@@ -74,10 +74,11 @@ class QueueDisk:
         return out
 
     def chunks(self, start: int, end: int, rows_max: int) -> Iterator[tuple[int, Rows]]:
-        """The rows of the places from `start` to before `end` that files have, each part with its first queue offset.
+        """Yields (queue offset of the first row, rows) for the places in [start, end) that files
+        hold, at most `rows_max` rows at a time.
 
-        What lies between files is passed over: a wrong name can put a file anywhere. So is what lies behind 2 GiB in
-        a file, which no broker makes so long.
+        Places between files are skipped, because a wrong name can put a file anywhere. So is
+        everything after the first 2 GiB of a file, because no broker makes larger files.
         """
         at = start
         for file in self.files:
@@ -90,16 +91,17 @@ class QueueDisk:
 
 
 def fields_of(rows: Rows) -> npt.NDArray[np.void]:
-    """The rows as a structured array of `ROW_DTYPE`."""
+    """Returns the rows as a structured array of `ROW_DTYPE`."""
     return np.ascontiguousarray(rows).reshape(-1).view(ROW_DTYPE)
 
 
 def is_written(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which rows the engine takes for entries (pre-blank ones too)."""
+    """Returns a mask of the rows that the engine treats as entries, pre-blank ones included."""
     return np.asarray((rows["physical_offset"] >= 0) & (rows["size"] > 0))
 
 
 def is_pre_blank(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which rows only fill a place before a queue's first message."""
+    """Returns a mask of the pre-blank rows, which fill the places before a queue's first
+    message."""
     blank = (rows["physical_offset"] == 0) & (rows["size"] == PRE_BLANK_SIZE) & (rows["tags_code"] == 0)
     return np.asarray(blank)

@@ -1,4 +1,5 @@
-"""All ConsumeQueues against the log, both ways; what no queue could match alone is matched between them at the end."""
+"""Compares all ConsumeQueues with the log, in both directions. Messages and entries that do not
+match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _OPEN_FILES_MAX = 256
 _LIGHT_QUEUE_PREFIX = "%LMQ%"
-"""Light message queues point to messages of other topics."""
+"""Light message queues hold entries of messages of other topics."""
 
 
 class QueueSet:
-    """Takes windows in log order. One thread; `close` it."""
+    """Checks the ConsumeQueues against the windows of the log, given in order. Not thread-safe. The
+    owner must call `close`."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class QueueSet:
             out.info("consume-queue-ext", f"{root}/consumequeue_ext", text)
 
     def put(self, window: Window, scanner: Scanner) -> None:
-        """Compares the entries that a window's messages call for."""
+        """Compares the entries on disk with those derived from the messages of a window."""
         if not self._has_any:
             return
         names = scanner.table.queues
@@ -112,7 +114,7 @@ class QueueSet:
             expected = file.start_offset + disk.file_size_bytes
 
     def finish(self, end_offset: int, messages: int) -> None:
-        """The log is at its end: looks at what is left over, and at queues without messages."""
+        """Checks what is left after the end of the log, and the queues without messages."""
         if not self._has_any:
             self._no_queues(messages)
             return
@@ -156,7 +158,8 @@ class QueueSet:
         )
 
     def _look_at_others(self, end_offset: int) -> int:
-        """Queues on disk that no message of the log belongs to."""
+        """Checks the queues on disk that have no message in the log. Returns how many of their
+        entries point after the log's end."""
         stale = 0
         for topic, queue_id, directory in discover_queues(self._directory.rpartition("/")[0], env=self._env):
             folder = directory[len(self._directory) + 1 :]
@@ -220,7 +223,8 @@ class QueueSet:
             )
 
     def _find_unplaced(self, physical_offset: int, unplaced: Unplaced) -> bool:
-        """A message that no queue has; True where that is only to be expected."""
+        """Reports a message that no queue has an entry of. Returns True instead if that is expected
+        after an unclean shutdown."""
         disk = unplaced.queue.disk
         if disk is None:
             return False
@@ -262,5 +266,5 @@ class QueueSet:
                 )
 
     def close(self) -> None:
-        """Closes the files that are open."""
+        """Closes the open files."""
         self._open.close()

@@ -1,4 +1,4 @@
-"""The checks of a RocketMQ store, and what takes their findings."""
+"""The checks of a RocketMQ store, and the collector of their findings."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ CHECKS = {
     "torn-tail": "the log does not end inside a message",
     "unreadable": "the file can be read",
 }
-"""Every check: what is as it should be."""
+"""Maps the name of each check to the condition that holds in a sound store."""
 
 
 class Collector(FindingCollector):
-    """Takes findings and information as they come; one finding for a place. One thread.
+    """Collects findings and information, at most one finding per position. Not thread-safe.
 
-    `checks` None: all. Raises `UsageError` for the name of a check that does not exist.
+    `checks` are the names of the checks to report, or None for all. Raises `UsageError` for an
+    unknown name.
     """
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
@@ -77,8 +78,9 @@ class Collector(FindingCollector):
         mend: str = "",
         about: int | None = None,
     ) -> bool:
-        """Takes a finding, the first at its place; `about` is the physical offset of the message that it is held
-        against. Whether it was kept."""
+        """Adds a finding, unless there is one at its position already. `about` is the physical
+        offset of the message that the place was compared with. Returns whether the finding was
+        added."""
         kept = super().find(check, path, position, message, expected=expected, found=found, mend=mend)
         if kept and about is not None:
             self._about.setdefault(about, []).append((path, position))
@@ -87,8 +89,9 @@ class Collector(FindingCollector):
     def suspect(
         self, physical_offset: int, check: str, path: str, position: int, message: str, expected: object, found: object
     ) -> None:
-        """A message that its own derived entries contradict, while they agree with each other: what is wrong is the
-        message, so findings against those entries are dropped."""
+        """Adds a finding about a message that its own index entries contradict while they agree
+        with each other. The message is then what is wrong, so findings about those entries are
+        dropped."""
         if physical_offset in self._suspects or len(self._suspects) >= max(self._max, 1):
             return
         assert check in CHECKS, check
@@ -97,7 +100,7 @@ class Collector(FindingCollector):
         )
 
     def findings(self) -> list[Finding]:
-        """The findings by path and position."""
+        """Returns the findings sorted by path and position."""
         for physical_offset, finding in self._suspects.items():
             in_log = False
             for place in self._about.get(physical_offset, []):

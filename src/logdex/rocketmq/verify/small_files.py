@@ -1,4 +1,4 @@
-"""The small files of a store: checkpoint, abort, lock, config/*.json."""
+"""Checks the small files of a store: checkpoint, abort, lock, config/*.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one an
 
 
 def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
-    """Whether the last end was unclean; says so."""
+    """Checks the files abort and lock. Returns whether the store was not shut down cleanly, and
+    reports it as information."""
     paths = StorePaths(root)
     for check, path in (("abort", paths.abort), ("lock", paths.lock)):
         if not env.exists(path):
@@ -43,8 +44,9 @@ def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
 def check_checkpoint(
     root: str, max_store_timestamp_ms: int, end_offset: int, out: Collector, env: Env, *, is_missed: bool
 ) -> None:
-    """Sanity of the checkpoint against a log whose newest message was stored at `max_store_timestamp_ms` and that ends
-    at `end_offset`. `is_missed`: whether it is worth a word that there is none."""
+    """Compares the checkpoint with a log that ends at `end_offset` and whose newest message was
+    stored at `max_store_timestamp_ms`. With `is_missed`, a missing checkpoint is reported as
+    information."""
     path = StorePaths(root).checkpoint
     if not env.exists(path):
         if is_missed:
@@ -83,7 +85,8 @@ def check_checkpoint(
 
 
 def check_config(root: str, out: Collector, env: Env) -> None:
-    """Parses config/*.json as the broker does; the broker falls back on FILE.bak."""
+    """Parses config/*.json as the broker does. For a file that it cannot parse, the broker falls
+    back on FILE.bak."""
     directory = StorePaths(root).config
     if not env.is_dir(directory):
         return
