@@ -1,4 +1,4 @@
-"""The command line: one small module a command; no format knowledge here."""
+"""The command line: one small module per command, which does not depend on formats."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 
 def main() -> None:
-    """The console script `logdex`; ends the process with the command's exit code."""
+    """Runs the console script `logdex`. Ends the process with the command's exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 gets escapes, not an error
+            stream.reconfigure(errors="backslashreplace")  # no errors on other terminals
     try:
-        from logdex.cli.commands import app  # here: Ctrl-C while all this loads is as quiet as later
+        from logdex.cli.commands import app  # imported here so that Ctrl-C is quiet meanwhile
 
         app(prog_name="logdex")
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
-"""The Typer application that every command joins, and how commands end.
+"""The Typer application to which every command is added, and how commands end.
 
-Exit codes: 0 good (or a closed pipe), 1 problems found, 2 cannot run (usage, bad input), 3 done but lossy, 130 Ctrl-C.
+Exit codes: 0 good (or a closed pipe), 1 problems found, 2 cannot run (usage, bad input), 3 done but
+lossy, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DONE_BUT_LOSSY = 3
 
 
 class _Commands(TyperGroup):
-    """Turns what a command raises into one line on stderr and an exit code, for every command alike."""
+    """Prints the error of any command as one line on stderr, and maps it to an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command line."""
@@ -36,7 +37,8 @@ class _Commands(TyperGroup):
             fail(error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError as error:
-            # Whoever read our output has enough. Python would flush once more at exit: into nothing.
+            # The reader of our output closed the pipe. Python flushes again at exit, so stdout is
+            # replaced.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from error
         except OSError as error:
@@ -44,7 +46,7 @@ class _Commands(TyperGroup):
             fail(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}", None)
             raise typer.Exit(CANNOT_RUN) from error
         except Exception as error:
-            if type(error).__module__.startswith(("typer.", "click.")):  # its own ways of ending
+            if type(error).__module__.startswith(("typer.", "click.")):  # their own exceptions
                 raise
             _show_traceback()
             fail(
@@ -78,8 +80,8 @@ def _print_version(wanted: bool) -> None:
 
 
 def epilog(*examples: str, notes: str = "") -> str:
-    """The end of a command's --help: examples that can be run beside a store in `store` and a Kafka log directory in
-    `logs`, then `notes`, unwrapped."""
+    """Returns the end of a command's --help: examples that can be run next to a store in `store`
+    and a Kafka log directory in `logs`, then `notes`, which is not wrapped."""
     lines = [
         "\b",
         "Examples, beside a RocketMQ store in `store` and a Kafka log directory in `logs`:",

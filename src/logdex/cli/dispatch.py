@@ -1,7 +1,8 @@
-"""From PATH to the view of its format: the module `views/FORMAT/COMMAND`. Commands know no format.
+"""Finds the view of the format at PATH: the module `views/FORMAT/COMMAND`. Commands do not depend
+on formats.
 
-A view's `show` takes the found path, the settings, and the options of the command that its format
-has, by name. The names of its parameters decide which flags are refused.
+A view's `show` takes the found path, the settings, and those options of the command that apply to
+its format, by name. The names of its parameters decide which flags are refused.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
 
 
 def view_of(format_name: str, command: str) -> Any:
-    """Returns the module that shows a command's results of a format."""
+    """Returns the module that shows the results of a command for a format."""
     return import_module(f"logdex.cli.views.{format_name}.{command}")
 
 
 def view_options(format_name: str, command: str) -> list[str]:
-    """Returns the names of the command's options that a format has."""
+    """Returns the names of the command's options that apply to a format."""
     _, _, *options = inspect.signature(view_of(format_name, command).show).parameters
     return options
 
@@ -35,7 +36,7 @@ def find(target: PathOptions) -> FoundPath:
 
 
 def show(command: str, target: PathOptions, **options: Any) -> bool:
-    """Prints what the view of the format at PATH shows; whether nothing is wrong there.
+    """Prints what the view of the format at PATH shows. Returns whether everything is in order.
 
     Raises `UsageError` if a setting or an option of another format is given.
     """

@@ -1,4 +1,4 @@
-"""The figures of `logdex bench`: what is measured, and how."""
+"""The figures of `logdex bench`, and how they are measured."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 LOOK_UPS = 2_000
 SCAN_SECONDS_MAX = 15.0
 REBUILD_BYTES_MAX = 16 << 30
-"""A larger log is only scanned and looked up, so that the command takes a minute at most."""
+"""A larger log is only scanned and used for look-ups, so that the command takes a minute at
+most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measurement: the number of messages or look-ups, the bytes (0: not counted), the wall time."""
+    """One measurement: the number of messages or look-ups, the bytes (0 if not counted), and the
+    elapsed time."""
 
     name: str
     count: int

@@ -1,7 +1,7 @@
-"""Options that several commands share, stated once: PATH, the settings of all formats, times, `--json`.
+"""Options that several commands share: PATH, the settings of all formats, times, `--json`.
 
-`path_command` turns a command's parameter `target: PathOptions` into the argument PATH and a flag for
-each declared setting of each format.
+`path_command` turns a command's parameter `target: PathOptions` into the argument PATH and one flag
+per declared setting of each format.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QueueOption = Annotated[int | None, typer.Option("--queue", help="Only this queu
 
 
 def time_option(flag: str, what: str) -> Any:
-    """An option that takes a time."""
+    """Returns an option that takes a time."""
     return typer.Option(flag, parser=parse_time, metavar="TIME", help=what, show_default=False)
 
 

@@ -1,7 +1,8 @@
-"""What commands print: data to stdout (text or JSON lines), everything else to stderr; always one clean line a fact.
+"""The output of commands: data goes to stdout (text or JSON lines), everything else to stderr,
+always in clean lines.
 
-Bytes that are not UTF-8 are shown with backslashes. Control characters in text are too, so that what lies in a store
-cannot steer a terminal; JSON has its own escapes for them.
+Bytes that are not UTF-8 are shown with backslashes. So are control characters in text, so that the
+contents of a store cannot control a terminal; in JSON they are escaped as JSON requires.
 """
 
 from __future__ import annotations
@@ -20,51 +21,53 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 KEPT_SHOWN = 3
 VALUE_SHOWN = 120
-"""Characters of a body or a value that a line shows."""
+"""The most characters of a body or a value that a line shows."""
 
 
 def shown(value: bytes | str) -> str:
-    """Text as a person sees it, on one line: what is no UTF-8 and what a terminal would act on, with backslashes."""
+    """Returns text for display on one line. Bytes that are not UTF-8 and control characters are
+    shown with backslashes."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", _SURROGATE.sub(_escape, text))
 
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    # Python's way to carry a byte of a file name that is no UTF-8
+    # Python represents a byte of a file name that is not UTF-8 as a surrogate.
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def shown_start(value: bytes) -> str:
-    """The beginning of a value, as much as a line has room for."""
+    """Returns the beginning of a value, at most `VALUE_SHOWN` characters."""
     text = shown(value[: 4 * VALUE_SHOWN])
     return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
 
 
 def emit(line: str) -> None:
-    """One line of data."""
+    """Prints one line of data."""
     sys.stdout.write(shown(line) + "\n")
 
 
 def emit_json(value: Mapping[str, Any]) -> None:
-    """One JSON line of data."""
+    """Prints one JSON line of data."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
     sys.stdout.write(_SURROGATE.sub(lambda found: "\\" + _escape(found), text) + "\n")
 
 
 def note(line: str) -> None:
-    """One line for the person, on stderr."""
-    sys.stdout.flush()  # so that both streams come in order where they go to one place
+    """Prints one line for the user, on stderr."""
+    sys.stdout.flush()  # keeps the order of lines if both streams go to the same place
     sys.stderr.write(f"logdex: {shown(line)}\n")
 
 
 def hint(line: str) -> None:
-    """What to type next, below a `note`."""
+    """Prints what to type next, below a `note`."""
     sys.stderr.write(f"        {shown(line)}\n")
 
 
 def note_settings(inferred: Iterable[str], assumed: Iterable[str]) -> None:
-    """Settings that nobody gave: those that the files told, and those that nothing decided."""
+    """Prints the settings that were not given: those inferred from the files, and those that are
+    defaults."""
     for text in inferred:
         note(f"inferred {text}")
     for text in assumed:
@@ -72,14 +75,15 @@ def note_settings(inferred: Iterable[str], assumed: Iterable[str]) -> None:
 
 
 def fail(message: str, what_next: str | None) -> None:
-    """Why a command cannot go on."""
+    """Prints why a command cannot continue, and what to type next."""
     note(message)
     if what_next:
         hint(what_next)
 
 
 def table(rows: Iterable[tuple[str, ...]], *, right: Iterable[int] = (), indent: str = "  ") -> None:
-    """Lines of columns, each as wide as its widest cell; columns in `right` stand at the right."""
+    """Prints rows in columns, each as wide as its widest cell. Columns with a number in `right` are
+    aligned to the right."""
     cells = [tuple(map(shown, row)) for row in rows]
     if not cells:
         return
@@ -94,14 +98,15 @@ def table(rows: Iterable[tuple[str, ...]], *, right: Iterable[int] = (), indent:
 
 
 def kept_rows(kept: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Rows of a `table` that say where what was replaced is now: the first few, and how many there are."""
+    """Returns rows of a `table` that state where replaced files are kept: the first few, and the
+    number of the others."""
     rows = [("kept", f"{name} is now {where}") for name, where in islice(kept.items(), KEPT_SHOWN)]
     more = len(kept) - KEPT_SHOWN
     return [*rows, ("", f"and {human_count(more, 'other')} likewise; --json names all")] if more > 0 else rows
 
 
 def human_size(size_bytes: int) -> str:
-    """Bytes in binary units: 10.1 MiB."""
+    """Returns a size in binary units: 10.1 MiB."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1024 or unit == "TiB":
@@ -111,13 +116,13 @@ def human_size(size_bytes: int) -> str:
 
 
 def human_count(count: int, one: str, many: str | None = None) -> str:
-    """1 file, 2,000 files."""
+    """Returns a count with its word: 1 file, 2,000 files."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def human_time(time_ms: int | None) -> str:
-    """Milliseconds since the epoch as ISO 8601 in UTC, as `--from` and `--to` take it; the number itself where no
-    calendar has it."""
+    """Returns milliseconds since the epoch as ISO 8601 in UTC, as `--from` and `--to` accept it.
+    Returns the number itself if it is outside the calendar."""
     if time_ms is None:
         return "-"
     try:

@@ -1,6 +1,6 @@
-"""A bar on stderr while a long command runs: messages, bytes a second, time left.
+"""A progress bar on stderr for a long command: messages, bytes per second, time left.
 
-Nothing where stderr is no terminal.
+Shows nothing if stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def _ignore(messages: int, done_bytes: int) -> None:
-    """Progress that nobody sees."""
+    """Ignores progress that is not shown."""
 
 
 @contextmanager
 def progress_bar(what: str, total_bytes: int, console: Console | None = None) -> Iterator[Progress]:
-    """Shows a bar from 0 to `total_bytes` until the block ends, and gives what to call to move it on; callable from
-    any thread. `console`: another place than stderr."""
+    """Shows a bar from 0 to `total_bytes` until the block ends. Returns the function that advances
+    it, which any thread may call. `console` replaces stderr."""
     if console is None and not sys.stderr.isatty():
         yield _ignore
         return
@@ -39,7 +39,8 @@ def progress_bar(what: str, total_bytes: int, console: Console | None = None) ->
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    # Rich would send what the command prints to the bar's terminal, wherever stdout leads.
+    # By default Rich would redirect what the command prints to the bar's terminal, even if stdout
+    # is redirected.
     bar = RichProgress(
         *columns, console=console or Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
     )

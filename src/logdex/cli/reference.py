@@ -1,4 +1,5 @@
-"""The command line's reference in Markdown, made of every command's --help: ``python -m logdex.cli.reference``."""
+"""Writes the reference of the command line in Markdown, from the --help of every command: ``python
+-m logdex.cli.reference``."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ WIDTH = 100
 
 
 def help_text(command: Any, name: str, parent: Any = None) -> str:
-    """What `NAME --help` prints, at a fixed width."""
+    """Returns what `NAME --help` prints, at a fixed width."""
     context = command.make_context(
         name, [], parent=parent, resilient_parsing=True, terminal_width=WIDTH, max_content_width=WIDTH
     )
@@ -22,7 +23,7 @@ def help_text(command: Any, name: str, parent: Any = None) -> str:
 
 
 def reference() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     group: Any = get_command(app)
     context = typer.Context(group, info_name="logdex", terminal_width=WIDTH, max_content_width=WIDTH)
     parts = [

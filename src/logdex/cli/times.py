@@ -1,4 +1,5 @@
-"""Times on the command line: milliseconds since the epoch, or ISO 8601 (UTC where no zone is given)."""
+"""Times on the command line: milliseconds since the epoch, or ISO 8601 (UTC if no zone is
+given)."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ TIME_MS_MAX = (1 << 63) - 1
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since the epoch; `UsageError` for text that is no time. Parts of a millisecond are dropped."""
+    """Returns milliseconds since the epoch; fractions of a millisecond are dropped. Raises
+    `UsageError` if the text is not a time."""
     if re.fullmatch(r"-?[0-9]{1,19}", text):
         return min(max(int(text), -TIME_MS_MAX - 1), TIME_MS_MAX)
     try:
-        if not re.match("[0-9]{4}-", text):  # Python takes a long row of digits for a time too
+        if not re.match("[0-9]{4}-", text):  # Python also accepts a long row of digits as a time
             raise ValueError
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""All commands, joined in one application: importing this module is what makes them known."""
+"""All commands. Importing this module adds them to the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`logdex bench`: how fast this machine reads, rebuilds and looks up a store or a Kafka log."""
+"""`logdex bench`: measures how fast this machine reads, rebuilds and searches a store or a Kafka
+log."""
 
 from __future__ import annotations
 

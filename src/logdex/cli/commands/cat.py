@@ -1,4 +1,4 @@
-"""`logdex cat`: the messages of a store in the order of its log."""
+"""`logdex cat`: prints the messages of a store in the order of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`logdex doctor`: what Logdex would run with on this machine, tried out with a one-row Spark job."""
+"""`logdex doctor`: shows what Logdex uses on this machine, and tries it out with a Spark job of one
+row."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV
 
 LIBRARIES = ("numba", "isal", "numpy", "pyarrow")
-"""What the engine itself cannot do without."""
+"""The libraries that the engine requires."""
 
 
 @dataclass
 class Findings:
-    """What was found: `facts` in the order of asking, `problems` as one line each with what to do."""
+    """What was found: `facts` in the order in which they are printed, and `problems` with one line
+    each, which states what to do."""
 
     facts: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -66,7 +68,7 @@ def _look_at_python(findings: Findings) -> None:
 
 
 def _look_at_spark(findings: Findings) -> bool:
-    """Whether there is a Spark and a Java for it."""
+    """Looks for Spark and Java. Returns whether both were found."""
     from logdex.spark.java import find_java
 
     findings.facts["spark"] = _version_of("pyspark")

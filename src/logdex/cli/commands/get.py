@@ -1,4 +1,5 @@
-"""`logdex get`: messages of one queue through its ConsumeQueue, of one partition through its sparse indexes."""
+"""`logdex get`: reads messages of one queue through its ConsumeQueue, or of one partition through
+its sparse indexes."""
 
 from __future__ import annotations
 

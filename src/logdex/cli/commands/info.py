@@ -1,4 +1,4 @@
-"""`logdex info`: what is in a store."""
+"""`logdex info`: shows what a store contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`logdex message`: one message by its id, the server's or the client's."""
+"""`logdex message`: shows one message by its id, the server's or the client's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`logdex query`: messages by key, through the IndexFiles or key indexes."""
+"""`logdex query`: finds messages by key, through the IndexFiles or key indexes."""
 
 from __future__ import annotations
 

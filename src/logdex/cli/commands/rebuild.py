@@ -1,4 +1,4 @@
-"""`logdex rebuild`: every file that follows from the logs, derived from the logs alone, of either format."""
+"""`logdex rebuild`: derives every index from the logs alone, for both formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """What does the work."""
+    """What runs the rebuild."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -80,7 +80,7 @@ def rebuild(
 
 
 def _run(job: RebuildJob, master: str | None) -> RebuildReport:
-    """Runs the job in this process, or on the Spark at `master`."""
+    """Runs the job in this process, or on the Spark master `master`."""
     if master is None:
         with progress_bar("rebuild", job.size_bytes) as progress:
             return job.run(progress)

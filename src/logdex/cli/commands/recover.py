@@ -1,4 +1,5 @@
-"""`logdex recover`: a crashed or damaged log made into a clean one, with a report of every byte that is not in it."""
+"""`logdex recover`: makes a clean log from a crashed or damaged one, and reports every byte that is
+not in it."""
 
 from __future__ import annotations
 

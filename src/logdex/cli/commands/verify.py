@@ -1,4 +1,4 @@
-"""`logdex verify`: is a store whole, and do its indexes say what its log says."""
+"""`logdex verify`: checks whether a store is whole and whether its indexes agree with its log."""
 
 from __future__ import annotations
 

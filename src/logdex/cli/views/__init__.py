@@ -1,1 +1,1 @@
-"""What commands print that looks different from format to format."""
+"""The output of commands, where it differs between the formats."""

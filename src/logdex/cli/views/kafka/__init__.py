@@ -1,1 +1,1 @@
-"""How commands show Kafka's logs."""
+"""The output of commands for Kafka's logs."""

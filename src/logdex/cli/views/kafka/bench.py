@@ -1,4 +1,4 @@
-"""`logdex bench` of Kafka paths."""
+"""`logdex bench` for Kafka paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _SAMPLED_A_WINDOW = 200
 
 
 def measure(found: KafkaPath, settings: Mapping[str, Any], chance: random.Random, folder: str) -> Iterator[Figure]:
-    """Measures a scan, decoding, a rebuild into `folder`, and look-ups in the largest segment through its indexes."""
+    """Measures a scan, decoding, a rebuild into `folder`, and look-ups in the largest segment
+    through its indexes."""
     from logdex.kafka.rebuild.source import find_source
     from logdex.kafka.segment.log_segment import LogSegment
     from logdex.kafka.settings.log_config import LogConfig
@@ -87,7 +88,7 @@ def _rebuild(found: KafkaPath, settings: Mapping[str, Any], output: str) -> Figu
 
 
 def _sample(path: str, chance: random.Random) -> tuple[list[int], list[int]]:
-    """LOOK_UPS offsets and as many timestamps of batches from all over a segment; none for one without batches."""
+    """Returns up to LOOK_UPS offsets and as many timestamps of batches, spread over a segment."""
     from logdex.kafka.scan.scanner import BatchScanner
 
     offsets: list[int] = []

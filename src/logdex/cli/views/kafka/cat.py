@@ -1,4 +1,4 @@
-"""`logdex cat` of Kafka paths."""
+"""`logdex cat` for Kafka paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def show(
     isolation: str | None,
     as_json: bool,
 ) -> bool:
-    """Prints the records that pass the filter and goes on behind bad batches; whether there was none."""
+    """Prints the records that pass the filter, and continues after bad batches. Returns whether
+    there were none."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     with open_kafka(found, **settings) as snapshot:
@@ -44,7 +45,7 @@ def show(
             isolation=isolation,
         )
         total = sum(each.size_bytes for each in scan.partitions)
-        if sys.stdout.isatty():  # a bar between the lines would be in the way
+        if sys.stdout.isatty():  # a progress bar would be in the way between the lines
             _print(scan.items(), as_json)
         else:
             with progress_bar("cat", total) as scan.progress:

@@ -1,4 +1,5 @@
-"""`logdex get` of Kafka paths: by offset through the OffsetIndex, by time through the TimeIndex."""
+"""`logdex get` for Kafka paths: by offset through the OffsetIndex, by time through the
+TimeIndex."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def show(
     isolation: str | None,
     as_json: bool,
 ) -> bool:
-    """Prints `count` records of one partition from an offset or a time on; whether all could be read."""
+    """Prints `count` records of one partition from an offset or a time on. Returns whether all
+    could be read."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     with open_kafka(found, **settings) as snapshot:
@@ -53,7 +55,8 @@ def show(
 
 
 def _the_partition(snapshot: KafkaSnapshot, topic: str | None, partition: int | None) -> PartitionSnapshot:
-    """Returns the one partition that is meant; `UsageError` states what to add."""
+    """Returns the requested partition. Raises `UsageError`, which names the missing option, if
+    there are several."""
     scan = snapshot.scan(topic=topic, partition=partition)
     if len(scan.partitions) == 1:
         return scan.partitions[0]

@@ -1,4 +1,4 @@
-"""`logdex info` of Kafka paths."""
+"""`logdex info` for Kafka paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def parts(look: KafkaOverview) -> list[PartitionOverview]:
-    """Returns what has a JSON line of its own: the partitions."""
+    """Returns the parts with a JSON line of their own: the partitions."""
     return look.partitions
 
 
@@ -108,7 +108,8 @@ def _remark(one: PartitionOverview) -> str:
 
 
 def _print_details(partitions: list[PartitionOverview], *, alone: bool) -> None:
-    """Of one partition its segments, epochs and producers; of many, those with open transactions."""
+    """Prints the problems of all partitions, and the segments, epochs and producers of a single
+    one."""
     for one in partitions:
         name = f"{shown(one.topic)}/{one.partition}"
         for first, producer in one.open_transactions.items():

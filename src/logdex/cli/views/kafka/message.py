@@ -1,4 +1,4 @@
-"""`logdex message` of Kafka paths, which is refused: a record of Kafka has no id."""
+"""`logdex message` for Kafka paths. It is refused, because a Kafka record has no id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`logdex query` of Kafka paths: all records of a key, through key indexes or by reading the log."""
+"""`logdex query` for Kafka paths: all records with a key, through key indexes or by reading the
+log."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def show(
     key_index: str | None,
     as_json: bool,
 ) -> bool:
-    """Prints the records with a key, newest first; whether the answer is complete."""
+    """Prints the records with a key, newest first. Returns whether the answer is complete."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     if key is None:
@@ -60,7 +61,7 @@ def _ask(
 
     key, *rest = question
     if isinstance(snapshot, PartitionSnapshot):
-        snapshot.scan(topic=topic, partition=partition)  # refuses another topic than this one
+        snapshot.scan(topic=topic, partition=partition)  # refuses other topics
         return [(snapshot, record) for record in snapshot.query(key, *rest, key_index_dir=key_index, problems=problems)]
     if topic is None:
         raise UsageError("which topic?", hint=f"say --topic; logdex info {snapshot.path} lists them")

@@ -1,4 +1,4 @@
-"""`logdex rebuild` of Kafka paths: what its report says."""
+"""`logdex rebuild` for Kafka paths: prints the report."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def print_notes(found: KafkaPath, report: KafkaRebuildReport) -> None:
 
 
 def source(report: KafkaRebuildReport) -> str:
-    """Returns how much of what was read."""
+    """Returns what was read, as text."""
     batches = human_count(report.batches, "batch", "batches")
     return f"{human_count(report.messages, 'record')} in {batches}, {human_size(report.bytes)}"
 
 
 def rows(report: KafkaRebuildReport, output: str) -> list[tuple[str, str]]:
-    """Returns the rows of the table of what was written into `output`."""
+    """Returns the table rows for what was written to `output`."""
     found = [
         ("logs", f"{human_count(report.partitions, 'partition')}, {human_count(report.segments, 'segment')}"),
         (".index", _entries(report.offset_index_entries)),

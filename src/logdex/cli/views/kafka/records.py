@@ -1,4 +1,4 @@
-"""How Kafka's records are printed, one line each, and what a scan met."""
+"""Prints Kafka's records, one per line, and the problems that a scan found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBLEMS_TOLD = 20
 
 
 def print_record(partition: PartitionSnapshot, record: Record, *, as_json: bool) -> None:
-    """One line."""
+    """Prints one line."""
     if as_json:
         from logdex.kafka.batch.record_json import record_to_json
 
@@ -41,7 +41,8 @@ def _line(partition: PartitionSnapshot, record: Record) -> str:
 
 
 def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
-    """Says what a scan passed over and how logs end; whether all is good."""
+    """Prints which batches a scan skipped and how the logs end. Returns whether everything is in
+    order."""
     for problem in scan.problems[:PROBLEMS_TOLD]:
         note(f"passed over: {problem.message}")
     if len(scan.problems) > PROBLEMS_TOLD:

@@ -1,4 +1,4 @@
-"""`logdex recover` of Kafka paths: what its report says."""
+"""`logdex recover` for Kafka paths: prints the report."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How commands show RocketMQ's stores."""
+"""The output of commands for RocketMQ's stores."""

@@ -1,4 +1,4 @@
-"""`logdex bench` of RocketMQ stores."""
+"""`logdex bench` for RocketMQ stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def measure(found: StorePath, settings: Mapping[str, Any], chance: random.Random, folder: str) -> Iterator[Figure]:
-    """Measures a scan, messages by offset, a rebuild into `folder`, and look-ups by key in what was rebuilt."""
+    """Measures a scan, reads by physical offset, a rebuild into `folder`, and look-ups by key in
+    the rebuilt index."""
     from logdex.rocketmq.commit_log.commit_log import CommitLog
     from logdex.rocketmq.geometry.resolve import resolve_config
     from logdex.rocketmq.recognise.require_store import require_store
@@ -61,7 +62,8 @@ def _scan(config: StoreConfig, log: CommitLog) -> Figure:
 
 
 def _sample(config: StoreConfig, log: CommitLog, chance: random.Random) -> list[tuple[int, StoredMessage]]:
-    """Returns up to LOOK_UPS messages that have a key, with their physical offsets, from all over the log."""
+    """Returns up to LOOK_UPS messages that have a key, with their physical offsets, spread over the
+    log."""
     from logdex.rocketmq.scan.scanner import Scanner
 
     places: list[int] = []

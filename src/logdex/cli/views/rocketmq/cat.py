@@ -1,4 +1,4 @@
-"""`logdex cat` of RocketMQ stores."""
+"""`logdex cat` for RocketMQ stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def show(
     decompress: bool,
     as_json: bool,
 ) -> bool:
-    """Prints the messages that pass the filter, up to the end of the log; whether that is a good end."""
+    """Prints the messages that pass the filter, up to the end of the log. Returns whether the log
+    ends cleanly."""
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     with StoreSnapshot(found, **settings) as snapshot:
@@ -42,7 +43,7 @@ def show(
 
 
 def _tell_end(end: LogEnd, path: str) -> bool:
-    """Prints where the log ends; whether that is a good end."""
+    """Reports where the log ends. Returns whether it ends cleanly."""
     if end.is_clean:
         note(f"end of the log at offset {end.offset}: {end.reason}")
     else:

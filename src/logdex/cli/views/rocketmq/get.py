@@ -1,4 +1,4 @@
-"""`logdex get` of RocketMQ stores: the two-step read through a ConsumeQueue."""
+"""`logdex get` for RocketMQ stores: the read through a ConsumeQueue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def show(
     decompress: bool,
     as_json: bool,
 ) -> bool:
-    """Prints messages of one queue from an offset or a time on; whether all could be read."""
+    """Prints messages of one queue from an offset or a time on. Returns whether all could be
+    read."""
     from logdex.rocketmq.read.results import GetMessageStatus
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot

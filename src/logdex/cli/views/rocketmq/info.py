@@ -1,4 +1,5 @@
-"""`logdex info` of RocketMQ stores, of one CommitLog file, and of one file that goes with a CommitLog."""
+"""`logdex info` for RocketMQ stores, for one CommitLog file, and for one file that belongs to a
+store."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def parts(look: Any) -> Sequence[QueueOverview | FileOverview]:
-    """Returns what has a JSON line of its own: the queues of a store; or the one file itself."""
+    """Returns the parts with a JSON line of their own: the queues of a store, or the one file
+    itself."""
     queues: Sequence[QueueOverview] | None = getattr(look, "queues", None)
     return [look] if queues is None else queues
 

@@ -1,4 +1,4 @@
-"""`logdex message` of RocketMQ stores."""
+"""`logdex message` for RocketMQ stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Found = list[tuple[int, "StoredMessage"]]
 def show(
     found: StorePath, settings: Mapping[str, Any], *, msg_id: str, topic: str | None, decompress: bool, as_json: bool
 ) -> bool:
-    """Prints the message with a server's MessageID, or with a client's id in `topic`; whether it was found."""
+    """Prints the message with a server's MessageID or, if `topic` is given, with a client's id.
+    Returns whether it was found and could be read."""
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     with StoreSnapshot(found, **settings) as snapshot:

@@ -1,4 +1,4 @@
-"""How RocketMQ's messages are printed: one line each, as text or as JSON."""
+"""Prints RocketMQ's messages, one per line, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class MessagePrinter:
-    """Prints messages of one log in one way; `problems` counts bodies that could not be decompressed."""
+    """Prints messages of one log in one way. `problems` counts the bodies that could not be
+    decompressed."""
 
     def __init__(self, log: CommitLog, *, as_json: bool, decompress: bool = False) -> None:
         self.problems = 0
@@ -23,7 +24,7 @@ class MessagePrinter:
         self._decompress = decompress or not as_json
 
     def print(self, message: StoredMessage, physical_offset: int) -> None:
-        """One line: the message that lies at `physical_offset`."""
+        """Prints one line: the message at `physical_offset`."""
         body = self._body(message, physical_offset) if self._decompress else message.body
         if self._as_json:
             from logdex.rocketmq.message.message_json import message_to_json
@@ -33,7 +34,7 @@ class MessagePrinter:
             emit(_line(message, physical_offset, body))
 
     def print_in_full(self, message: StoredMessage, physical_offset: int) -> None:
-        """All fields of one message; as text, one line each."""
+        """Prints all fields of the message at `physical_offset`; as text, one line per field."""
         if self._as_json:
             self.print(message, physical_offset)
             return
@@ -85,9 +86,10 @@ def _line(message: StoredMessage, physical_offset: int, body: bytes) -> str:
 
 
 def note_one_file(snapshot: StoreSnapshot) -> bool:
-    """Prints that an answer about one CommitLog file is from a scan, and where that scan stopped if not at a good end.
+    """Reports that an answer about one CommitLog file is from a scan, and where the scan stopped if
+    the log does not end cleanly there. Prints nothing for a store.
 
-    Returns whether the answer is about the whole log. Of a store nothing is printed.
+    Returns whether the answer covers the whole log.
     """
     if not snapshot.commit_log.is_one_file:
         return True

@@ -1,4 +1,4 @@
-"""`logdex query` of RocketMQ stores: messages by key or tag, through the IndexFiles."""
+"""`logdex query` for RocketMQ stores: messages by key or tag, through the IndexFiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def show(
     decompress: bool,
     as_json: bool,
 ) -> bool:
-    """Prints the messages with a key or a tag, newest first; whether the answer is complete."""
+    """Prints the messages with a key or a tag, newest first. Returns whether the answer is
+    complete."""
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -60,13 +61,13 @@ def show(
     if result.next_cursor is not None:
         note(f"there are more: go on with --cursor {result.next_cursor}")
     if is_one_file:
-        result = replace(result, missing=())  # it was searched, and this was said
+        result = replace(result, missing=())  # searched, as `note_one_file` reported
     is_complete = broker_semantics or _tell_completeness(result, scan_missing)
     return is_complete and is_whole and not printer.problems
 
 
 def _tell_completeness(result: QueryMessageResult, scan_missing: bool) -> bool:
-    """Prints what the answer may lack; whether it lacks nothing."""
+    """Reports what the answer may lack. Returns whether it is complete."""
     for problem in result.unreadable:
         note(problem.message)
     if result.behind_end:

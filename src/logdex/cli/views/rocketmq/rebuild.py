@@ -1,4 +1,4 @@
-"""`logdex rebuild` of RocketMQ stores: what its report says."""
+"""`logdex rebuild` for RocketMQ stores: prints the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def note_in_place(output: str) -> None:
 
 
 def source(report: RebuildReport) -> str:
-    """Returns how much of what was read."""
+    """Returns what was read, as text."""
     return f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
 
 
@@ -31,7 +31,7 @@ def print_notes(found: StorePath, report: RebuildReport) -> None:
 
 
 def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
-    """Returns the rows of the table of what was written into `output`."""
+    """Returns the table rows for what was written to `output`."""
     found = [
         (
             "ConsumeQueues",
