@@ -1,1 +1,1 @@
-"""Reading records: by offset, by key, in order, and following a log that grows."""
+"""Reads records by offset, by key or in log order, and follows a log that grows."""

@@ -1,8 +1,11 @@
-"""Following a partition that another process writes: a live broker's, or a `Log` elsewhere. Only reads, takes no lock.
+"""Follows a partition that another process writes, such as a live broker or a `Log` elsewhere.
+Reads only, and takes no lock.
 
-What is handed out is whole and its checksum is right: a batch that is only half there is waited for. Rolls, segments
-that retention removes, and truncation are followed. Source: Kafka's FileLogInputStream (what a half-written file can
-look like); the directory's steps are those of LocalLog.roll, deleteSegmentFiles and truncateTo.
+Only whole batches with a right checksum are returned; a batch that is partly written is waited for.
+The follower handles rolls, segments that retention removes, and truncation.
+
+Source: Kafka's FileLogInputStream (what a partly written file can look like); LocalLog.roll,
+deleteSegmentFiles and truncateTo (the changes of the directory).
 """
 
 from __future__ import annotations
@@ -37,16 +40,21 @@ from logdex.layout.kafka import LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES
 POLL_INTERVAL_S = 0.05
 _SIZE_MIN = LOG_OVERHEAD_SIZE_BYTES + LEGACY_SIZE_MIN_V0
 _PATIENCE = 40
-"""Polls for which a whole batch with a wrong checksum at the file's end counts as one that is still being written."""
+"""The number of polls for which a whole batch with a wrong checksum at the file's end is treated as
+still being written."""
 
 
 class LogFollower:
-    """Records of the partition directory `path` as they come, from `offset` on (the log's first one unless given).
+    """Follows the records of the partition directory `path` as they are written, from `offset` on.
+    By default it starts at the first record of the log.
 
-    `poll` gives what is there, the iterator waits for more until `stop` is called from another thread. With
-    ``read_committed``, records of a transaction come when it is committed, in the order of the log; what is behind an
-    open transaction waits in memory until it ends. `offset` is the next one; it jumps over what retention or compaction
-    has removed, and goes back where the log was cut, whose offsets then come again with other records. One thread.
+    `poll` returns what is there. The iterator waits for more until `stop` is called from another
+    thread. With ``read_committed``, the records of a transaction are returned in log order once it
+    is committed; batches after the start of an open transaction wait in memory until it ends.
+
+    `offset` is the next offset to read. It skips offsets that retention or compaction has removed.
+    If the log is truncated below `offset`, `offset` is set back to the log's end, and the offsets
+    that are read again hold other records. Not thread-safe except for `stop`.
     """
 
     def __init__(
@@ -75,9 +83,11 @@ class LogFollower:
 
     # -- what comes ----------------------------------------------------------------------------------------------------
     def poll(self) -> list[Record]:
-        """What has come since the last call, about a MiB of it at most; empty where nothing has.
+        """Returns the records written since the last call, about 1 MiB of them at most; an empty
+        list if there are none.
 
-        Raises `StorageError` where the directory is gone, `CorruptError` for bytes that stay wrong.
+        Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
+        stay wrong.
         """
         batches, start = self._next_batches()
         found = [(batch, start) for batch in batches]
@@ -99,11 +109,12 @@ class LogFollower:
                 self._stopped.wait(self.poll_interval_s)
 
     def stop(self) -> None:
-        """Ends the iterator once it has given what it read. From any thread."""
+        """Ends the iterator after the records that it has already read. May be called from any
+        thread."""
         self._stopped.set()
 
     def close(self) -> None:
-        """Stops, and closes the file that is read."""
+        """Stops the iterator and closes the open file."""
         self.stop()
         self._leave_segment()
 
@@ -115,7 +126,8 @@ class LogFollower:
 
     # -- the files -----------------------------------------------------------------------------------------------------
     def _next_batches(self) -> tuple[list[RecordBatch], int]:
-        """Whole batches, and the offset that their records count from: the first may begin before it."""
+        """Returns whole batches, and the offset of their first record to return: the first batch
+        may begin before it."""
         bases = self._base_offsets()
         if self._segment is None and not self._enter_segment(bases):
             return [], self.offset
@@ -126,7 +138,7 @@ class LogFollower:
         batches = self._whole_batches(segment)
         if not batches:
             higher = [base for base in bases if base > segment.base_offset]
-            if higher:  # they were there before the segment was read to its end, so it is done
+            if higher:  # they existed before the segment was read to its end, so it is complete
                 self._leave_segment()
                 self._go_on(bases, higher[0])
         return batches, start
@@ -135,8 +147,9 @@ class LogFollower:
         return offsets_of(self._env.list_dir(self.path), LOG_SUFFIX)
 
     def _go_on(self, bases: list[int], next_base: int) -> None:
-        """Behind a segment's end. Where offsets are missing before the next one, a compaction may have put them into
-        another segment in this one's place, which is looked at once; else they are gone."""
+        """Moves on after a segment's end. If offsets are missing before the next segment, a
+        compaction may have put them into another segment in place of this one. That one is read
+        once; if it does not hold them, they are gone."""
         if self.offset < next_base and self._missed_at != self.offset:
             self._missed_at = self.offset
             self._enter_segment(bases)
@@ -144,7 +157,8 @@ class LogFollower:
             self.offset = max(self.offset, next_base)
 
     def _enter_segment(self, bases: list[int]) -> bool:
-        """Opens the segment that holds `offset`, or the first one behind it, at the batch to go on from."""
+        """Opens the segment that holds `offset`, or the first one after it, at the batch to read
+        next."""
         below = [base for base in bases if base <= self.offset]
         if not bases:
             return False
@@ -159,12 +173,13 @@ class LogFollower:
         self._is_first = False
         self.offset = max(self.offset, base_offset)
         if is_new:
-            self._restart_committed(0)  # retention has taken what waits, and perhaps the markers that end it
+            self._restart_committed(0)  # retention removed what waits, and perhaps its end markers
         self._position = self._find(self._segment, self.offset)[0]
         return True
 
     def _restart_committed(self, kept_below: int) -> None:
-        """Transactions that are open at `offset` hold back what is behind it, also where they begin before."""
+        """Rebuilds the transactions that are open at `offset`, including those that begin before
+        it. Batches after their start are held back."""
         if self._committed is None:
             return
         files = OpenFiles(self._env)
@@ -184,8 +199,9 @@ class LogFollower:
         self._segment, self._position, self._doubts = None, 0, 0
 
     def _find(self, segment: LogSegment, offset: int) -> tuple[int, int]:
-        """Where the first batch begins that holds `offset` or more, and `offset`; else where the whole batches end, and
-        the offset behind them."""
+        """Returns the position of the first batch that holds `offset` or a higher one, and
+        `offset`. Without such a batch, returns the end of the whole batches and the offset after
+        them."""
         position, after = segment.offset_index.lookup(offset).position, segment.base_offset
         if not 0 <= position <= segment.size_bytes:
             position = 0  # the index was read before the log was cut
@@ -195,11 +211,11 @@ class LogFollower:
                     return position, offset
                 position, after = header.position + header.size_bytes, header.last_offset + 1
         except CorruptError:
-            pass  # not written yet, or wrong: reading it will tell
+            pass  # not written yet, or wrong: reading it decides
         return position, after
 
     def _look_for_cut(self, segment: LogSegment) -> None:
-        """Goes back to the end of a log that was cut behind our back."""
+        """Goes back to the end of the log if it was truncated since the last read."""
         try:
             size = self._env.size_bytes(segment.log.path)
         except StorageError:
@@ -222,7 +238,7 @@ class LogFollower:
                 break  # zeros that are not written yet
             if total > len(data) - at:
                 if batches or self._position + total > segment.log.size_bytes:
-                    break  # the next poll's
+                    break  # left to the next poll
                 data, at = segment.log.read(self._position, total), 0
             batch = self._checked(data, at, segment, is_last=self._position + total >= segment.log.size_bytes)
             if batch is None:
@@ -234,7 +250,7 @@ class LogFollower:
         return batches
 
     def _checked(self, data: bytes, at: int, segment: LogSegment, *, is_last: bool) -> RecordBatch | None:
-        """The batch, or None while its bytes may still be on their way."""
+        """Returns the batch, or None while its bytes may still be being written."""
         batch, _ = decode_batch(data, at, path=segment.log.path, check_crc=False)
         batch = replace(batch, position=self._position)
         try:
@@ -249,23 +265,26 @@ class LogFollower:
 
 
 class _CommittedOnly:
-    """Holds batches back until their transactions have ended; gives committed ones in log order."""
+    """Holds batches back until their transactions have ended, and returns the committed ones in log
+    order."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[RecordBatch, int]] = deque()
-        """Every batch from the first undecided one on, with the offset that its records count from."""
+        """Every batch from the first undecided one on, with the offset of its first record to
+        return."""
         self._fold = TransactionFold()
         self._aborted: list[AbortedTxn] = []
 
     def restart(self, producers: ProducerStates, kept_below: int) -> None:
-        """The log goes on where its producers are `producers`. Of what waits, batches below `kept_below` still
-        count."""
+        """Continues with the producer states `producers`. Of the waiting batches, those below
+        `kept_below` are kept."""
         self._waiting = deque(each for each in self._waiting if each[0].last_offset < kept_below)
         self._fold = TransactionFold(producers)
         self._aborted = [txn for txn in self._aborted if txn.last_offset < kept_below]
 
     def take(self, batches: list[RecordBatch], start: int) -> list[tuple[RecordBatch, int]]:
-        """Takes in `batches`, of which records below `start` do not count; what is decided by now."""
+        """Adds `batches`, whose records below `start` are not returned. Returns the batches that
+        are committed by now, each with its `start`."""
         self._waiting.extend((batch, start) for batch in batches)
         raw = b"".join(batch.raw for batch in batches)
         for window in BatchScanner(check_crc=False).scan_bytes(raw):

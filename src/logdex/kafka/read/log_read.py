@@ -1,7 +1,9 @@
-"""Reading batches and records from the segments of a log, by offset; committed ones.
+"""Reads batches and records, also only committed ones, by offset from the segments of a log.
 
-Works on any rising sequence of segments: an open log's, a snapshot's, those of a live broker's directory. Source:
-Kafka's LocalLog.read; what is committed: `logdex.kafka.read.committed`.
+Works on any rising sequence of segments: those of an open log, a snapshot or the directory of a
+live broker.
+
+Source: Kafka's LocalLog.read. For what is committed see `logdex.kafka.read.committed`.
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ from logdex.kafka.segment.transaction_index import AbortedTxn
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
 READ_BYTES = 1 << 20
-"""fetch.max.bytes of one partition, by default."""
+"""The default of max.partition.fetch.bytes."""
 
 
 def check_isolation(isolation: str) -> None:
-    """`UsageError` for another word than ``read_uncommitted`` or ``read_committed``."""
+    """Raises `UsageError` unless `isolation` is ``read_uncommitted`` or ``read_committed``."""
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise UsageError(f"isolation is {isolation!r}", hint="say read_uncommitted or read_committed")
 
 
 class LogView(NamedTuple):
-    """What a read sees: segments, and the offsets [`log_start_offset`, `end_offset`) of them. `log_end_offset`: what
-    there is beyond `end_offset`, which is nobody's to see yet."""
+    """What a read may use: the segments, and the offsets [`log_start_offset`, `end_offset`) in
+    them. `log_end_offset` is the end of the log; offsets between `end_offset` and it are not
+    visible yet."""
 
     segments: Sequence[LogSegment]
     log_start_offset: int
@@ -42,7 +45,8 @@ class LogView(NamedTuple):
     path: str
 
     def check_offset(self, offset: int) -> None:
-        """`OffsetOutOfRangeError` before the log's start and behind its end."""
+        """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its
+        end."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 offset, path=self.path, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset
@@ -50,8 +54,9 @@ class LogView(NamedTuple):
 
 
 def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch]:
-    """The batches from the one that holds `offset` (or the next) on, checksums checked: at most `max_bytes` of them,
-    but one if there is one. The first may begin before `offset`; none reaches to `end_offset` or beyond."""
+    """Returns batches from the one that holds `offset` (or the next one) on, with their checksums
+    checked. They have at most `max_bytes` together, but the first is returned whatever its size.
+    The first may begin before `offset`; none reaches `end_offset`."""
     view.check_offset(offset)
     if max_bytes < 0:
         raise UsageError(f"max_bytes is {max_bytes}", hint="say 0 or more")
@@ -66,7 +71,7 @@ def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch
         if read is None:
             if segment is not view.segments[-1]:
                 _check_end(segment)
-            continue  # nothing at or behind the offset in this one
+            continue  # nothing at or after the offset in this segment
         after = read.position
         for batch in _batches_of(read, segment, view.end_offset):
             found.append(batch)
@@ -75,13 +80,14 @@ def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch
         if after < segment.size_bytes == read.position + len(read.data) and segment is not view.segments[-1]:
             _check_end(segment, after)
         if read.position + len(read.data) < segment.size_bytes:
-            break  # max_bytes ended it, not the segment
+            break  # max_bytes was reached, not the segment's end
     return found
 
 
 def _check_end(segment: LogSegment, position: int | None = None) -> None:
-    """`TruncatedError` where a segment with another one behind it does not end with its last batch: records that there
-    were are missing. Looks from the batch at `position` on, else from the last that the index names."""
+    """Raises `TruncatedError` if a segment with another one after it does not end with a whole
+    batch, because then records are missing. The check starts at the batch at `position`, or at the
+    last batch in the index if that is None."""
     if position is None:
         found = segment.locate(segment.offset_index.last_offset)
         position = 0 if found is None else found.position
@@ -106,7 +112,7 @@ def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:
 
 
 def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iterator[RecordBatch]:
-    """The whole batches of what was read that lie below `end_offset`."""
+    """Yields the whole batches of `read` that lie below `end_offset`."""
     data, at = read.data, 0
     while at + UP_TO_MAGIC_SIZE_BYTES <= len(data):
         size = stated_size(data, at)
@@ -116,10 +122,10 @@ def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iter
         try:
             batch, size = decode_batch(data, at, path=segment.log.path, check_crc=False)
         except CorruptError:
-            next(segment.log.headers(position), None)  # which says where in the file
+            next(segment.log.headers(position), None)  # raises the error with its place in the file
             raise
         batch = replace(batch, position=position)
-        batch.check_crc()  # before its offsets are believed
+        batch.check_crc()  # before its offsets are used
         if batch.last_offset >= end_offset:
             return
         yield batch
@@ -127,8 +133,8 @@ def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iter
 
 
 def collect_aborted(view: LogView, offset: int, upper_offset: int) -> list[AbortedTxn]:
-    """What the transaction indexes say of aborted transactions with records in [`offset`, `upper_offset`): a broker's
-    answer, and the cleaner's to change."""
+    """Returns the aborted transactions with records in [`offset`, `upper_offset`) that the
+    transaction indexes hold. This is what a broker returns; the cleaner may change the indexes."""
     found: list[AbortedTxn] = []
     for segment in _segments_from(view, offset):
         result = segment.txn_index.collect_aborted_txns(offset, upper_offset)
@@ -141,8 +147,9 @@ def collect_aborted(view: LogView, offset: int, upper_offset: int) -> list[Abort
 def visible_batches(
     view: LogView, batches: Sequence[RecordBatch], isolation: str, control: bool
 ) -> Iterator[RecordBatch]:
-    """Of batches that were read one after the other, those whose records a reader is shown; reads what it needs of the
-    log before it returns."""
+    """Returns the batches that a reader at `isolation` may see, of `batches` that were read in
+    order. With `control`, control batches are included. Whatever must be read from the log is read
+    before this returns."""
     aborted = AbortedTransactions()
     if isolation == READ_COMMITTED and any(batch.is_transactional and not batch.is_control for batch in batches):
         aborted = find_aborted(view.segments, batches[0].base_offset, batches[-1].last_offset + 1)
@@ -152,7 +159,7 @@ def visible_batches(
 def read_records(
     view: LogView, offset: int, max_bytes: int, isolation: str, *, max_records: int | None, control: bool
 ) -> list[Record]:
-    """Records from `offset` on; see `Log.read`. Goes on over batches that hold nothing to show."""
+    """Returns records from `offset` on, see `Log.read`. Skips batches without visible records."""
     records: list[Record] = []
     position = offset
     while True:

@@ -1,4 +1,4 @@
-"""Looking up offsets by time in the segments of a log: an open log's, and those of a directory that another one writes.
+"""Looks up offsets by time in the segments of a log, open here or written by another process.
 
 Source: Kafka's UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.
 """
@@ -18,12 +18,16 @@ MAX_TIMESTAMP = -3
 
 
 def offset_for_timestamp(view: LogView, timestamp_ms: int) -> TimestampAndOffset | None:
-    """The first record at or after `timestamp_ms`; None if there is none below the view's end. -2: the log's start,
-    -1: its end (both without a timestamp), -3: the first record with the largest timestamp.
+    """Returns the first record at or after `timestamp_ms`, or None if there is none below the
+    view's end. Special values: -2 is the log's start and -1 its end (both without a timestamp), -3
+    the first record with the largest timestamp.
 
-    As for the broker, the first segment counts that reaches the time by its time index, even if compaction has removed
-    its records since. A segment is also searched where its index cannot rule it out: the last one, to which batches may
-    have been appended that the index does not tell of, and one whose index has no entries.
+    As in the broker, the search uses the first segment whose time index reaches the time, even if
+    compaction has removed its records since. A segment that its index cannot rule out is searched
+    too: the last one, whose index may not cover the newest batches, and one whose index has no
+    entries.
+
+    Raises `UsageError` for a timestamp below -3.
     """
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return TimestampAndOffset(-1, view.log_start_offset)
@@ -62,7 +66,8 @@ def _first_with_largest_timestamp(view: LogView) -> TimestampAndOffset | None:
 
 
 def read_max_timestamp(segment: LogSegment, segments: Sequence[LogSegment]) -> tuple[int, int]:
-    """The largest timestamp of one of a log's `segments`, and the last offset of its batch; (-1, base offset) without
-    one. Batch headers are read where the time index need not tell of all: see `offset_for_timestamp`."""
+    """Returns the largest timestamp of one of a log's `segments` in milliseconds and the last
+    offset of its batch, or (-1, base offset) without one. Batch headers are read if the time index
+    may not cover all batches, see `offset_for_timestamp`."""
     indexed = segment.max_timestamp
     return segment.read_max_timestamp() if segment is segments[-1] or indexed[0] < 0 else indexed

@@ -1,4 +1,5 @@
-"""Recovering a damaged Kafka log: a clean directory of every whole batch, and a report of what is not in it."""
+"""Recovers a damaged Kafka log: writes a clean directory with every whole batch, and reports what
+it does not contain."""
 
 from logdex.kafka.recover.job import recover
 from logdex.kafka.recover.report import RecoverReport

@@ -1,4 +1,5 @@
-"""The small files around a recovered partition or log directory: whose it is, the checkpoints, the clean mark."""
+"""The small files of a recovered partition or log directory: metadata, checkpoints, the
+clean-shutdown mark."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ _BOOTSTRAP = "bootstrap.checkpoint"
 
 
 class LogBounds(NamedTuple):
-    """The first offset that a new log can have, and its end."""
+    """The base offset of the first segment of a new log, and the log's end offset."""
 
     base_offset: int
     next_offset: int
 
 
 class SmallFiles:
-    """Copies and writes small files below `directory`; `names` are those written, `notes` what could not be taken
-    over."""
+    """Copies and writes small files below `directory`. `names` holds the files written, `notes`
+    what could not be copied."""
 
     def __init__(self, directory: str, output: OutputFiles, env: Env) -> None:
         self.names: list[str] = []
@@ -37,12 +38,12 @@ class SmallFiles:
         self._env = env
 
     def put(self, name: str, data: bytes) -> None:
-        """Writes one."""
+        """Writes a file."""
         self.names.append(name)
         self._output.put(f"{self._directory}/{name}", data)
 
     def copy(self, source: str, name: str, check: Callable[[str], object] | None = None) -> None:
-        """Copies one, if it is there and `check` can read it."""
+        """Copies a file if it exists and `check` can read it."""
         if not self._env.is_file(source):
             return
         try:
@@ -54,7 +55,7 @@ class SmallFiles:
         self.put(name, self._env.read_file(source, limits.CONFIG_FILE_SIZE_BYTES_MAX))
 
     def copy_partition_metadata(self, directory: str, copied: list[str], folder: str) -> None:
-        """`partition.metadata`, and the quorum's own files."""
+        """Copies `partition.metadata`, and the files `copied` of the `__cluster_metadata` log."""
         prefix = f"{folder}/" if folder else ""
         path = f"{directory}/{files.PARTITION_METADATA}"
         self.copy(path, prefix + files.PARTITION_METADATA, lambda at: PartitionMetadata.read(at, env=self._env))
@@ -62,7 +63,8 @@ class SmallFiles:
             self.copy(f"{directory}/{name}", prefix + name)
 
     def stored_epochs(self, directory: str) -> list[EpochEntry]:
-        """What a partition's checkpoint of leader epochs says; nothing for one that cannot be read."""
+        """Returns the entries of a partition's leader epoch checkpoint, or none if it cannot be
+        read."""
         path = f"{directory}/{files.LEADER_EPOCH_CHECKPOINT}"
         try:
             return LeaderEpochs.load(path, env=self._env).entries
@@ -71,15 +73,17 @@ class SmallFiles:
             return []
 
     def log_start_offset(self, home: str, name: TopicPartition | None) -> int:
-        """Where the checkpoint in `home` says that a partition begins; 0 where it says nothing."""
+        """Returns a partition's log start offset in the checkpoint in `home`, or 0 if it states
+        none."""
         try:
             starts = read_offset_checkpoint(f"{home}/{files.LOG_START_CHECKPOINT}", env=self._env)
-        except CorruptError:  # told of when the checkpoints are written
+        except CorruptError:  # noted when the checkpoints are written
             return 0
         return starts.get(name, 0) if name is not None else 0
 
     def write_log_dir(self, root: str, bounds: Mapping[TopicPartition, LogBounds]) -> None:
-        """The checkpoints of a log directory, whose it is, and the mark that it was closed cleanly."""
+        """Writes a log directory's checkpoints, `meta.properties` and the mark of a clean
+        shutdown."""
         ends = {name: bound.next_offset for name, bound in bounds.items()}
         self._put_checkpoint(files.RECOVERY_POINT_CHECKPOINT, ends)
         starts = self._stored(root, files.LOG_START_CHECKPOINT)

@@ -1,7 +1,8 @@
-"""Placing what contradicts its neighbours: a run of batches goes where its offsets are free, one that is there already
-is dropped, and what cannot be placed is put aside.
+"""Places batches that contradict their neighbours: a run of batches is put where its offsets are
+free, a batch that is in the log already is dropped, and batches without a place are put aside.
 
-One batch alone whose offset lies outside all others is not believed: no checksum covers an offset.
+A single batch whose offset lies before or after all others is put aside too: its offset may be
+wrong, because no checksum covers an offset.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from logdex.kafka.recover.report import Skipped
 
 
 class Placed(NamedTuple):
-    """`pieces`, rising; `aside`, saved beside the log; `skipped` says why."""
+    """`pieces` are the pieces of the log in rising order, `aside` those that are saved beside the
+    log. `skipped` gives the reasons."""
 
     pieces: list[Piece]
     aside: list[Piece]
@@ -24,7 +26,7 @@ class Placed(NamedTuple):
 
 
 def place(pieces: list[Piece], strays: list[Piece], env: Env) -> Placed:
-    """Puts `strays` into the rising `pieces` where there is room."""
+    """Inserts `strays` into the rising `pieces` where there is room."""
     pieces, alone = _without_far_end(pieces, env)
     strays = [*strays, *alone]
     if not strays:
@@ -36,7 +38,8 @@ def place(pieces: list[Piece], strays: list[Piece], env: Env) -> Placed:
 
 
 def _without_far_end(pieces: list[Piece], env: Env) -> tuple[list[Piece], list[Piece]]:
-    """The pieces, and the log's last batch if it alone lies beyond what its segment can hold: no broker writes that."""
+    """Returns the pieces, and the log's last batch separately if it alone lies beyond the offsets
+    that its segment can hold. No broker writes such a batch."""
     if not pieces or not _is_far(pieces[-1]):
         return pieces, []
     *before, last = batches_of(pieces[-1], env)
@@ -50,7 +53,7 @@ def _is_far(piece: Piece) -> bool:
 
 
 class _Placing:
-    """The pieces so far, split batch by batch where a stray falls inside one."""
+    """The pieces so far. Where a stray falls inside one, that piece is split into its batches."""
 
     def __init__(self, pieces: list[Piece], env: Env) -> None:
         self.pieces = list(pieces)
@@ -59,7 +62,7 @@ class _Placing:
         self._env = env
 
     def put(self, stray: Piece) -> None:
-        """Places a run that rises, whole or batch by batch."""
+        """Places a rising run of batches, as a whole or batch by batch."""
         if stray.last_offset < stray.first_offset or stray.first_offset < 0:
             self._put_aside(stray, "offsets that cannot be")
             return
@@ -85,7 +88,7 @@ class _Placing:
             self._put_aside(stray, "another batch has its offsets")
 
     def _touched(self, stray: Piece) -> tuple[int, int]:
-        """The pieces [low, high) whose range of offsets overlaps the stray's."""
+        """Returns the range [low, high) of the pieces whose offsets overlap the stray's."""
         low = bisect_left(self.pieces, stray.first_offset, key=lambda piece: piece.last_offset)
         high = low
         while high < len(self.pieces) and self.pieces[high].first_offset <= stray.last_offset:
@@ -113,7 +116,7 @@ def _skipped(piece: Piece, why: str, *, is_loss: bool) -> Skipped:
 
 
 def joined(pieces: list[Piece]) -> list[Piece]:
-    """The same with pieces that follow each other in one file made one again."""
+    """Returns the pieces, with those that follow each other in one file joined."""
     result: list[Piece] = []
     for piece in pieces:
         before = result[-1] if result else None

@@ -1,4 +1,4 @@
-"""What `recover` did: how much is in the output, and every byte of the input that is not there."""
+"""The report of `recover`: how much is in the output, and every byte of the input that is not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from logdex.jobs.reports import WorkReport
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Bytes [start, end) of a .log that are not in the new log. Offsets `first_offset` to `next_offset` - 1 may be
-    lost with them, -1 for an end that nobody knows; `is_loss` False: nothing is lost with them. `saved`: the file that
-    holds them now."""
+    """Bytes [start, end) of a .log that are not in the new log.
+
+    Offsets from `first_offset` to before `next_offset` may be lost with them; `next_offset` is -1
+    if the end is not known. `is_loss` is False if nothing is lost with them. `saved` is the file
+    that holds the bytes now.
+    """
 
     path: str
     start: int
@@ -24,7 +27,7 @@ class Skipped:
     saved: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``logdex recover --json`` prints for it."""
+        """Returns the object that ``logdex recover --json`` prints for it."""
         return {"kind": "skipped"} | asdict(self)
 
     def __str__(self) -> str:
@@ -38,9 +41,9 @@ class Skipped:
 
 @dataclass(slots=True)
 class RecoverReport(WorkReport):
-    """`messages` and `batches` are those of the new log; `bytes` those of the logs that were read; `files` were
-    written. `kept`: where what an in-place run replaced is now. `inferred`: settings that the files told, `assumed`:
-    those that nothing decided."""
+    """`messages` and `batches` count what the new log holds, `bytes` what was read of logs, `files`
+    what was written. `kept` maps each file that an in-place run replaced to where it is kept now.
+    `inferred` are settings derived from the files, `assumed` those that nothing determined."""
 
     batches: int = 0
     partitions: int = 0
@@ -52,15 +55,16 @@ class RecoverReport(WorkReport):
 
     @property
     def lossy(self) -> bool:
-        """Whether something of the input is not in the new log, and not there twice either."""
+        """Whether data of the input is missing in the new log. A dropped duplicate does not
+        count."""
         return any(each.is_loss for each in self.skipped)
 
     @property
     def skipped_bytes(self) -> int:
-        """Of what is lost."""
+        """The number of bytes that are lost."""
         return sum(each.end - each.start for each in self.skipped if each.is_loss)
 
     def to_json(self) -> dict[str, Any]:
-        """The report object that ends ``logdex recover --json``."""
+        """Returns the report object that ends ``logdex recover --json``."""
         names = ("batches", "partitions", "lossy", "skipped_bytes", "notes", "inferred", "assumed", "kept")
         return WorkReport.to_json(self) | {name: getattr(self, name) for name in names}

@@ -1,5 +1,5 @@
-"""What `recover` reads: the logs of each partition, whole `.swap` files in place of what they replace, and the names
-that it does not take over.
+"""Finds what `recover` reads: the logs of each partition, with whole `.swap` files in place of the
+segments that they replace, and the names that are not copied.
 
 Source: Kafka's LogLoader (swap files); ``docs/design/0009-kafka-recover.md``.
 """
@@ -37,8 +37,8 @@ _COPIED_SUFFIX, _COPIED_NAME = ".checkpoint", "quorum-state"
 
 @dataclass(slots=True)
 class SourcePartition:
-    """A partition to read: `folder` below the output ("" for the output itself), logs in the order of their base
-    offsets, files to copy as they are."""
+    """A partition to read: its `folder` below the output ("" for the output itself), its logs in
+    order of base offset, and the files to copy unchanged."""
 
     folder: str
     directory: str
@@ -49,8 +49,8 @@ class SourcePartition:
 
 @dataclass(slots=True)
 class RecoverSource:
-    """All that is read. `root`: the directory that the output mirrors; `home`: where a broker holds its lock;
-    `is_whole`: not just one segment."""
+    """Everything that is read. `root` is the directory that the output mirrors, `home` the one with
+    the broker's lock. `is_whole` is False for a single segment."""
 
     root: str
     home: str
@@ -61,12 +61,12 @@ class RecoverSource:
 
     @property
     def size_bytes(self) -> int:
-        """Of all logs."""
+        """The size of all logs in bytes."""
         return sum(log.size_bytes for partition in self.partitions for log in partition.logs)
 
 
 def find_source(found: KafkaPath, env: Env) -> RecoverSource:
-    """The logs at a path. `UsageError` for a file that is no .log."""
+    """Returns the logs at a path. Raises `UsageError` for a file that is not a .log."""
     if found.kind is KafkaPathKind.LOG_DIR:
         root = env.real_path(found.path)
         source = RecoverSource(root, root, is_log_dir=True, is_whole=True)
@@ -115,7 +115,7 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
         elif name.endswith(_COPIED_SUFFIX) or name == _COPIED_NAME:
             partition.copied.append(name)
         elif name.endswith(files.CLEANED_SUFFIX) and cleaned is not None:
-            continue  # half written
+            continue  # only partly written
         elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
             source.notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
     _take_swaps(source, logs, swaps, env)
@@ -124,7 +124,8 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
 
 
 def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:
-    """Whole files of a cleaning or a split that a crash interrupted take the place of the segments that they cover."""
+    """Replaces segments by the `.swap` files that cover them. These are whole files of a cleaning
+    or a split that a crash interrupted."""
     covered = covered_offsets({base: _next_offset(path, base, env) for base, path in swaps.items()})
     for base in [base for base in logs if base in covered]:
         source.notes.append(f"{logs.pop(base)}: replaced by the .swap files of a cleaning or split, as a broker does")
@@ -139,8 +140,8 @@ def _next_offset(path: str, base_offset: int, env: Env) -> int:
 
 
 def check_output(source: RecoverSource, output: str, *, in_place: bool, env: Env) -> None:
-    """Raises `UsageError` if what is recovered from `source` may not be written to `output`, which must be new or
-    empty unless `in_place`."""
+    """Raises `UsageError` if `source` must not be recovered to `output`, which must be new or empty
+    unless `in_place`."""
     outputs.check_output(output, source.root, home=source.home, in_place=in_place, env=env)
     if not in_place:
         outputs.require_empty(output, env=env)

@@ -1,8 +1,9 @@
-"""Writing a partition anew from its pieces: segments with their batches' bytes untouched, and all that is derived.
+"""Writes a partition from its pieces: segments whose batches keep their bytes, and all derived
+files.
 
-Segments keep the base offsets that they had, as far as their batches allow it. One more begins where an offset or a
-position would not fit. Every derived file comes from the folds that append and recovery use, over one scan of what was
-written: that scan is the check that it can be read.
+Segments keep their base offsets as far as their batches allow it. A new segment begins where an
+offset or a position would not fit. Derived files are computed by the folds that append and recovery
+use, in one scan of the written log. That scan also proves that the log can be read.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ class NewSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Of its log."""
+        """The size of its log in bytes."""
         return sum(piece.end - piece.start for piece in self.pieces)
 
 
 def plan_segments(pieces: list[Piece], empty_base: int | None, env: Env) -> list[NewSegment]:
-    """Segments for rising pieces; `empty_base`: that of an empty active segment behind them."""
+    """Returns the segments for rising pieces. `empty_base` is the base offset of an empty active
+    segment after them, or None."""
     segments: list[NewSegment] = []
     for piece in pieces:
         for part in _fitting(piece, env):
@@ -65,7 +67,8 @@ def plan_segments(pieces: list[Piece], empty_base: int | None, env: Env) -> list
 
 
 def _fits(active: NewSegment, piece: Piece) -> bool:
-    """Whether the piece goes on in that segment: of the same file, within reach of offsets and positions."""
+    """Whether the piece can be appended to that segment: it is of the same file, and its offsets
+    and size fit."""
     same = active.pieces[-1].source.base_offset == piece.source.base_offset or (
         piece.source.base_offset <= active.base_offset
     )
@@ -74,7 +77,8 @@ def _fits(active: NewSegment, piece: Piece) -> bool:
 
 
 def _base_for(piece: Piece, before: NewSegment | None) -> int:
-    """The base offset that the file had, where that lies between what is written and the piece."""
+    """Returns the base offset of the piece's file if it lies between what is written and the piece,
+    else the piece's first offset."""
     base = piece.source.base_offset
     least = before.pieces[-1].last_offset + 1 if before is not None else 0
     reaches = piece.last_offset - base <= limits.RELATIVE_OFFSET_MAX
@@ -82,13 +86,13 @@ def _base_for(piece: Piece, before: NewSegment | None) -> int:
 
 
 def _fitting(piece: Piece, env: Env) -> list[Piece]:
-    """The piece, or its batches where it spans more offsets than a segment can hold."""
+    """Returns the piece, or its single batches if it spans more offsets than a segment can hold."""
     base = min(piece.source.base_offset, piece.first_offset)
     return [piece] if piece.last_offset - base <= limits.RELATIVE_OFFSET_MAX else list(batches_of(piece, env))
 
 
 class PartitionWriter:
-    """Writes one partition into `directory`. One thread."""
+    """Writes one partition into `directory`. Not thread-safe."""
 
     def __init__(
         self,
@@ -112,7 +116,8 @@ class PartitionWriter:
         self._states = ProducerStates()
 
     def write(self, segments: list[NewSegment], stored_epochs: list[EpochEntry], log_start_offset: int) -> None:
-        """Writes all segments, and what follows from them. `log_start_offset`: as the checkpoint has it, 0 for none."""
+        """Writes all segments and the files derived from them. `log_start_offset` is the
+        checkpointed one, or 0 without one."""
         self._runs = EpochRuns(log_start_offset)
         self._env.make_dirs(self._directory)
         for number, segment in enumerate(segments):
@@ -134,7 +139,7 @@ class PartitionWriter:
             )
 
     def write_aside(self, pieces: list[Piece]) -> dict[Piece, str]:
-        """Saves batches that have no place in the log; the name of the file by piece."""
+        """Saves batches that have no place in the log. Returns the name of the file per piece."""
         names: dict[Piece, str] = {}
         sizes: dict[str, int] = {}
         for piece in pieces:
@@ -157,7 +162,8 @@ class PartitionWriter:
             position = self._copy(piece, name, position, size)
 
     def _copy(self, piece: Piece, name: str, position: int, size_bytes: int) -> int:
-        """Copies a piece's bytes to `position` of a file of `size_bytes`; where they end."""
+        """Copies a piece's bytes to `position` of a file of `size_bytes`. Returns the position
+        after them."""
         with self._env.open_read(piece.source.path) as source:
             for at in range(piece.start, piece.end, _COPY_BYTES):
                 data = source.read_at(at, min(_COPY_BYTES, piece.end - at))
@@ -188,7 +194,8 @@ class PartitionWriter:
         self.next_offset = derived.next_offset
 
     def _write_epochs(self, stored: list[EpochEntry], log_start_offset: int) -> None:
-        """The epochs of the batches from the log's start on, and those behind them that only the checkpoint knew."""
+        """Writes the epochs of the batches from the log's start on, and later ones that only the
+        checkpoint holds."""
         epochs = self._runs.to_leader_epochs()
         for run in self._runs.sort_out()[1]:
             self.notes.append(
@@ -199,7 +206,7 @@ class PartitionWriter:
             latest = known[-1] if known else EpochEntry(-1, -1)
             if (
                 entry.epoch > latest.epoch and latest.start_offset < entry.start_offset < self.next_offset
-            ):  # a load drops others
+            ):  # loading the log drops others
                 epochs.assign(*entry)
         epochs.truncate_from_start(min(log_start_offset, self.next_offset))
         self._put(LEADER_EPOCH_CHECKPOINT, epochs.to_bytes())

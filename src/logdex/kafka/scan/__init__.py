@@ -1,1 +1,1 @@
-"""The scan: a segment's bytes as windows of batch columns, which everything derived is made of."""
+"""Scans a segment's bytes into windows of batch columns, from which everything else is derived."""

@@ -1,6 +1,6 @@
-"""The plain twin of the batch scan kernel: the same rows, read one field after the other.
+"""The plain twin of the batch scan kernel: it returns the same rows, read field by field.
 
-Kept as the truth that the kernel is held against, by property tests; `logdex.kafka.scan.scanner` is what runs.
+Property tests compare the kernel with it. Programs use `logdex.kafka.scan.scanner`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Row = tuple[int, ...]
 
 
 def scan_plain(data: bytes, start: int = 0, *, check_crc: bool = True) -> tuple[list[Row], int, int]:
-    """Rows of the batches from `start` on, the byte where the scan stopped, and the kernel's reason for it."""
+    """Returns the rows of the batches from `start` on, the position where the scan stopped, and the
+    kernel's code for the reason."""
     rows: list[Row] = []
     at = start
     while True:
@@ -90,7 +91,8 @@ def _legacy(raw: bytes, at: int) -> Row:
 
 
 def _control(raw: bytes, attributes: int, base_ms: int, max_ms: int, count: int) -> tuple[int, int, int]:
-    """Type, coordinator epoch and timestamp of a control batch's first record, -1 for what there is not."""
+    """Returns the type, coordinator epoch and timestamp of a control batch's first record, each -1
+    if absent."""
     if not attributes & layout.BATCH_CONTROL or attributes & layout.BATCH_CODEC_MASK or count <= 0:
         return -1, -1, -1
     try:
@@ -110,12 +112,13 @@ def _control(raw: bytes, attributes: int, base_ms: int, max_ms: int, count: int)
         if kind in (layout.CONTROL_ABORT, layout.CONTROL_COMMIT) and 6 <= value_size <= len(raw) - at:
             epoch = struct.unpack_from(">i", raw, at + 2)[0]
     except ValueError:
-        pass  # no value: no epoch
+        pass  # without a value there is no epoch
     return kind, epoch, control_ms
 
 
 def find_next_plain(data: bytes, position: int) -> int:
-    """The first position behind `position` at which a whole batch with a right checksum and sound fields begins."""
+    """Returns the first position after `position` where a whole batch with a right checksum and
+    plausible fields begins, or -1."""
     for at in range(position + 1, len(data) - 17):
         if _problem(data, at, check_crc=True) is None and _is_plausible(data, at):
             return at

@@ -1,7 +1,9 @@
-"""Which batches of a log stand in the order of their offsets, and which contradict their neighbours.
+"""Decides which batches of a log are in the order of their offsets, and which contradict their
+neighbours.
 
-No checksum covers a batch's base offset. Where two neighbours contradict each other, the one whose offset leaves it no
-room between the others is the wrong one: in [4, 13, 6, 7] there is room for 5 before 6, so it is 13 that is wrong.
+No checksum covers a batch's base offset. If two neighbours contradict each other, the wrong one is
+the one whose offset leaves no room for the other between their neighbours: in [4, 13, 6, 7] there
+is room for 5 before 6, so 13 is wrong.
 """
 
 from __future__ import annotations
@@ -18,34 +20,36 @@ _HELD = 2
 
 
 class Judged(NamedTuple):
-    """Batches in the order of the log, and which of them rise."""
+    """Batches in log order, and a mask of those that rise."""
 
     columns: BatchColumns
     good: npt.NDArray[np.bool_]
 
 
 class RisingBatches:
-    """Judges batches that are given in windows, each when two more behind it are known, so up to two late. One
-    thread. `before`: all offsets must be above it."""
+    """Judges batches that are given in windows. A batch is judged once the next two are known, so
+    results are up to two batches late. All offsets must be above `before`. Not thread-safe."""
 
     def __init__(self, before: int) -> None:
-        self._before = (before, before)  # last offsets of the last two good batches that were given out
+        self._before = (before, before)  # last offsets of the last two good batches that were returned
         self._held: BatchColumns | None = None
 
     @property
     def last_offset(self) -> int:
-        """The last offset of the last good batch that was given out."""
+        """The last offset of the last good batch that was returned."""
         return self._before[1]
 
     def add(self, columns: BatchColumns) -> Judged | None:
-        """Takes a window (copied where it is kept); what can be judged now."""
+        """Adds a window and returns the batches that can be judged now. What is kept of the window
+        is copied."""
         joined = columns if self._held is None else join_columns((self._held, columns))
         ready = len(joined.position) - _HELD
         self._held = BatchColumns._make(column[max(ready, 0) :].copy() for column in joined)
         return self._judge(joined, ready) if ready > 0 else None
 
     def flush(self, behind: int | None = None) -> Judged | None:
-        """The rest; `behind`: the offset of what follows, where that is known."""
+        """Returns the remaining batches. `behind` is the offset of what follows, if that is
+        known."""
         held, self._held = self._held, None
         return None if held is None or not len(held.position) else self._judge(held, len(held.position), behind)
 
@@ -62,7 +66,8 @@ class RisingBatches:
 
 
 def rising(base: Int64s, last: Int64s, before: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    """Which batches stand in order; `before` are the last offsets of the two before them."""
+    """Returns a mask of the batches that are in order. `before` holds the last offsets of the two
+    batches before them."""
     good = np.ones(len(base), np.bool_)
     previous = np.append(before[1], last[:-1])
     if ((base > previous) & (last >= base)).all():
@@ -87,6 +92,6 @@ def rising(base: Int64s, last: Int64s, before: tuple[int, int]) -> npt.NDArray[n
 
 
 def _fits(bases: list[int], lasts: list[int], place: int, before_last: int) -> bool:
-    """Whether the batch at `place`, with another offset, would have room before the one behind it."""
+    """Whether the batch at `place`, with another offset, would have room before the next batch."""
     behind = bases[place + 1] if place + 1 < len(bases) else _FAR
     return behind < _FAR and behind - before_last > lasts[place] - bases[place] + 1
