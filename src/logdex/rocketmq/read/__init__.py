@@ -1,1 +1,1 @@
-"""Reading messages: by queue, by key, in the order of the log."""
+"""Reads messages by queue, by key or in log order."""

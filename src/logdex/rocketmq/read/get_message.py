@@ -1,7 +1,10 @@
-"""The two-step read: a queue's entries first, then the messages that they point to, with the engine's statuses.
+"""The two-step read: first the entries of a queue, then the messages that they point to. The
+statuses are the engine's.
 
-Source: DefaultMessageStore.getMessage. Bounded by its arguments alone: the broker's own bounds (32 messages from disk,
-800 entries a call) are a server's, not a file's.
+Only the arguments limit a read. The broker's own limits (32 messages from disk, 800 entries per
+call) protect a server and do not apply to files.
+
+Source: DefaultMessageStore.getMessage.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ _ENTRIES_AT_ONCE = 1024
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue with its bounds (queue offsets) and where its log ends (physical offset)."""
+    """A queue with its smallest and largest queue offset, and the physical offset where the log
+    ends."""
 
     queue: ConsumeQueue
     min_offset: int
@@ -34,7 +38,7 @@ class QueueView:
 
 @dataclass(slots=True)
 class _Batch:
-    """What has been read so far."""
+    """The messages read so far, and the limits of the read."""
 
     count_max: int
     size_bytes_max: int | None
@@ -45,7 +49,7 @@ class _Batch:
     problem: CorruptError | None = None
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether one more message of a size may be read; the first always may."""
+        """Whether another message of `size_bytes` may be read. The first message always may."""
         if not self.messages:
             return True
         if len(self.messages) >= self.count_max:
@@ -53,12 +57,13 @@ class _Batch:
         return self.size_bytes_max is None or self.size_bytes + size_bytes <= self.size_bytes_max
 
     def note(self, status: GetMessageStatus) -> None:
-        """Takes over why an entry gave no message, as long as none did."""
+        """Sets the status that explains why an entry led to no message. Does nothing once a message
+        was added."""
         if not self.messages:
             self.status = status
 
     def add(self, message: StoredMessage, phy_offset: int) -> None:
-        """Takes a message in."""
+        """Adds a message."""
         self.messages.append(message)
         self.phy_offsets.append(phy_offset)
         self.size_bytes += message.size_bytes
@@ -73,10 +78,14 @@ def get_message(
     max_bytes: int | None = None,
     tags: TagFilter | None = None,
 ) -> GetMessageResult:
-    """Messages of a queue from queue offset `offset` on, at most `max_count`, `max_bytes` bytes together (but one).
+    """Returns messages of a queue from queue offset `offset` on: at most `max_count`, and at most
+    `max_bytes` bytes together, but the first is returned whatever its size.
 
-    `view` None: there is no such queue. An entry that points to what is not its message, or is no whole message, ends
-    the answer before it and is its `problem`; `CorruptError` is raised where the answer would begin with it.
+    `view` is None if there is no such queue. The read stops before an entry that points to another
+    queue's message or to a damaged one, and its `problem` states why.
+
+    Raises `CorruptError` if that is the first message to return, and `UsageError` if `max_count` is
+    below 1.
     """
     if max_count < 1:
         raise UsageError(f"max_count must be 1 or more, got {max_count}")
@@ -92,7 +101,8 @@ def get_message(
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
-    """Status and next offset for an offset that the queue does not have."""
+    """Returns the status and the next offset for an offset outside the queue, or None for one
+    inside it."""
     if high == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < low:
@@ -105,7 +115,7 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] |
 
 
 def _read(view: QueueView, log: CommitLog, at: int, tags: TagFilter, batch: _Batch) -> int:
-    """Reads on into `batch`; gives the queue offset to go on at."""
+    """Reads messages into `batch`. Returns the queue offset to continue at."""
     per_file = view.queue.file_size_bytes // ENTRY_SIZE_BYTES
     while at < view.max_offset and batch.has_room(0):
         some = _ENTRIES_AT_ONCE if tags.tags is not None else max(batch.count_max - len(batch.messages), 1)
@@ -129,7 +139,7 @@ def _read(view: QueueView, log: CommitLog, at: int, tags: TagFilter, batch: _Bat
 def _read_entries(
     view: QueueView, log: CommitLog, first: int, entries: EntryArray, tags: TagFilter, batch: _Batch
 ) -> int:
-    """Reads the messages of some entries; gives how many entries are done."""
+    """Reads the messages of some entries. Returns how many entries were processed."""
     blank = (entries["size"] == PRE_BLANK_SIZE) & (entries["physical_offset"] == 0)
     wanted = tags.match_entries(entries) | blank
     if not wanted.all():
@@ -159,7 +169,8 @@ def _read_entries(
 
 
 def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: StoredMessage) -> None:
-    """Raises `CorruptError` unless the message is the one that the entry stands for."""
+    """Raises `CorruptError` unless the entry has the message's size and the message is of the
+    entry's queue."""
     expected: object = message.size_bytes
     found: object = size
     name = "size"

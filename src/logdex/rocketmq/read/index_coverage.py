@@ -1,8 +1,10 @@
-"""Which parts of the CommitLog no IndexFile covers although they hold messages with keys.
+"""Finds the parts of the CommitLog that hold messages with keys but are covered by no IndexFile.
 
-IndexFiles go missing after an unclean end, with deleted files, with a CommitLog that was reset; what is lost lies
-before the first file, between two files, or behind the last. Few reads tell: the messages at the edges of each file,
-and what lies between. Source: ``docs/formats/index-file.md``; IndexService.load.
+IndexFiles are missing after an unclean shutdown, after files were deleted, or after the CommitLog
+was reset. The missing range then lies before the first file, between two files or after the last
+one. Few reads are needed: the messages at the edges of each file, and what lies between files.
+
+Source: ``docs/formats/index-file.md``; IndexService.load.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Covered:
-    """What one file covers: from the message at `begin` to before `end`; `is_whole_*`: all keys of the first (last)
-    message are in this file; `last` is the last message's offset."""
+    """The part of the log that one file covers, as physical offsets: from the message at `begin` to
+    before `end`. The first message ends at `begin_end`, the last one begins at `last`.
+    `is_whole_first` and `is_whole_last` state whether all keys of that message are in this file."""
 
     begin: int
     end: int
@@ -42,8 +45,11 @@ class _Covered:
 def find_missing(
     files: list[IndexFile], log: CommitLog, valid_end: int, config: StoreConfig, env: Env
 ) -> tuple[OffsetRange, ...]:
-    """The ranges, in order. Each begins at a message with keys, and goes to where the next file begins or to
-    `valid_end`, the end of the log. Raises what reading raises."""
+    """Returns the missing ranges in order. Each begins at a message with keys, and ends where the
+    next file begins or at `valid_end`, the end of the log.
+
+    Raises the errors of reading the files and the log.
+    """
     covered = [part for part in (_covered(file, log, valid_end, config) for file in files) if part is not None]
     covered.sort(key=lambda part: (part.begin, part.end))
     missing: list[OffsetRange] = []
@@ -59,7 +65,8 @@ def find_missing(
 
 
 def _covered(file: IndexFile, log: CommitLog, valid_end: int, config: StoreConfig) -> _Covered | None:
-    """None for a file that says nothing about this log: without entries, all of it expired, or of another log."""
+    """Returns what a file covers, or None if it covers nothing of this log: it has no entries, all
+    of them have expired, or it belongs to another log."""
     count = min(file.header.index_count, file.max_index_num) - 1
     low, high = log.min_offset, valid_end
     first = _search(file, count, low)
@@ -81,7 +88,8 @@ def _covered(file: IndexFile, log: CommitLog, valid_end: int, config: StoreConfi
 
 
 def _search(file: IndexFile, count: int, offset: int) -> int:
-    """The first of the entries 1 .. count that points to `offset` or behind it; count + 1 if none does."""
+    """Returns the first of the entries 1 to `count` that points to `offset` or a higher one, or
+    `count` + 1 if none does."""
     low, high = 1, count + 1
     if count and file.read_entry(1).phy_offset >= offset:
         return 1
@@ -97,7 +105,8 @@ def _search(file: IndexFile, count: int, offset: int) -> int:
 
 
 def _message_of(file: IndexFile, index: int, log: CommitLog, config: StoreConfig) -> StoredMessage | None:
-    """The message that an entry points to, None unless the entry is of one of its keys."""
+    """Returns the message that an entry points to, or None unless the entry's hash is that of one
+    of its keys."""
     entry = file.read_entry(index)
     message = readable(log, entry.phy_offset)
     if message is None:
@@ -109,7 +118,8 @@ def _message_of(file: IndexFile, index: int, log: CommitLog, config: StoreConfig
 def _holds_all(
     file: IndexFile, start: int, step: int, offset: int, count: int, message: StoredMessage, config: StoreConfig
 ) -> bool:
-    """Whether as many entries as the message has keys point to it, from entry `start` on."""
+    """Whether as many entries as the message has keys point to it, counted from entry `start`
+    on."""
     wanted = len(message_key_hashes(message, config.dialect))
     for index in range(start, start + step * wanted, step):
         if not 1 <= index <= count or file.read_entry(index).phy_offset != offset:
@@ -118,7 +128,8 @@ def _holds_all(
 
 
 def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: Env) -> list[OffsetRange]:
-    """[begin, end) from its first message with keys on, nothing if it has none."""
+    """Returns [begin, end) shortened to begin at its first message with keys, or nothing if it has
+    none."""
     if begin >= end:
         return []
     steps = walk(log, begin, config, env, look_behind=False)
@@ -126,7 +137,7 @@ def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: E
         try:
             offset, message = next(steps)
         except StopIteration:
-            return [(begin, end)]  # not readable up to the end: what is there is not known
+            return [(begin, end)]  # not readable up to the end: it may hold keys
         if offset >= end:
             return []
         if message_key_hashes(message, config.dialect):
@@ -147,8 +158,9 @@ def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: E
 
 
 def scan_range(scanner: Scanner, log: CommitLog, begin: int, end: int) -> Iterator[Window | LogEnd]:
-    """Windows of the messages that begin in [begin, end), file by file. Where a file cannot be read on, its `LogEnd`
-    comes instead of the rest of the file. Files that are missing are passed over."""
+    """Yields windows of the messages that begin in [begin, end), file by file. If a file cannot be
+    read further, its `LogEnd` is yielded in place of the rest of the file. Missing files are
+    skipped."""
     for file in log.files:
         if file.end_offset <= begin or file.start_offset >= end:
             continue

@@ -1,4 +1,4 @@
-"""What a store answers with: small frozen values.
+"""The results of reads, as small frozen values.
 
 Source: GetMessageResult, GetMessageStatus, QueryMessageResult.
 """
@@ -12,11 +12,12 @@ from logdex.errors import CorruptError, LogdexError
 from logdex.rocketmq.message.stored_message import StoredMessage
 
 OffsetRange = tuple[int, int]
-"""Physical offsets [begin, end) of the CommitLog; both are where messages begin, or the log's end."""
+"""Physical offsets [begin, end) of the CommitLog. Both are the start of a message, or the log's
+end."""
 
 
 class GetMessageStatus(Enum):
-    """How a read from a queue went; names and meanings are the engine's."""
+    """The outcome of a read from a queue. Names and meanings are the engine's."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -31,9 +32,11 @@ class GetMessageStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GetMessageResult:
-    """Messages of one queue, with where they lie, and where to read on. Offsets but `phy_offsets` are queue offsets.
+    """Messages of one queue with their physical offsets, and the offset to continue at. All offsets
+    except `phy_offsets` are queue offsets.
 
-    `problem`: why the message at `next_begin_offset` could not be read, where that ended the batch; None else.
+    `problem` is the error for the message at `next_begin_offset` if it could not be read and ended
+    the read early; else None.
     """
 
     status: GetMessageStatus
@@ -47,7 +50,8 @@ class GetMessageResult:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """One queue and its queue offsets: `min_offset` as the engine has it, `max_offset` behind the last message."""
+    """One queue and its queue offsets: `min_offset` as the engine computes it, `max_offset` is the
+    one after the last message."""
 
     topic: bytes
     queue_id: int
@@ -58,11 +62,12 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueryMessageResult:
-    """Messages that were found by key, with where they lie.
+    """Messages that were found by key, with their physical offsets.
 
-    `complete`: all that match are in the answer (or on its next pages). `missing` are the parts of the CommitLog that
-    hold messages with keys and that no IndexFile covers; with scan_missing they were searched too. `next_cursor` is
-    what to ask with for the next page, None after the last.
+    `complete` states whether all matching messages are in the result, or on its next pages.
+    `missing` are the parts of the CommitLog that hold messages with keys but are covered by no
+    IndexFile; with `scan_missing` they were searched too. `next_cursor` is the cursor of the next
+    page, or None after the last.
     """
 
     messages: tuple[StoredMessage, ...]
@@ -71,13 +76,14 @@ class QueryMessageResult:
     missing: tuple[OffsetRange, ...] = ()
     next_cursor: int | None = None
     collisions: int = 0
-    """Messages that have the hash, but another topic or key."""
+    """The number of messages with the same hash but another topic or key."""
     expired: int = 0
-    """Index entries whose message is no longer in the CommitLog: its oldest files were deleted."""
+    """The number of index entries whose message is no longer in the CommitLog, because its oldest
+    files were deleted."""
     behind_end: int = 0
-    """Index entries that point behind the end of the CommitLog."""
+    """The number of index entries that point after the end of the CommitLog."""
     unreadable: tuple[LogdexError, ...] = field(default=())
-    """Why messages that the index names, or parts that were searched, could not be read."""
+    """The errors of messages in the index, or of searched parts, that could not be read."""
     index_last_update_timestamp: int = 0
     """End timestamp (ms) of the newest IndexFile, 0 without one."""
     index_last_update_phyoffset: int = 0

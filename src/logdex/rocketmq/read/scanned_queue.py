@@ -1,6 +1,8 @@
-"""A queue without ConsumeQueue files: its entries found by a scan of the log, answering as a `ConsumeQueue` does.
+"""A queue without ConsumeQueue files: its entries come from a scan of the log. It has the methods
+of a `ConsumeQueue`.
 
-For a CommitLog file given by itself. The entries are those that `derive_consume_queue` gives for its messages.
+It is used for a CommitLog file without its store. The entries are those that `derive_consume_queue`
+computes.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 class ScannedQueue(ConsumeQueue):
-    """The queue of the messages of `log` that are of `topic` and `queue_id`; scans the log at construction and by
-    `refresh`. Places between them are as pre-blank entries. As of a written queue, an offset that was passed already
-    counts no more, nor one that cannot be. Takes 28 bytes a message. Raises `MissingFileError` where the log has no
-    message of the queue."""
+    """The queue of the messages of `log` with `topic` and `queue_id`. The log is scanned at
+    construction and by `refresh`.
+
+    Places without a message read as pre-blank entries. As in a written queue, messages are left out
+    whose queue offset was passed already or is impossible. Takes 28 bytes of memory per message.
+    Raises `MissingFileError` if the log has no message of the queue.
+    """
 
     def __init__(
         self, log: CommitLog, topic: bytes, queue_id: int, *, config: StoreConfig, env: Env = DEFAULT_ENV
@@ -32,7 +37,7 @@ class ScannedQueue(ConsumeQueue):
         super().__init__(log.directory, topic, queue_id, file_size_bytes=config.consume_queue_file_size_bytes, env=env)
 
     def refresh(self) -> None:
-        """Scans the log again."""
+        """Scans the log again. Raises `MissingFileError` if it has no message of the queue."""
         self._offsets, self._entries = self._scan()
         if not len(self._offsets):
             raise MissingFileError("no message of this queue", path=self.directory)
@@ -67,8 +72,8 @@ class ScannedQueue(ConsumeQueue):
 
 
 def _rising(offsets: npt.NDArray[np.int64], next_offset: int) -> npt.NDArray[np.intp]:
-    """Places of the offsets that go on from `next_offset` (-1: from the first one), none below and none absurdly far
-    above the one before."""
+    """Returns the places of the offsets that continue from `next_offset` (-1: from the first one).
+    Offsets that go back or are implausibly far above the previous one are left out."""
     steps = np.diff(offsets, prepend=offsets[0] - 1 if next_offset < 0 else next_offset - 1)
     if 0 <= offsets[0] <= limits.QUEUE_OFFSET_MAX and bool((steps == 1).all()):
         return np.arange(len(offsets))

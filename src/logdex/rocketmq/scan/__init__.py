@@ -1,1 +1,2 @@
-"""The scan: a CommitLog's bytes as windows of columns, which everything derived is made of; where the log ends."""
+"""Scans a CommitLog's bytes into windows of columns, from which everything else is derived, and
+finds where the log ends."""

@@ -1,8 +1,9 @@
-"""How far a CommitLog goes: where it ends, and what a scan has met on the way.
+"""The extent of a CommitLog: where it ends, and what a scan found before the end.
 
-The end is found from a message that is known to be near it instead of by reading all of the log.
-Importing this does not load the scan kernel; that happens only where more than a few messages
-follow the known one, or where the bytes behind them are damaged.
+The end is searched from a message that is known to be near it, so that the whole log need not be
+read. Importing this module does not load the scan kernel. The kernel is loaded only if more than a
+few messages follow the known one, or if the bytes after them are damaged.
+
 Source: ``docs/formats/commit-log.md``.
 """
 
@@ -23,8 +24,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 @dataclass(slots=True)
 class QueueSpan:
-    """Queue offsets from `min_offset` to before `max_offset`, and the store times (ms) of the
-    messages there."""
+    """Queue offsets from `min_offset` to before `max_offset`, and the store times of the first and
+    last message there, in milliseconds."""
 
     min_offset: int
     max_offset: int
@@ -34,25 +35,25 @@ class QueueSpan:
 
 @dataclass(slots=True)
 class LogExtent:
-    """Where a log ends, and the store time of its last message, None where none was met. `queues`
-    are those that a scan has met, none where there was no need for one."""
+    """Where a log ends, and the store time of its last message in milliseconds; None if no message
+    was read. `queues` are those that a scan found, empty if none was needed."""
 
     end: LogEnd
     last_store_timestamp_ms: int | None = None
     queues: dict[tuple[bytes, int], QueueSpan] = field(default_factory=dict)
     messages: int | None = None
-    """All messages of the log, where it was scanned from its start."""
+    """The number of messages of the log, if it was scanned from its start."""
 
 
 def find_valid_end(
     log: CommitLog, known: Iterable[int], config: StoreConfig, *, look_behind: bool = True, env: Env = DEFAULT_ENV
 ) -> LogExtent:
-    """The end of `log`, looked for from the newest of the `known` offsets on that is a message's,
-    else from the start of the newest file that begins with a message.
+    """Returns the end of `log`. The search begins at the newest of the `known` offsets where a
+    message begins, or else at the start of the newest file that begins with a message.
 
-    What lies before that place is not looked at: this is the end of the log behind any damage
-    there, where a scan of all of the log ends at the first damage. Whoever needs the offset alone
-    leaves out `look_behind`: then what is behind zeros is not read, and a hole is called zeros.
+    Messages before that place are not read. So this is the end after any damage there, while a scan
+    of the whole log ends at the first damage. Without `look_behind`, bytes after zeros are not
+    read, and a hole is reported as zeros; this is enough if only the offset of the end is needed.
     """
     at, last_ms = newest_start(log, known), None
     steps = walk(log, at, config, env, look_behind=look_behind)
@@ -72,7 +73,8 @@ def find_valid_end(
 
 
 def scan_extent(log: CommitLog, start_offset: int | None, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> LogExtent:
-    """The extent of `log` by a scan from the message at `start_offset` (default: the first) on."""
+    """Returns the extent of `log` by a scan from the message at `start_offset` (default: the first
+    message)."""
     from logdex.rocketmq.scan.scanner import Scanner
 
     scanner = Scanner(config, env=env)

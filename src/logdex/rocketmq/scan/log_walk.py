@@ -1,7 +1,7 @@
-"""Going through a CommitLog from a known place, message after message by small reads.
+"""Walks a CommitLog from a known place, message by message, with small reads.
 
-This reads the bytes of the few messages behind a known place and no others, and needs no kernel.
-For many messages use `logdex.rocketmq.scan.scanner`.
+Only the bytes of the few messages after the known place are read, and no kernel is needed. For many
+messages use `logdex.rocketmq.scan.scanner`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from logdex.rocketmq.message.tags_code import tags_code
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 STEPS_MAX = 64
-"""Messages that are read one by one before the scan kernel takes over."""
+"""The number of messages that are read one by one before the scan kernel takes over."""
 
 
 def walk(
     log: CommitLog, offset: int, config: StoreConfig, env: Env, *, look_behind: bool = True
 ) -> Generator[tuple[int, StoredMessage], None, tuple[int, LogEnd | None]]:
-    """(physical offset, message) from `offset` on, which is a message's, a filler's or the end's.
+    """Yields (physical offset, message) from `offset` on, where a message, a filler or the log's
+    end must be.
 
-    Returns the offset where no message follows, and the log's end there; None in its place where
-    something damaged is there: then the scan tells what it is. Without `look_behind` zeros are not
-    told from a hole, since that takes reading what is behind them.
+    Returns (the offset where no message follows, the log's end there). The log's end is None if
+    there is damage, whose kind only a scan finds out. Without `look_behind`, a hole in the log is
+    treated as its end, because telling them apart requires reading the bytes after the zeros.
     """
     while True:
         message = readable(log, offset)
@@ -43,8 +44,8 @@ def walk(
 
 
 def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLogFile | LogEnd | None:
-    """The file that the log goes on in behind `offset`, or its end there; None for damage. With
-    `env` it looks at what is behind zeros."""
+    """Returns the file where the log continues after `offset`, or the log's end there; None for
+    damage. With `env`, the bytes after zeros are read."""
     file = log.file_at_or_before(offset)
     position = min(offset - file.start_offset, file.size_bytes)
     if position == file.size_bytes:
@@ -62,7 +63,7 @@ def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLog
 
 
 def readable(log: CommitLog, offset: int) -> StoredMessage | None:
-    """The whole message at a physical offset, None where there is none."""
+    """Returns the whole message at a physical offset, or None if there is none."""
     try:
         return log.read_message(offset)
     except (CorruptError, MissingFileError):
@@ -70,7 +71,7 @@ def readable(log: CommitLog, offset: int) -> StoredMessage | None:
 
 
 def newest_written(log: CommitLog) -> CommitLogFile:
-    """The newest file that begins with anything but zeros, else the first one."""
+    """Returns the newest file that begins with anything but zeros, else the first one."""
     for file in reversed(log.files):
         if any(log.read(file.start_offset, min(BLANK.size_bytes, file.size_bytes))):
             return file
@@ -78,13 +79,13 @@ def newest_written(log: CommitLog) -> CommitLogFile:
 
 
 def newest_start(log: CommitLog, known: Iterable[int]) -> int:
-    """The newest of the `known` offsets where a message lies that names this place as its own, else
-    the start of the newest file that begins with a message."""
+    """Returns the newest of the `known` offsets at which a message is that stores this offset as
+    its own. Without one, returns the start of the newest file that begins with a message."""
     newest_first = sorted(known, reverse=True)
     newest = newest_written(log)
     for file in reversed(log.files):
         if file.start_offset > newest.start_offset:
-            continue  # made ahead, nothing is in it
+            continue  # created in advance, holds no messages
         for offset in newest_first:
             if file.start_offset <= offset < file.end_offset and _names_itself(log, offset):
                 return offset

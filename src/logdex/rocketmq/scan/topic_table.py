@@ -1,4 +1,5 @@
-"""The topics and queues that a scan has met, numbered in that order, with the tables that the kernel reads."""
+"""The topics and queues that a scan has found, numbered in that order, and the lookup tables that
+the kernel reads."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class QueueName(NamedTuple):
 
 
 class TopicTable:
-    """Topics and queues by number. One writer; a kernel holds its addresses during one call only."""
+    """Topics and queues by number. One writer at a time. A kernel uses the table's addresses only
+    during one call."""
 
     def __init__(self) -> None:
         self.topics: list[bytes] = []
@@ -33,7 +35,8 @@ class TopicTable:
         self._queue_slots = np.zeros(1024, np.int32)
 
     def lookup_tables(self) -> LookupTables:
-        """What the kernel reads; valid until the next `add_topic` or `add_queue`."""
+        """Returns the tables that the kernel reads. They are valid until the next `add_topic` or
+        `add_queue`."""
         return LookupTables(
             topic_slots=self._topic_slots.ctypes.data,
             topic_mask=self._topic_slots.size - 1,
@@ -44,7 +47,7 @@ class TopicTable:
         )
 
     def add_topic(self, topic: bytes) -> int:
-        """Adds a topic that is not there yet; gives its number."""
+        """Adds a new topic and returns its number. The topic must not be in the table yet."""
         number = len(self.topics)
         if number == len(self._records):
             self._records = np.concatenate([self._records, np.zeros_like(self._records)])
@@ -67,7 +70,7 @@ class TopicTable:
         return number
 
     def add_queue(self, topic_number: int, queue_id: int) -> int:
-        """Adds a queue that is not there yet; gives its number."""
+        """Adds a new queue and returns its number. The queue must not be in the table yet."""
         number = len(self.queues)
         if number == self._queue_keys.size:
             self._queue_keys = np.concatenate([self._queue_keys, np.zeros_like(self._queue_keys)])
