@@ -30,7 +30,9 @@ PathArgument = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
-NoSyncOption = Annotated[bool, typer.Option("--no-sync", help="Leave out fsync: faster, unsafe if power fails.")]
+NoSyncOption = Annotated[
+    bool, typer.Option("--no-sync", help="Omit fsync: faster, but data may be lost if the power fails.")
+]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", help="Only this partition (Kafka).", min=0, show_default=False)
@@ -46,20 +48,18 @@ def time_option(flag: str, what: str) -> Any:
 FromOption = Annotated[
     int | None, time_option("--from", "Stored at or after: epoch milliseconds or ISO 8601, UTC if no zone is given.")
 ]
-ToOption = Annotated[int | None, time_option("--to", "Stored at or before, this very millisecond included.")]
+ToOption = Annotated[int | None, time_option("--to", "Stored at or before (inclusive).")]
 
 
-MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line for each message, body in base64.")]
-DecompressOption = Annotated[
-    bool, typer.Option("--decompress", help="With --json: compressed bodies as they were sent, not as stored.")
-]
-ControlOption = Annotated[bool, typer.Option("--control", help="Kafka's control records too.")]
+MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per message, body in base64.")]
+DecompressOption = Annotated[bool, typer.Option("--decompress", help="With --json: decompress compressed bodies.")]
+ControlOption = Annotated[bool, typer.Option("--control", help="Include control records (Kafka).")]
 IsolationOption = Annotated[
     str | None,
     typer.Option(
         "--isolation-level",
         metavar="LEVEL",
-        help="What a Kafka consumer sees: read_uncommitted (from the log start offset on) or read_committed.",
+        help="Print what a consumer reads: read_uncommitted (from the log start offset on) or read_committed (Kafka).",
         show_default=False,
     ),
 ]

@@ -21,18 +21,19 @@ from logdex.cli.output import emit, emit_json, human_count, human_size, table
         "logdex bench store",
         "logdex bench store --json",
         "logdex bench logs",
-        notes="Each figure is the better of two runs, so files are in the page cache as far as they fit. The rebuild "
-        "goes to a temporary folder and is removed. Nothing is written to the store.",
+        notes="Measures a scan with CRC checks, a rebuild, and look-ups by key; for Kafka also decoding, and "
+        "look-ups by offset and time instead. Each figure is the better of two runs, so files are in the page "
+        "cache as far as they fit. The rebuild is written to a temporary folder and removed. Nothing is "
+        "written to the store.",
     )
 )
 @path_command
 def bench(
     target: PathOptions,
-    seed: Annotated[int, typer.Option(help="Which messages are looked up.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of messages to look up.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure on this machine: a scan with CRC, a rebuild, look-ups by key; of Kafka by offset and time, and decoding.
-    Takes about a minute at most."""
+    """Measure how fast this machine scans, rebuilds and looks up messages. Takes about a minute at most."""
     found, figures = find(target), []
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as folder:
         for figure in view_of(found.format, "bench").measure(found, target.settings, random.Random(seed), folder):

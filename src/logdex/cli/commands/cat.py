@@ -31,10 +31,10 @@ from logdex.cli.options import (
         "logdex cat store/commitlog/00000000000000000000 --limit 3",
         "logdex cat logs --topic orders --partition 0 --offset 40 --limit 3",
         "logdex cat logs/orders-0/00000000000000000000.log --control --json",
-        notes="A CommitLog ends at the first message that is not whole or fails its CRC, as for the broker: what is "
-        "before is printed, why it ends is said on stderr. Of a Kafka log bad batches are passed over and told. All "
-        "that is in its files is printed, unless --isolation-level asks for what a consumer sees: one partition after "
-        "the other, by name, internal topics such as __consumer_offsets last.",
+        notes="A CommitLog ends at the first message that is incomplete or fails its CRC, as for the broker: the "
+        "messages before it are printed, and stderr states why the log ends there. In a Kafka log bad batches "
+        "are skipped and reported. All records in the files are printed unless --isolation-level is given, "
+        "one partition after the other by name, and internal topics such as __consumer_offsets last.",
     )
 )
 @path_command
@@ -47,15 +47,17 @@ def cat(
     end_ms: ToOption = None,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", help="From this offset on, in each queue or partition.", show_default=False),
+        typer.Option("--offset", help="Begin at this offset in each queue or partition.", show_default=False),
     ] = None,
     physical_offset: Annotated[
         int | None,
         typer.Option(
-            "--physical-offset", help="From the message at this CommitLog offset on (RocketMQ).", show_default=False
+            "--physical-offset", help="Begin at the message at this CommitLog offset (RocketMQ).", show_default=False
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many messages.", min=1, show_default=False)] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
+    ] = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,

@@ -36,10 +36,10 @@ class Findings:
 
 @app.command(epilog=epilog("logdex doctor", "logdex doctor --json"))
 def doctor(
-    master: Annotated[str, typer.Option(help="Spark master to try.")] = "local[1]",
+    master: Annotated[str, typer.Option(help="The Spark master to try.")] = "local[1]",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2 cannot run."""
+    """Show which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2 cannot run."""
     findings = Findings()
     _look_at_python(findings)
     if _look_at_spark(findings):

@@ -30,7 +30,7 @@ from logdex.errors import UsageError
         "logdex get store/commitlog/00000000000000000000 --topic orders --queue 0 --offset 0 --count 1",
         "logdex get logs --topic orders --partition 0 --offset 40 --count 2",
         "logdex get logs/orders-0 --time 2023-11-14T22:13:20Z --count 1 --json",
-        notes="The status and the offset to go on at are on stderr. A CommitLog file by itself has no index: it "
+        notes="The status and the next offset are printed on stderr. A CommitLog file by itself has no index, so it "
         "is scanned.",
     )
 )
@@ -41,16 +41,24 @@ def get(
     queue: Annotated[int | None, typer.Option(help="The queue id (RocketMQ).", show_default=False)] = None,
     partition: PartitionOption = None,
     offset: Annotated[
-        int | None, typer.Option(help="Offset in the queue or partition to begin at.", show_default=False)
+        int | None, typer.Option(help="Begin at this offset in the queue or partition.", show_default=False)
     ] = None,
-    time_ms: Annotated[int | None, time_option("--time", "Begin at the first message at or after.")] = None,
-    count: Annotated[int, typer.Option(help="At most so many messages.", min=1)] = 32,
+    time_ms: Annotated[
+        int | None, time_option("--time", "Begin at the first message stored at or after this time.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="The maximum number of messages.", min=1)] = 32,
     max_bytes: Annotated[
-        int | None, typer.Option(help="At most so many bytes of messages, but one message.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="The maximum size of all messages, but at least one message.", min=1, show_default=False),
     ] = None,
     tag: Annotated[
         str | None,
-        typer.Option("--tag", metavar="EXPR", help="Tags wanted, as 'a || b'; * for all.", show_default=False),
+        typer.Option(
+            "--tag",
+            metavar="EXPR",
+            help="Only messages with one of these tags: 'a || b', or * for all.",
+            show_default=False,
+        ),
     ] = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,

@@ -23,24 +23,21 @@ from logdex.formats import format_of
         "logdex info store/checkpoint --json",
         "logdex info logs",
         "logdex info logs/orders-0 --json",
-        notes="Reads the ends of files, not what lies between: `logdex verify` does that. A store without "
-        "consumequeue/ has its log scanned, and so has a CommitLog file; of a ConsumeQueue file, an IndexFile, the "
-        "checkpoint and config/*.json it tells what they say. Of a Kafka log directory __consumer_offsets is read, for "
-        "the groups.",
+        notes="Reads only the ends of files; `logdex verify` checks what is between. The log is scanned if a store "
+        "has no consumequeue/ or PATH is a CommitLog file. For a ConsumeQueue file, an IndexFile, the "
+        "checkpoint or a file of config/, its content is summarised. In a Kafka log directory "
+        "__consumer_offsets is read for the consumer groups.",
     )
 )
 @path_command
 def info(
     target: PathOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each topic's queue or partition.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line per queue or partition.")] = False,
     of_store: Annotated[
-        bool,
-        typer.Option(
-            "--store", help="With --json: one object for the whole instead of one for each queue or partition."
-        ),
+        bool, typer.Option("--store", help="With --json: one object for the whole store or log directory.")
     ] = False,
 ) -> None:
-    """Show what is there: topics, queues or partitions, ranges of offsets and time, sizes, geometry, clean or crashed.
+    """Show topics, queues or partitions, ranges of offsets and time, sizes, and whether it was closed cleanly.
 
     Exit 0 good, 1 something could not be read, 2 cannot run.
     """

@@ -16,8 +16,8 @@ from logdex.cli.options import DecompressOption, MessageJsonOption, PathOptions,
         "logdex message store 7F00000100002A9F0000000000000000",
         "logdex message store 7F00000100002A9F0000000000000000 --json",
         "logdex message store/commitlog/00000000000000000000 7F00000100002A9F0000000000000000",
-        notes="The server's MessageID (32 or 56 hexadecimal digits) holds the place in the CommitLog. A client's id "
-        "(UNIQ_KEY) is looked up in the IndexFiles and needs its topic.",
+        notes="A server's MessageID (32 or 56 hexadecimal digits) contains the physical offset in the CommitLog. A "
+        "client's id (UNIQ_KEY) is looked up in the IndexFiles and needs its topic.",
     )
 )
 @path_command
@@ -25,7 +25,7 @@ def message(
     target: PathOptions,
     msg_id: Annotated[str, typer.Argument(metavar="MSGID", help="The message's id.", show_default=False)],
     topic: Annotated[
-        str | None, typer.Option(help="The topic, for a client's id (UNIQ_KEY).", show_default=False)
+        str | None, typer.Option(help="The topic; required for a client's id (UNIQ_KEY).", show_default=False)
     ] = None,
     decompress: DecompressOption = False,
     as_json: MessageJsonOption = False,

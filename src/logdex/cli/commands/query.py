@@ -27,10 +27,10 @@ from logdex.cli.options import (
         "logdex query store/commitlog/00000000000000000000 --topic orders --key order-100017",
         "logdex query logs --topic orders --key key-104",
         "logdex query logs/orders-1 --key key-104 --max 1 --json",
-        notes="A key is one of a message's KEYS or its UNIQ_KEY. Where the IndexFiles have lost a part of the log, "
-        "stderr says which, and the exit code is 1; --scan-missing searches that part in the log itself. A CommitLog "
-        "file by itself is scanned. A record of Kafka's has one key; its log is read where no key index is (logdex "
-        "rebuild makes one).",
+        notes="A key is one of a message's KEYS or its UNIQ_KEY. If the IndexFiles do not cover a part of the log, "
+        "stderr states which, and the exit code is 1; --scan-missing searches that part in the log itself. A "
+        "CommitLog file by itself is scanned. A Kafka record has one key; a log without a key index (see "
+        "logdex rebuild --key-index) is scanned.",
     )
 )
 @path_command
@@ -38,21 +38,22 @@ def query(
     target: PathOptions,
     topic: Annotated[str | None, typer.Option(help="The topic.", show_default=False)] = None,
     partition: PartitionOption = None,
-    key: Annotated[str | None, typer.Option(help="The key, exactly.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option(help="The exact key.", show_default=False)] = None,
     tag: Annotated[str | None, typer.Option(help="A tag instead of a key (RocketMQ).", show_default=False)] = None,
     begin_ms: FromOption = None,
     end_ms: ToOption = None,
     max_num: Annotated[
-        int | None, typer.Option("--max", help="At most so many; the rest with --cursor.", min=1, show_default=False)
+        int | None,
+        typer.Option("--max", help="The maximum number of messages; --cursor continues.", min=1, show_default=False),
     ] = None,
     cursor: Annotated[
-        int | None, typer.Option(help="Go on where the page before ended.", min=0, show_default=False)
+        int | None, typer.Option(help="Continue where the previous page ended.", min=0, show_default=False)
     ] = None,
     broker_semantics: Annotated[
-        bool, typer.Option("--broker-semantics", help="Just what the broker answers: by hash, at most 64.")
+        bool, typer.Option("--broker-semantics", help="Return what the broker returns: by hash, at most 64.")
     ] = False,
     scan_missing: Annotated[
-        bool, typer.Option("--scan-missing", help="Search what no IndexFile covers in the CommitLog.")
+        bool, typer.Option("--scan-missing", help="Also search the parts of the CommitLog that no IndexFile covers.")
     ] = False,
     key_index: Annotated[
         str | None,
@@ -63,7 +64,7 @@ def query(
     decompress: DecompressOption = False,
     as_json: MessageJsonOption = False,
 ) -> None:
-    """Find messages by key, newest first. Exit 0 good, 1 the answer may lack something, 2 cannot run."""
+    """Find messages by key, newest first. Exit 0 good, 1 the answer may be incomplete, 2 cannot run."""
     is_good = show(
         "query",
         target,

@@ -33,9 +33,11 @@ class Engine(StrEnum):
         "logdex rebuild store --output rebuilt --json",
         "logdex rebuild store/commitlog/00000000000000000000 --output rebuilt",
         "logdex rebuild logs --output rebuilt --key-index",
-        notes="Of a CommitLog file given by itself: what follows from its messages alone. What --output "
-        "already holds under these names is kept under a dated name. Nothing is published before all is "
-        "written: a rebuild that was stopped can simply be run again.",
+        notes="Derives ConsumeQueues and IndexFiles from the CommitLog, and Kafka's indexes, producer snapshots and "
+        "leader epochs from the .log files. From a CommitLog file by itself, only the entries of its own "
+        "messages are derived. Files that already have these names in --output are kept under names with a "
+        "timestamp. Nothing is published before everything is written, so a rebuild that was stopped can be "
+        "run again.",
     )
 )
 @path_command
@@ -47,21 +49,20 @@ def rebuild(
             "--output",
             "-o",
             metavar="DIR",
-            help="Where to write consumequeue/ and index/; of Kafka topic-N/, or one partition's files.",
+            help="Where to write consumequeue/ and index/, or for Kafka topic-N/ or one partition's files.",
             show_default=False,
         ),
     ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Write into the store itself; what is replaced is kept.")
     ] = False,
-    key_index: Annotated[bool, typer.Option("--key-index", help="A .keyindex for each segment too (Kafka).")] = False,
-    engine: Annotated[Engine, typer.Option(help="Work in this process, or on Spark.")] = Engine.LOCAL,
-    master: Annotated[str, typer.Option(help="Spark master, with --engine spark.")] = "local[*]",
+    key_index: Annotated[bool, typer.Option("--key-index", help="Also write a .keyindex per segment (Kafka).")] = False,
+    engine: Annotated[Engine, typer.Option(help="Run in this process or on Spark.")] = Engine.LOCAL,
+    master: Annotated[str, typer.Option(help="The Spark master for --engine spark.")] = "local[*]",
     no_sync: NoSyncOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Derive ConsumeQueues and IndexFiles from the CommitLog alone; Kafka's indexes, snapshots and leader epochs from
-    the .log files alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
+    """Derive all indexes from the logs alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
     written_to = output_of("rebuild", target.path, output, in_place=in_place)
     target = target.with_settings(key_index=key_index)
     found = find(target)

@@ -19,9 +19,10 @@ from logdex.formats import format_of
     epilog=epilog(
         "logdex recover logs --output recovered",
         "logdex recover logs --output recovered --json",
-        notes="Kafka's log directories, partitions and .log files. The output must be new or empty. Every batch whose "
-        "checksum is right is in it, those behind damage too, with the bytes and offsets that it had. With --json: one "
-        "line for each range of bytes that is not in the new log, and the report at last.",
+        notes="For Kafka's log directories, partitions and .log files. The output must be new or empty. It receives "
+        "every batch with a valid checksum, including those after damage, with unchanged bytes and offsets. "
+        "With --json there is one line per range of bytes that is not in the new log, and the report as the "
+        "last line.",
     )
 )
 @path_command

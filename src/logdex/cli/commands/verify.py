@@ -24,19 +24,21 @@ if TYPE_CHECKING:
         "logdex verify store --check message-crc --check torn-tail",
         "logdex verify store/commitlog/00000000000000000000",
         "logdex verify logs",
-        notes="Of a CommitLog file given by itself the messages are checked, no index. Reads everything and "
-        "changes nothing. With --json: one line for each finding (with a `check`), one for each piece of "
-        "information (with a `kind`), and the report at last.",
+        notes="Reads everything and changes nothing. In a CommitLog file by itself the messages are checked, and no "
+        "index. With --json there is one line per finding (with a `check`), one per piece of information "
+        "(with a `kind`), and the report as the last line.",
     )
 )
 @path_command
 def verify(
     target: PathOptions,
     check: Annotated[
-        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; several times for several.")
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; may be repeated.")
     ] = None,
-    max_findings: Annotated[int, typer.Option(help="Show at most so many findings; all are counted.", min=1)] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines; the report is the last.")] = False,
+    max_findings: Annotated[
+        int, typer.Option(help="The maximum number of findings to show; all are counted.", min=1)
+    ] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; the last one is the report.")] = False,
 ) -> None:
     """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2 cannot run."""
     found = find(target)
