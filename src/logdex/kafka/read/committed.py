@@ -1,11 +1,13 @@
-"""Which records are committed: of a transaction, those whose producer's next marker in the log commits.
+"""Decides which records are committed: those of a transaction are if the next marker of its
+producer in the log is a commit marker.
 
-Every reader of committed records asks here: reads by offset, scans, and followers of a log that
-grows. The log itself is asked, not the transaction indexes, which are derived from it and may be
-missing or of another log. They are asked only about markers that the log has lost to damage.
+All readers of committed records use this module: reads by offset, scans, and followers of a log
+that grows. It reads the log itself and not the transaction indexes, which are derived from it and
+may be missing or belong to another log. They are used only for markers that the log has lost to
+damage.
 
-Source: Kafka's ProducerStateManager for the end of a transaction, CompletedFetch for what a reader
-leaves out.
+Source: Kafka's ProducerStateManager for the end of a transaction, CompletedFetch for the records
+that a reader skips.
 """
 
 from __future__ import annotations
@@ -34,16 +36,17 @@ _KNOWN_MARKERS = (CONTROL_ABORT, CONTROL_COMMIT, _NO_RECORD)
 
 
 class TransactionFold:
-    """The transactions of a log, found while its batches pass by, in log order, from where its
-    producers are `states` on. One thread."""
+    """The transactions of a log, computed from its batches in log order. `states` are the producer
+    states at the first of these batches. Not thread-safe."""
 
     def __init__(self, states: ProducerStates | None = None) -> None:
         self._states = ProducerStates() if states is None else states
 
     def add(self, columns: BatchColumns) -> list[AbortedTxn]:
-        """Takes in the batches of a window. Returns the aborted transactions that end there.
+        """Adds the batches of a window. Returns the aborted transactions that end in it.
 
-        Control records that end no transaction (the quorum's, and unknown ones) are ignored.
+        Control records that end no transaction (those of the `__cluster_metadata` log, and unknown
+        ones) are ignored.
         """
         is_control = columns.attributes & BATCH_CONTROL != 0
         tells = is_control & np.isin(columns.control_type, _KNOWN_MARKERS)
@@ -52,12 +55,13 @@ class TransactionFold:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the earliest transaction without a marker begins; None if all have ended."""
+        """The first offset of the earliest transaction without a marker; None if all have ended."""
         return self._states.first_unstable_offset
 
 
 class AbortedTransactions:
-    """A set of aborted transactions, to be asked about batches and rows. Immutable; it can be pickled."""
+    """A set of aborted transactions, which decides about batches and rows. Immutable; it can be
+    pickled."""
 
     def __init__(self, transactions: Iterable[AbortedTxn] = ()) -> None:
         by_producer: dict[int, list[tuple[int, int]]] = {}
@@ -75,7 +79,7 @@ class AbortedTransactions:
         return hash(tuple(self._spans))
 
     def between(self, start: int, stop: int) -> AbortedTransactions:
-        """The transactions that have batches with offsets in [`start`, `stop`)."""
+        """Returns the transactions that have batches with offsets in [`start`, `stop`)."""
         found = AbortedTransactions()
         for producer, spans in self._spans.items():
             touches = (spans[:, 1] >= start) & (spans[:, 0] < stop)
@@ -91,7 +95,7 @@ class AbortedTransactions:
         return bool(_inside(spans, np.array([batch.last_offset]))[0])
 
     def rows(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Which rows are data of an aborted transaction.
+        """Returns a mask of the rows that are data of an aborted transaction.
 
         The columns `offset`, `producer_id`, `is_transactional` and `is_control` are needed.
         """
@@ -110,7 +114,8 @@ class AbortedTransactions:
 
 
 def _rising(spans: list[tuple[int, int]]) -> Int64s:
-    """(first offset, last offset)[n, 2]; the last offsets rise too, so that one look-up is enough."""
+    """Returns (first offset, last offset)[n, 2]. The last offsets rise too, so that one look-up is
+    enough."""
     found = np.array(sorted(spans), np.int64)
     found[:, 1] = np.maximum.accumulate(found[:, 1])
     return found
@@ -127,7 +132,7 @@ def _plain(spans: dict[int, Int64s]) -> dict[int, list[list[int]]]:
 
 # -- finding them ------------------------------------------------------------------------------------------------------
 Windows = Iterator[tuple[BatchColumns, npt.NDArray[np.bool_]]]
-"""Windows of batches, and which of them are whole: their markers count."""
+"""Windows of batches, each with a mask of the whole ones. Only markers that are whole are used."""
 
 
 class _AstrayError(Exception):
@@ -135,12 +140,12 @@ class _AstrayError(Exception):
 
 
 def find_aborted(segments: Sequence[LogSegment], start: int, stop: int) -> AbortedTransactions:
-    """The aborted transactions with batches in [`start`, `stop`), of rising segments.
+    """Returns the aborted transactions with batches in [`start`, `stop`) of rising segments.
 
-    Batch headers are read from `start` to `stop`, and beyond until the transactions that have
-    batches there have ended; no record is. Only the checksums of markers are checked, as long as
-    the headers lead from batch to batch and their offsets rise. Otherwise damage lies on the way,
-    every checksum is checked, and reading goes on behind the damage as every reader does.
+    Batch headers are read from `start` to `stop`, and further until the transactions with batches
+    there have ended. Records are not read. Only the checksums of markers are checked, as long as
+    the headers lead from batch to batch and their offsets rise. Otherwise there is damage: then
+    every checksum is checked, and reading continues after the damage as for every reader.
     """
     try:
         return _find_aborted(segments, start, stop, _linked_windows)
@@ -190,7 +195,8 @@ def _linked_windows(segment: LogSegment, offset: int) -> Windows:
 
 
 def _with_whole_markers(window: BatchWindow, crcs: CrcSources) -> tuple[BatchColumns, npt.NDArray[np.bool_]]:
-    """A marker with a wrong checksum ends its transaction; whether it aborts it, only an index can tell."""
+    """A marker with a wrong checksum ends its transaction. Only an index can state whether it
+    aborts it."""
     columns, is_whole = window.columns, np.ones(window.count, np.bool_)
     base = window.data.ctypes.data
     for place in np.flatnonzero(columns.attributes & BATCH_CONTROL).tolist():
@@ -207,17 +213,19 @@ def _checked_windows(segment: LogSegment, offset: int) -> Windows:
 
 
 class _LostMarkers:
-    """Entries of a segment's transaction index whose markers are not in the log: damage has taken them."""
+    """Entries of a segment's transaction index whose markers are missing in the log because of
+    damage."""
 
     def __init__(self, segment: LogSegment, start: int, stop: int) -> None:
         try:
             entries = segment.txn_index.all_aborted_txns()
         except LogdexError:
-            entries = []  # which verify tells of
+            entries = []  # verify reports it
         self._entries = [entry for entry in entries if start <= entry.last_offset < stop]
 
     def drop_known(self, columns: BatchColumns, is_whole: npt.NDArray[np.bool_]) -> None:
-        """Drops the entries at whose marker's offset the log has a whole batch: what that says counts."""
+        """Drops the entries whose marker's offset is in a whole batch of the log, because that
+        batch is used instead."""
         if not self._entries:
             return
         offsets = np.array([entry.last_offset for entry in self._entries])
@@ -226,5 +234,5 @@ class _LostMarkers:
         self._entries = [entry for entry, is_known in zip(self._entries, known.tolist(), strict=True) if not is_known]
 
     def below(self, offset: int) -> list[AbortedTxn]:
-        """The entries that are left with markers below `offset`."""
+        """Returns the remaining entries whose markers are below `offset`."""
         return [entry for entry in self._entries if entry.last_offset < offset]

@@ -1,8 +1,9 @@
-"""Recovering a crashed or damaged log directory, partition or .log into a clean one: every whole batch is in it.
+"""Recovers a crashed or damaged log directory, partition or .log into a clean one with every whole
+batch.
 
-A broker cuts a log at its first bad batch and drops all that lies behind. Here the search goes on behind it. Batches
-keep their bytes and offsets; everything derived is derived anew. What was decided, and why:
-``docs/design/0009-kafka-recover.md``.
+A broker truncates a log at its first bad batch and drops everything after it. This job continues
+after it. Batches keep their bytes and offsets, and all derived files are derived again. For the
+decisions and their reasons see ``docs/design/0009-kafka-recover.md``.
 """
 
 from __future__ import annotations
@@ -46,15 +47,19 @@ def recover(
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RecoverReport:
-    """Recovers what is at `path` into `output`, which mirrors it: a log directory, a partition, or one segment.
+    """Recovers what is at `path` into `output`, which mirrors it: a log directory, a partition or
+    one segment.
 
-    The output must be new or empty; with `in_place` it is the directory itself, and what is replaced is kept under
-    dated names. `infer_interval`: take the `index_interval_bytes` that the indexes tell, where they do, not that of
-    `config`; by default where there is no `config`. A log directory gets its checkpoints and the clean-shutdown mark.
-    Nothing is published before all is written.
+    The output must be new or empty. With `in_place` it is the directory itself, and replaced files
+    are kept under names with the date. With `infer_interval`, the `index_interval_bytes` is
+    inferred from the indexes where that is possible, instead of taken from `config`; this is the
+    default without a `config`. A log directory gets its checkpoints and the clean-shutdown mark.
+    Nothing is published before everything is written.
 
-    Raises `NotAStoreError`, `UsageError` for an output that is refused, `EnvironmentProblem` without enough free
-    space, `StorageError`; in place `LogInUseError` while a broker has it open. Damage is never raised.
+    Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` if the output is refused,
+    `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be read or
+    written; with `in_place` `LogInUseError` while a broker has the directory open. Damage is
+    reported and never raised.
     """
     started = time.perf_counter()
     found, output = require_kafka(path, env=env), os.fspath(output)
@@ -79,7 +84,8 @@ def recover(
 
 
 def _publication(source: RecoverSource, output: str, job: _Recovery, env: Env) -> tuple[list[str], list[str]]:
-    """Names to publish, and names of the output that go; in place file by file, else partitions as a whole."""
+    """Returns the names to publish, and the names in the output to remove. In place they are single
+    files, else whole partitions."""
     names, stale = list(job.names), []
     for partition in source.partitions:
         own = job.partition_names[partition.folder]
@@ -96,23 +102,24 @@ def _publication(source: RecoverSource, output: str, job: _Recovery, env: Env) -
 
 
 def _offset_files(folder: str, env: Env) -> list[str]:
-    """A partition's files that are named by an offset; whole .swap files have been taken over too."""
+    """Returns a partition's files that are named by an offset, and its .swap files, which are
+    recovered too if they are whole."""
     endings = (f"{LOG_SUFFIX}.swap",)
     found = env.list_dir(folder)
     return [name for name in found if parse_offset_file(name) is not None or name.endswith(endings)]
 
 
 class _Recovery:
-    """One run: reads `source`, writes below `directory`."""
+    """One run: it reads `source` and writes below `directory`."""
 
     def __init__(
         self, source: RecoverSource, directory: str, config: LogConfig, sync: bool, progress: Progress | None, env: Env
     ) -> None:
         self.report = RecoverReport(notes=list(source.notes), bytes=source.size_bytes)
         self.names: list[str] = []
-        """Files at the top of the output."""
+        """The files at the top of the output."""
         self.partition_names: dict[str, list[str]] = {}
-        """Files of each partition, by folder."""
+        """The files of each partition, by folder."""
         self._source = source
         self._directory = directory
         self._config = config
@@ -124,7 +131,7 @@ class _Recovery:
         self._intervals: dict[str, IndexInterval] = {}
 
     def infer_intervals(self) -> None:
-        """Finds the interval of each partition's indexes, by folder."""
+        """Infers the interval of each partition's indexes, by folder."""
         logs = {partition.folder: [log.path for log in partition.logs] for partition in self._source.partitions}
         self._intervals = index_intervals(logs, self._env)
         self.report.inferred, self.report.assumed = describe_intervals(self._intervals)
@@ -134,7 +141,7 @@ class _Recovery:
         return self._intervals[partition.folder].size_bytes if self._intervals else given
 
     def run(self) -> None:
-        """Does it."""
+        """Recovers all partitions and writes the small files of the log directory."""
         if lock_is_held(self._source.home, env=self._env) and self._env.exists(f"{self._source.home}/{LOCK_FILE}"):
             self.report.notes.append(f"{self._source.home} is open in another process: its log may go on meanwhile")
         with OutputFiles(self._env, sync=self._sync) as output:

@@ -1,7 +1,8 @@
-"""Finding every whole batch of a partition: pieces of .log files, and all bytes between them.
+"""Finds every whole batch of a partition: pieces of .log files, and all bytes between them.
 
-A piece is a run of whole batches, byte after byte, whose offsets rise. In a healthy log each file is one piece. Bytes
-that are no whole batch, and single batches that contradict their neighbours, divide them.
+A piece is a run of adjacent whole batches whose offsets rise. In a sound log each file is one
+piece. Pieces are separated by bytes that are not a whole batch and by single batches that
+contradict their neighbours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Scanning a .log into columns: windows of batches, and where and why the log ends.
+"""Scans a .log into columns: windows of batches, and where and why the log ends.
 
-Recovery, rebuild, verify, look-ups and the folds of every index go through this one. The log ends, as for the broker,
-at the first batch that is not whole or whose checksum is wrong; `ScanEnd` says which it was.
+Recovery, rebuild, verify, look-ups and the folds of every index all use this scan. As for the
+broker, the log ends at the first batch that is not whole or has a wrong checksum; `ScanEnd` states
+which.
+
 Source: Kafka's FileLogInputStream, LogSegment.recover.
 """
 
@@ -22,15 +24,17 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns,
 from logdex.layout.kafka import MAGIC_V2
 
 WINDOW_BATCHES = 8_192
-"""Columns of a window (100 bytes a batch) then stay in the core's cache while they are used."""
+"""With this size the columns of a window (100 bytes per batch) stay in the core's cache while they
+are used."""
 
 _ZEROS_STEP = 1 << 20
 _FIND_WORK = 32
 
 
 class EndKind(Enum):
-    """Why a scan ended. Zeros are what a file system leaves of a file that was grown and not written; where too few
-    bytes for a header are left, that is TORN whatever they are, as the broker ends there without a word."""
+    """Why a scan ended. ZEROS means that the file was extended but not written there. If too few
+    bytes for a header are left, the end is TORN whatever they hold, because the broker silently
+    ends there."""
 
     END = "end"
     TORN = "torn"
@@ -40,7 +44,8 @@ class EndKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScanEnd:
-    """Where the good batches end: `position` is the byte behind the last, `error` says more unless `kind` is END."""
+    """The end of the good batches: `position` is that of the byte after the last one. `error` gives
+    the details unless `kind` is END."""
 
     kind: EndKind
     position: int
@@ -49,14 +54,15 @@ class ScanEnd:
 
     @property
     def description(self) -> str:
-        """Why, without the place."""
+        """The reason, without file and position."""
         return self.reason if self.error is None else self.error.description
 
 
 @dataclass(slots=True)
 class BatchWindow:
-    """`count` batches: `columns` (each of `count` places) are valid until the next window is asked for. Positions count
-    from the start of `data`, the bytes of the whole file or buffer."""
+    """`count` batches. `columns` have `count` elements each and are valid until the next window is
+    requested. Positions are relative to the start of `data`, which holds the bytes of the whole
+    file or buffer."""
 
     columns: BatchColumns
     count: int
@@ -65,16 +71,17 @@ class BatchWindow:
 
 
 class BatchScanner:
-    """Scans files or bytes with one set of columns. One thread, one scan at a time.
+    """Scans files or bytes with one set of columns. Not thread-safe, and only one scan at a time.
 
-    `end` says, when all windows of a scan have been taken, where and why it ended; so does the generator's own value.
+    When all windows of a scan have been taken, `end` states where and why it ended. The generator
+    returns the same value.
     """
 
     end: ScanEnd
 
     def __init__(self, check_crc: bool = True, window_batches: int = WINDOW_BATCHES, env: Env = DEFAULT_ENV) -> None:
         self.batches = 0
-        """Batches scanned so far."""
+        """The number of batches scanned so far."""
         self._env = env
         self._check_crc = int(check_crc)
         self._columns = make_batch_columns(window_batches)
@@ -84,9 +91,10 @@ class BatchScanner:
         self._crcs = crc_sources()
 
     def scan_file(self, path: str, start: int = 0, stop: int | None = None) -> Generator[BatchWindow, None, ScanEnd]:
-        """Windows of the batches that begin in bytes [start, stop) of a .log; `start` is a batch's first byte.
+        """Yields windows of the batches that begin in bytes [start, stop) of a .log. `start` must
+        be the first byte of a batch.
 
-        A `stop` that is reached is an END.
+        The end is of kind END if `stop` was reached.
         """
         with self._env.map_read(path) as mapped:
             return (yield from self.scan_bytes(mapped.array, start, stop, path=path))
@@ -94,7 +102,8 @@ class BatchScanner:
     def scan_bytes(
         self, data: ByteArray | bytes, start: int = 0, stop: int | None = None, *, path: str = "<bytes>"
     ) -> Generator[BatchWindow, None, ScanEnd]:
-        """The same of bytes in memory; `path` is named in errors."""
+        """Yields windows as `scan_file` does, of bytes in memory. `path` is the name used in
+        errors."""
         array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
         state, position, reason = self._state, start, kernel.WINDOW_FULL
         until = array.size if stop is None else stop
@@ -166,7 +175,7 @@ def is_batch(data: ByteArray, position: int) -> bool:
 
 
 def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
-    """What the kernel's `reason` to stop at `position` of the whole log `data` means."""
+    """Returns the end of the whole log `data` for the kernel's `reason` to stop at `position`."""
     if reason == kernel.FILE_END:
         return ScanEnd(EndKind.END, position, "the last batch ends where the file ends")
     if reason == kernel.LIMIT:
@@ -179,12 +188,13 @@ def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
 
 
 def only_zeros(data: ByteArray, position: int) -> bool:
-    """Whether nothing but zeros lies from `position` to the end."""
+    """Whether all bytes from `position` to the end are zeros."""
     return not any(data[at : at + _ZEROS_STEP].any() for at in range(position, data.size, _ZEROS_STEP))
 
 
 def batch_error(data: ByteArray, position: int, reason: int, path: str) -> CorruptError:
-    """The located error of the batch at `position` that the kernel stopped at for `reason`."""
+    """Returns the error, with its place, for the batch at `position` where the kernel stopped for
+    `reason`."""
     left = data.size - position
     if left <= kernel.SIZE_UP_TO_MAGIC:
         return TruncatedError(

@@ -1,6 +1,7 @@
-"""All messages of a log, also those behind damage, with what is wrong with the log itself.
+"""Reads all messages of a log, including those after damage, and checks the log itself.
 
-For the engine a log ends at the first bad message; `LogPass` reports it and goes on behind it, where messages follow.
+For the engine a log ends at the first bad message. `LogPass` reports that message and continues
+after it if more messages follow.
 """
 
 from __future__ import annotations
@@ -38,26 +39,27 @@ def _check_of(error: CorruptError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """A place where the scan stopped; the rest is what the bytes behind it are."""
+    """A place where the scan stopped, and what the bytes from there on are."""
 
     end: LogEnd
     file: CommitLogFile
     stray: int | None
-    """The first byte from there on that is not zero."""
+    """The position of the first byte from there on that is not zero."""
     is_cut: bool
-    """Whether the file ends, or turns to zeros, inside the message."""
+    """Whether the message is cut short by the end of the file or by zeros."""
 
 
 class LogPass:
-    """Goes once through a log. `damage` and `end_offset` grow as it goes."""
+    """One pass over a log. `damage` and `end_offset` grow during the pass. Not thread-safe."""
 
     def __init__(self, log: CommitLog, config: StoreConfig, out: Collector, env: Env) -> None:
         self.log = log
         self.damage = Damage()
         self.end_offset = log.min_offset
-        """Behind the last message or filler that can be read; at last the offset of `end`."""
+        """The offset after the last readable message or filler; after the pass the offset of
+        `end`."""
         self.end: LogEnd | None = None
-        """Where the log ends behind the last message that can be read, once all was gone through."""
+        """The end of the log after its last readable message; set when the pass is complete."""
         self.scanner = Scanner(config, env=env)
         self._config = config
         self._out = out
@@ -65,7 +67,7 @@ class LogPass:
         self._pending: _Stop | None = None
 
     def windows(self) -> Iterator[Window]:
-        """Windows of all messages that can be read."""
+        """Yields windows of all readable messages."""
         self._check_foreign()
         previous: CommitLogFile | None = None
         for file in self.log.files:
@@ -142,7 +144,7 @@ class LogPass:
             self.end = end
 
     def _check_filler(self, file: CommitLogFile, position: int) -> None:
-        """A file that was read to its end: looks at its filler."""
+        """Checks the filler of a file that was read to its end."""
         if file.size_bytes - position < BLANK.size_bytes:
             if file is self.log.files[-1] and 0 < file.size_bytes == self._config.mapped_file_size_commit_log:
                 self._out.find(
@@ -171,7 +173,9 @@ class LogPass:
             )
 
     def _behind_stop(self, file: CommitLogFile, end: LogEnd) -> int | None:
-        """Where in the file to go on behind a stop; None: nowhere, which is the log's end unless a file goes on."""
+        """Returns the position in the file at which to continue after a stop. None if no message
+        follows in this file; the stop is then the log's end unless the next file continues the
+        log."""
         with self._env.map_read(file.path) as mapped:
             data = mapped.array
             at = end.position
@@ -185,7 +189,7 @@ class LogPass:
         return following
 
     def _is_harmed_filler(self, file: CommitLogFile, end: LogEnd) -> bool:
-        """Whether the file was read to a filler whose magic is wrong; reports it."""
+        """Whether the file was read up to a filler with a wrong magic; reports it."""
         at, left = end.position, file.size_bytes - end.position
         if left < BLANK.size_bytes or file.size_bytes != self._config.mapped_file_size_commit_log:
             return False
@@ -231,14 +235,14 @@ class LogPass:
         )
 
     def _settle(self, offset: int) -> None:
-        """The log goes on at `offset`: a stop before it was no end."""
+        """Notes that the log continues at `offset`, so that an earlier stop was not its end."""
         stop, self._pending, self.end = self._pending, None, None
         if stop is not None:
             self._report_inside(stop)
             self.damage.add(stop.end.offset, offset)
 
     def _report_inside(self, stop: _Stop) -> None:
-        """A stop with messages behind it."""
+        """Reports a stop with messages after it."""
         end = stop.end
         if end.is_zeros:
             self._out.find(
@@ -255,14 +259,14 @@ class LogPass:
 
     def _report_message(self, end: LogEnd, mend: str = f"{RESTORE}: a broker that recovers cuts the log here") -> None:
         error = end.error
-        assert error is not None  # every stop but zeros has one
+        assert error is not None  # every stop except zeros has an error
         check = _check_of(error)
         self._out.find(
             check, end.path, error.position, _TEXTS[check], expected=error.expected, found=error.found, mend=mend
         )
 
     def _end(self) -> None:
-        assert self.end is not None  # the last file says where the log ends
+        assert self.end is not None  # the last file sets it
         self.end_offset = self.end.offset
         stop = self._pending
         if stop is None:
@@ -274,7 +278,7 @@ class LogPass:
             return
         self.damage.add(end.offset, OFFSET_MAX)
         if stop.file.size_bytes < self._config.mapped_file_size_commit_log and stop.is_cut:
-            return  # the file's size is the finding
+            return  # the file's size is reported instead
         if stop.is_cut:
             self._out.find(
                 "torn-tail",

@@ -1,7 +1,9 @@
-"""`verify`: one pass over the log, the queues and IndexFiles walked beside it. Reads everything, writes nothing.
+"""`verify` for RocketMQ: one pass over the log, with the queues and IndexFiles read beside it. It
+reads everything and writes nothing.
 
-What it expects of a queue or an IndexFile is what the scan kernel and `derive_consume_queue` give for the log's
-messages; memory depends on the window and on maxHashSlotNum (4 bytes a slot), not on the store.
+The expected content of queues and IndexFiles is computed by the scan kernel, `derive_consume_queue`
+and `derive_index` from the log's messages. Memory depends on the window and on maxHashSlotNum (4
+bytes per slot), not on the size of the store.
 """
 
 from __future__ import annotations
@@ -35,11 +37,12 @@ def verify(
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
 ) -> VerifyReport:
-    """Checks the store at `root`, or one CommitLog file against itself; `checks` (keys of `CHECKS`) limits what is
-    reported, `max_findings` how much.
+    """Checks the store at `root`, or one CommitLog file by itself, and returns the report. `checks`
+    (keys of `CHECKS`) limits which checks are reported, `max_findings` how many findings.
 
-    Raises what opening the log raises (`MissingFileError`, `NotAStoreError`), `UsageError` for an unknown check,
-    `StorageError` where the system refuses to read a file. Damage is never raised.
+    Raises `MissingFileError` or `NotAStoreError` if the log cannot be opened, `UsageError` for an
+    unknown check, and `StorageError` if the system refuses to read a file. Damage is reported and
+    never raised.
     """
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
@@ -68,7 +71,7 @@ def verify(
         queues.close()
         index.close()
         log.close()
-    if scan.damage:  # what is lost may have been newer than all that is left
+    if scan.damage:  # lost messages may have been newer than all others
         newest_ms = known_end = OFFSET_MAX
     else:
         known_end = scan.end_offset
