@@ -96,7 +96,7 @@ def output_of(command: str, path: str, output: str | None, *, in_place: bool) ->
     Raises `UsageError` unless exactly one of the two is given.
     """
     if in_place and output is not None:
-        raise UsageError("--output and --in-place exclude each other", hint="say one of them")
+        raise UsageError("--output and --in-place exclude each other", hint="give one of them")
     if not in_place and output is None:
         raise UsageError("where to?", hint=f"logdex {command} {path} --output DIR, or --in-place")
     return output

@@ -23,7 +23,7 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no time", hint="say milliseconds since the epoch, or 2026-03-02T08:00:00Z"
+            f"{text!r} is no time", hint="give milliseconds since the epoch, or 2026-03-02T08:00:00Z"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

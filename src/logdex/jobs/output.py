@@ -39,7 +39,7 @@ def check_output(
             raise UsageError(f"--in-place writes into {root} itself", hint="leave out --output")
         return
     if _lies_in(target, home):
-        hint = "choose another --output" + (", or say --in-place" if may_be_in_place else "")
+        hint = "choose another --output" + (", or give --in-place" if may_be_in_place else "")
         raise UsageError(f"{output} lies in {home}", hint=hint)
     if _lies_in(root, target):
         name = posixpath.relpath(root, target).split("/")[0]

@@ -183,11 +183,11 @@ def test_rebuild_is_that_of_a_store_of_this_file(file: Path, tmp_path: Path) -> 
     sizes = ["--max-hash-slot-num", 101, "--max-index-num", 500, "--mapped-file-size-consume-queue", 400, "--no-sync"]
     told = run("rebuild", file, "-o", tmp_path / "one", *sizes)
     assert told.exit_code == 0, told.stderr
-    assert "queues and index are of its messages alone" in told.stderr
+    assert "queues and index cover its messages only" in told.stderr
     assert run("rebuild", store_of(file, tmp_path / "s"), "-o", tmp_path / "two", *sizes).exit_code == 0
     assert digests(tmp_path / "one") == digests(tmp_path / "two") != {}
     in_place = run("rebuild", file, "--in-place")
-    assert (in_place.exit_code, "say --output DIR" in in_place.stderr) == (2, True)
+    assert (in_place.exit_code, "give --output DIR" in in_place.stderr) == (2, True)
 
 
 def test_rebuild_of_one_file_does_not_replace_its_stores_queues(golden_copy: Any) -> None:

@@ -144,7 +144,7 @@ def test_get_by_time(name: str, golden_store: Any) -> None:
     for asked in golden.manifest(name)["times"][::25]:
         where = ["--topic", asked["topic"], "--queue", asked["queueId"], "--time", asked["time"]]
         result = run("get", store, *flags(name), *where, "--count", 1)
-        assert f"queue offset {asked['offset']} by that time" in result.stderr
+        assert f"queue offset {asked['offset']} for that time" in result.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -206,7 +206,7 @@ def test_get_prints_what_is_before_a_harmed_message(root: Path) -> None:
     result = run("get", root, "--topic", "TopicA", "--queue", "0", "--offset", "0")
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == 3
-    assert "go on at --offset 3" in result.stderr
+    assert "continue with --offset 3" in result.stderr
     assert f"the message at queue offset 3 cannot be read: {path}: byte" in result.stderr
 
 

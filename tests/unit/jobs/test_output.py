@@ -32,7 +32,7 @@ def check(output: Path | str, home: Path, *, in_place: bool = False, published: 
 def test_an_output_in_the_source_or_beside_it_in_its_home_is_refused(home: Path, below: str) -> None:
     with pytest.raises(UsageError, match="lies in") as caught:
         check(f"{home}{below}", home)
-    assert caught.value.hint == "choose another --output, or say --in-place"
+    assert caught.value.hint == "choose another --output, or give --in-place"
     (home.parent / "link").symlink_to(home)
     with pytest.raises(UsageError, match="lies in"):
         check(f"{home.parent}/link{below}", home)

@@ -67,7 +67,7 @@ def get(
 ) -> None:
     """Read a queue or partition through its index, as a consumer does. Exit 0 good, 1 damage found, 2 cannot run."""
     if (offset is None) == (time_ms is None):
-        raise UsageError("from where?", hint="say --offset N or --time T, one of them")
+        raise UsageError("from where?", hint="give either --offset N or --time T")
     is_good = show(
         "get",
         target,

@@ -43,7 +43,7 @@ def recover(
     found = find(target)
     job = format_of(found).recover(found, target.settings, written_to, in_place=in_place, sync=not no_sync)
     if in_place:
-        note(f"writes the log in {target.path} anew; what is there is kept under dated names")
+        note(f"writes a new log in {target.path}; existing files are kept under dated names")
     with progress_bar("recover", job.size_bytes) as progress:
         report = job.run(progress)
     if as_json:

@@ -20,7 +20,9 @@ def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
     `output`."""
     is_file = env.is_file(root)
     if in_place and is_file:
-        raise UsageError(f"--in-place needs a store, and {root} is one file", hint="say --output DIR, or give the root")
+        raise UsageError(
+            f"--in-place needs a store, and {root} is one file", hint="give --output DIR, or the root as PATH"
+        )
     store = _store_of(env.real_path(root), env)
     outputs.check_output(output, store, published=PUBLISHED, in_place=in_place, may_be_in_place=not is_file, env=env)
 

@@ -49,7 +49,7 @@ def show(
         is_good = tell_scan(scan, found.path)
         note(
             f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset}, "
-            f"go on at {after}"
+            f"continue at {after}"
         )
     return is_good
 
@@ -61,7 +61,7 @@ def _the_partition(snapshot: KafkaSnapshot, topic: str | None, partition: int | 
     if len(scan.partitions) == 1:
         return scan.partitions[0]
     missing = "--topic T --partition N" if topic is None else "--partition N"
-    raise UsageError("which partition?", hint=f"say {missing}; logdex info {snapshot.path} lists them")
+    raise UsageError("which partition?", hint=f"give {missing}; logdex info {snapshot.path} lists them")
 
 
 def _offset_at(partition: PartitionSnapshot, time_ms: int, isolation: str) -> int | None:
@@ -81,8 +81,8 @@ def _tell_place(partition: PartitionSnapshot, offset: int) -> None:
     try:
         place = partition.locate(offset)
     except CorruptError as error:
-        note(f"the OffsetIndex leads nowhere: {error.message}")
-        hint("the segment is read from its beginning; logdex rebuild derives the index anew")
+        note(f"the OffsetIndex cannot be used: {error.message}")
+        hint("the segment is read from its beginning; logdex rebuild derives the index again")
         return
     if place is None:
         note(f"no batch holds offset {offset} or a later one")

@@ -34,7 +34,7 @@ def show(
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     if key is None:
-        raise UsageError("which records?", hint="say --key K")
+        raise UsageError("which records?", hint="give --key K")
     problems: list[LogdexError] = []
     with open_kafka(found, **settings) as snapshot:
         answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, max_num), key_index, problems)
@@ -45,7 +45,7 @@ def show(
     for problem in problems:
         note(problem.message)
     if problems:
-        hint(f"the answer may lack records of bad batches; logdex verify {found.path} names every such place")
+        hint(f"the answer may lack records of bad batches; logdex verify {found.path} lists all damage")
     return not problems
 
 
@@ -64,5 +64,5 @@ def _ask(
         snapshot.scan(topic=topic, partition=partition)  # refuses other topics
         return [(snapshot, record) for record in snapshot.query(key, *rest, key_index_dir=key_index, problems=problems)]
     if topic is None:
-        raise UsageError("which topic?", hint=f"say --topic; logdex info {snapshot.path} lists them")
+        raise UsageError("which topic?", hint=f"give --topic; logdex info {snapshot.path} lists them")
     return snapshot.query(topic, key, *rest, partition=partition, key_index_dir=key_index, problems=problems)

@@ -22,7 +22,7 @@ def print_notes(found: KafkaPath, report: KafkaRebuildReport) -> None:
     for line in [*report.notes, *report.losses]:
         note(line)
     if report.lossy:
-        hint(f"logdex recover {found.path} --output DIR saves what lies behind damage")
+        hint(f"logdex recover {found.path} --output DIR recovers the batches after the damage")
 
 
 def source(report: KafkaRebuildReport) -> str:

@@ -44,7 +44,7 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
     """Prints which batches a scan skipped and how the logs end. Returns whether everything is in
     order."""
     for problem in scan.problems[:PROBLEMS_TOLD]:
-        note(f"passed over: {problem.message}")
+        note(f"skipped: {problem.message}")
     if len(scan.problems) > PROBLEMS_TOLD:
         note(f"and {human_count(len(scan.problems) - PROBLEMS_TOLD, 'bad batch', 'bad batches')} more")
     for end in scan.ends:
@@ -55,8 +55,8 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
     if scan.gaps:
         note(
             f"{human_count(scan.missing_offsets, 'offset')} missing in {human_count(scan.gaps, 'gap')}: "
-            "compaction leaves such, and lost batches do"
+            "compaction or lost batches leave them"
         )
     if not scan.is_good:
-        hint(f"logdex verify {path} names every such place")
+        hint(f"logdex verify {path} lists all damage")
     return scan.is_good

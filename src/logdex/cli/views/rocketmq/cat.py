@@ -48,5 +48,5 @@ def _tell_end(end: LogEnd, path: str) -> bool:
         note(f"end of the log at offset {end.offset}: {end.reason}")
     else:
         note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
-        hint(f"logdex verify {path} names every such place")
+        hint(f"logdex verify {path} lists all damage")
     return end.is_clean

@@ -35,23 +35,23 @@ def show(
 
     path = require_store(found).path
     if topic is None or queue is None:
-        raise UsageError("which queue?", hint=f"say --topic T --queue N; logdex info {path} lists them")
+        raise UsageError("which queue?", hint=f"give --topic T --queue N; logdex info {path} lists them")
     with StoreSnapshot(found, **settings) as snapshot:
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         if offset is None:
             assert time_ms is not None
             offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
-            note(f"queue offset {offset} by that time")
+            note(f"queue offset {offset} for that time")
         result = snapshot.get_message(topic, queue, offset, count, max_bytes, tag)
         is_whole = note_one_file(snapshot)
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
     note(
         f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset}, "
-        f"go on at --offset {result.next_begin_offset}"
+        f"continue with --offset {result.next_begin_offset}"
     )
     if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
-        hint(f"logdex info {path} lists the queues; logdex rebuild derives those that a store has lost")
+        hint(f"logdex info {path} lists the queues; logdex rebuild derives missing ones")
     if result.problem is not None:
         note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
     return is_whole and result.problem is None and not printer.problems

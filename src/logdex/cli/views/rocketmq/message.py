@@ -40,7 +40,7 @@ def _by_place(snapshot: StoreSnapshot, msg_id: str) -> Found:
         return [(parsed.physical_offset, snapshot.look_message(parsed))]
     except MissingFileError as error:
         note(error.message)
-        hint("for a client's id (UNIQ_KEY) say its --topic too")
+        hint("a client's id (UNIQ_KEY) needs --topic")
         return []
 
 

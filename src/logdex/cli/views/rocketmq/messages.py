@@ -97,5 +97,5 @@ def note_one_file(snapshot: StoreSnapshot) -> bool:
     end = snapshot.valid_end
     if not end.is_clean:
         note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
-        hint(f"logdex verify {snapshot.root} names every such place")
+        hint(f"logdex verify {snapshot.root} lists all damage")
     return end.is_clean

@@ -40,9 +40,9 @@ def show(
 
     path = require_store(found).path
     if topic is None:
-        raise UsageError("which topic?", hint=f"say --topic; logdex info {path} lists them")
+        raise UsageError("which topic?", hint=f"give --topic; logdex info {path} lists them")
     if (key is None) == (tag is None):
-        raise UsageError("which messages?", hint="say --key K or --tag T, one of them")
+        raise UsageError("which messages?", hint="give either --key K or --tag T")
     with StoreSnapshot(found, **settings) as snapshot:
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         result = snapshot.query_message(
@@ -59,7 +59,7 @@ def show(
     if not result.messages:
         note("no message found")
     if result.next_cursor is not None:
-        note(f"there are more: go on with --cursor {result.next_cursor}")
+        note(f"there are more: continue with --cursor {result.next_cursor}")
     if is_one_file:
         result = replace(result, missing=())  # searched, as `note_one_file` reported
     is_complete = broker_semantics or _tell_completeness(result, scan_missing)
@@ -72,7 +72,7 @@ def _tell_completeness(result: QueryMessageResult, scan_missing: bool) -> bool:
         note(problem.message)
     if result.behind_end:
         what = human_count(result.behind_end, "index entry points", "index entries point")
-        note(f"{what} behind the end of the CommitLog: logdex cat says why it ends there")
+        note(f"{what} past the end of the CommitLog: logdex cat states why it ends there")
     if result.missing:
         ranges = ", ".join(f"{begin} to {end}" for begin, end in result.missing[:RANGES_TOLD])
         more = len(result.missing) - RANGES_TOLD

@@ -24,7 +24,7 @@ def source(report: RebuildReport) -> str:
 def print_notes(found: StorePath, report: RebuildReport) -> None:
     """Prints the assumptions and the losses."""
     if found.is_one_file:
-        note(f"{found.path} is one CommitLog file: queues and index are of its messages alone, not of the whole store")
+        note(f"{found.path} is one CommitLog file: queues and index cover its messages only, not the whole store")
     note_settings([], report.assumed)
     for loss in report.losses:
         note(loss)
