@@ -105,7 +105,8 @@ def output_of(command: str, path: str, output: str | None, *, in_place: bool) ->
 def path_command(function: Callable[..., None]) -> Callable[..., None]:
     """Returns a command for a function with a parameter `target: PathOptions`.
 
-    PATH becomes the command's first parameter, and the flags of all formats' settings its last ones.
+    PATH becomes the command's first parameter, and the flags of all formats' settings its last
+    ones.
     """
     own = [parameter for parameter in _parameters(function) if parameter.name != "target"]
     flags = {parameter.name: _flag_of(parameter) for parameter in own}
@@ -141,7 +142,8 @@ def _setting_parameter(setting: Setting, flag: Flag) -> inspect.Parameter:
 
 
 def _flag_of(parameter: inspect.Parameter) -> str:
-    """Returns the flag of a command's parameter: the one that its annotation names, else its name."""
+    """Returns the flag of a command's parameter: the one that its annotation names, else its
+    name."""
     options = (mark for mark in get_args(parameter.annotation) if isinstance(mark, OptionInfo))
     named = (name for option in options for name in (option.default, *(option.param_decls or ())))
     return next((name for name in named if isinstance(name, str) and name.startswith("--")), _flag(parameter.name))

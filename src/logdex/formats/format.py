@@ -106,8 +106,9 @@ class Format:
     """``(found, settings, output, *, in_place, sync, env)``: prepares the job that derives all
     indexes from the logs. It writes beside the logs if `output` is None (`in_place`)."""
     recover: Callable[..., RecoverJob]
-    """``(found, settings, output, *, in_place, sync, env)``: prepares the job that writes a clean log
-    with all that can be read of a damaged one. Raises `UsageError` if the format has no such job."""
+    """``(found, settings, output, *, in_place, sync, env)``: prepares the job that writes a clean
+    log with all that can be read of a damaged one. Raises `UsageError` if the format has no such
+    job."""
 
     @property
     def setting_names(self) -> frozenset[str]:

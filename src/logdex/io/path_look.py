@@ -42,7 +42,7 @@ class PathLook:
         return self.is_dir() or self.is_file() or bool(self._ask(self.env.exists, ""))
 
     def names(self, below: str = "") -> list[str]:
-        """The sorted names in a directory; empty if there is no directory."""
+        """Returns the sorted names in a directory; empty if there is no directory."""
         return list(self._ask(self.env.list_dir, below)) if self.is_dir(below) else []
 
     @cached_property

@@ -1,4 +1,5 @@
-"""The bytes of IndexFiles as a function of the messages: the one definition that rebuild, Spark tasks and verify use.
+"""The bytes of IndexFiles as a function of the messages: the one definition that rebuild, Spark
+tasks and verify use.
 
 Source: ``docs/formats/index-file.md``; IndexService.buildIndex, IndexFile.putKey.
 """

@@ -34,7 +34,7 @@ class ChainSource(Protocol):
     max_index_num: int
 
     def read_slot(self, slot: int) -> int:
-        """The number of a slot's newest entry; 0 for an empty slot."""
+        """Returns the number of a slot's newest entry; 0 for an empty slot."""
 
     def read_entry(self, index: int) -> IndexEntry:
         """Returns the entry with number `index`."""

@@ -37,17 +37,17 @@ Keys = Sequence[bytes | str] | KeyBatch | npt.NDArray[np.int32]
 
 
 def key_prefix(topic: bytes | str, index_type: str | None = None) -> bytes:
-    """The prefix of a key that is hashed: `topic#`, or `topic#T#` for tags."""
+    """Returns the prefix of a key that is hashed: `topic#`, or `topic#T#` for tags."""
     return to_bytes(topic) + b"#" + (index_type.encode() + b"#" if index_type else b"")
 
 
 def key_hash_of(topic: bytes | str, key: bytes | str, index_type: str | None = None) -> int:
-    """The index hash of one key of a topic, 0 to 2^31 - 1."""
+    """Returns the index hash of one key of a topic, 0 to 2^31 - 1."""
     return index_key_hash(to_bytes(key), java_hash(key_prefix(topic, index_type)))
 
 
 def message_key_hashes(message: StoredMessage, dialect: Dialect) -> list[int]:
-    """The index hashes of a message's entries, in the engine's order.
+    """Returns the index hashes of a message's entries, in the engine's order.
 
     Empty for ROLLBACK messages, and for PREPARED ones before 4.0.
     """
@@ -70,7 +70,8 @@ def batch_of(keys: Sequence[bytes | str]) -> KeyBatch:
 
 
 def hash_keys(keys: Keys, prefix: bytes = b"", *, plain: bool = False) -> npt.NDArray[np.int32]:
-    """The index hashes of `prefix + key` for many keys. Hashes (int32) are returned unchanged.
+    """Returns the index hashes of `prefix + key` for many keys. Hashes (int32) are returned
+    unchanged.
 
     `plain` uses the plain twin instead of the kernel. Raises `ValueError` if a batch's ends do not
     fit its data.
