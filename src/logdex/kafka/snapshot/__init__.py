@@ -1,1 +1,1 @@
-"""What `logdex.open` gives of Kafka's: a partition or a log directory, read-only."""
+"""The objects that `logdex.open` returns for Kafka: a read-only partition or log directory."""
