@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logdex.io.env import DEFAULT_ENV
 from logdex.kernels.rocketmq import property_columns as kernel
 from logdex.primitives.host import Host
 from logdex.rocketmq.columns import message_columns
@@ -21,36 +20,37 @@ from logdex.rocketmq.columns.message_arrow import SCHEMA, messages_to_batch
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.message.properties import parse_properties
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.message_scan import LogScan, ScanFilter
+from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.read.plan import PlanSource
+from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 from logdex.testing.strategies import INT64, properties_raw, stored_messages
 
 _FILTERS = st.builds(
-    ScanFilter,
+    ReadFilter,
     topic=st.none() | st.sampled_from([b"TopicA", b"TopicB"]),
     queue_id=st.none() | st.integers(0, 3),
     begin_ms=st.none() | st.integers(-1000, 1000) | st.integers(1_600_000_000_000, 1_800_000_000_000),
     end_ms=st.none() | st.integers(-1000, 1000) | st.integers(1_600_000_000_000, 1_800_000_000_000),
-    queue_offset=st.none() | st.integers(0, 5) | INT64,
-    limit=st.none() | st.integers(0, 6),
+    begin_queue_offset=st.none() | st.integers(0, 5) | INT64,
 )
 
 
-def passes(wanted: ScanFilter, message: StoredMessage) -> bool:
-    """The filter, but for `limit` and `start_offset`."""
+def passes(wanted: ReadFilter, message: StoredMessage) -> bool:
+    """The filter, but for `begin_offset`."""
     return (
         wanted.topic in (None, message.topic)
         and wanted.queue_id in (None, message.queue_id)
         and (wanted.begin_ms is None or message.store_timestamp_ms >= wanted.begin_ms)
         and (wanted.end_ms is None or message.store_timestamp_ms <= wanted.end_ms)
-        and (wanted.queue_offset is None or message.queue_offset >= wanted.queue_offset)
+        and (wanted.begin_queue_offset is None or message.queue_offset >= wanted.begin_queue_offset)
     )
 
 
-def scan_of(directory: str, wanted: ScanFilter | None = None) -> LogScan:
-    return LogScan(CommitLog(directory), StoreConfig(), wanted or ScanFilter(), DEFAULT_ENV)
+def scan_of(directory: str, wanted: ReadFilter | None = None, limit: int | None = None) -> LogScan:
+    return LogScan(PlanSource(CommitLog(directory), StoreConfig()), wanted or ReadFilter(), limit)
 
 
 def written(root: str, messages: Iterable[StoredMessage], file_size_bytes: int = 4096) -> str:
@@ -68,9 +68,9 @@ def check_equal(got: pa.Table, items: Iterable[tuple[int, StoredMessage]]) -> No
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(stored_messages(), max_size=12), _FILTERS, st.integers(0, 3), st.data())
+@given(st.lists(stored_messages(), max_size=12), _FILTERS, st.none() | st.integers(0, 6), st.integers(0, 3), st.data())
 def test_columns_and_decoded_messages_agree(
-    messages: list[StoredMessage], wanted: ScanFilter, skipped: int, data: st.DataObject
+    messages: list[StoredMessage], wanted: ReadFilter, limit: int | None, skipped: int, data: st.DataObject
 ) -> None:
     with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patched:
         patched.setattr(message_columns, "BATCH_MESSAGES", data.draw(st.sampled_from([1, 3, 4_096])))
@@ -78,16 +78,16 @@ def test_columns_and_decoded_messages_agree(
         directory = written(root, messages)
         everything = list(scan_of(directory).items())
         if len(everything) > skipped:
-            wanted = dataclasses.replace(wanted, start_offset=everything[skipped][0])
+            wanted = dataclasses.replace(wanted, begin_offset=everything[skipped][0])
             everything = everything[skipped:]
-        expected = [item for item in everything if passes(wanted, item[1])][: wanted.limit]
-        scan = scan_of(directory, wanted)
+        expected = [item for item in everything if passes(wanted, item[1])][:limit]
+        scan = scan_of(directory, wanted, limit)
         batches = list(scan.to_arrow())
         check_equal(pa.Table.from_batches(batches, SCHEMA), expected)
         assert all(0 < batch.num_rows <= message_columns.BATCH_MESSAGES for batch in batches)
         for batch in batches:
             assert batch.num_rows == 1 or sum(batch["size_bytes"].to_pylist()) <= message_columns.BATCH_BYTES
-        assert list(scan_of(directory, wanted).items()) == expected
+        assert list(scan_of(directory, wanted, limit).items()) == expected
 
 
 @settings(max_examples=200, deadline=None)

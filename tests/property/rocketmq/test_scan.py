@@ -32,35 +32,34 @@ _KINDS = {
 }
 
 
-def rows_of(window: Window, scanner: Scanner) -> list[PlainRow]:
+def row_of(window: Window, scanner: Scanner, i: int) -> PlainRow:
+    """The columns of message `i` of a window as a row."""
+    c = window.columns
+    queue = scanner.table.queues[int(c.queue[i])]
+    at = int(c.position[i]) - window.data_offset
+    body = at + int(c.body_at[i])
+    properties = at + int(c.properties_at[i])
+    return PlainRow(
+        position=int(c.position[i]),
+        stored_offset=int(c.stored_offset[i]),
+        queue_offset=int(c.queue_offset[i]),
+        store_timestamp_ms=int(c.store_timestamp_ms[i]),
+        born_timestamp_ms=int(c.born_timestamp_ms[i]),
+        tags_code=int(c.tags_code[i]),
+        size=int(c.size[i]),
+        sys_flag=int(c.sys_flag[i]),
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        body=window.data[body : body + int(c.body_length[i])].tobytes(),
+        properties=window.data[properties : properties + int(c.properties_length[i])].tobytes(),
+        key_hashes=tuple(c.key_hash[int(c.key_end[i - 1]) if i else 0 : int(c.key_end[i])].tolist()),
+    )
+
+
+def all_rows_of(window: Window, scanner: Scanner) -> list[PlainRow]:
     """A window's columns as rows."""
-    rows, start, c = [], 0, window.columns
-    for i in range(window.count):
-        queue = scanner.table.queues[int(c.queue[i])]
-        at = int(c.position[i]) - window.file.start_offset
-        body = at + int(c.body_at[i])
-        properties = at + int(c.properties_at[i])
-        end = int(c.key_end[i])
-        rows.append(
-            PlainRow(
-                position=int(c.position[i]),
-                stored_offset=int(c.stored_offset[i]),
-                queue_offset=int(c.queue_offset[i]),
-                store_timestamp_ms=int(c.store_timestamp_ms[i]),
-                born_timestamp_ms=int(c.born_timestamp_ms[i]),
-                tags_code=int(c.tags_code[i]),
-                size=int(c.size[i]),
-                sys_flag=int(c.sys_flag[i]),
-                topic=queue.topic,
-                queue_id=queue.queue_id,
-                body=window.data[body : body + int(c.body_length[i])].tobytes(),
-                properties=window.data[properties : properties + int(c.properties_length[i])].tobytes(),
-                key_hashes=tuple(c.key_hash[start:end].tolist()),
-            )
-        )
-        start = end
-    assert start == window.key_count
-    return rows
+    assert window.key_count == int(window.columns.key_end[window.count - 1])
+    return [row_of(window, scanner, i) for i in range(window.count)]
 
 
 def scan_kernel(
@@ -73,7 +72,7 @@ def scan_kernel(
     rows: list[PlainRow] = []
     while True:
         try:
-            rows += rows_of(next(windows), scanner)
+            rows += all_rows_of(next(windows), scanner)
         except StopIteration as stop:
             return rows, stop.value
 

@@ -68,7 +68,9 @@ class GatherTargets(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _append(row: int, source: int, size: int, ends: int, data: int) -> None:
-    """Appends `size` bytes as `row`."""
+    """Appends `size` bytes as `row`; does nothing if `data` is 0."""
+    if data == 0:
+        return
     used = load_i32(ends + 4 * row)
     copy_bytes(data + used, source, size)
     store_i32(ends + 4 * row + 4, used + size)
@@ -86,7 +88,9 @@ def _put_hex(target: int, source: int, size: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _put_msg_id(row: int, host: int, host_size: int, offset: int, scratch: int, ends: int, data: int) -> None:
-    """Appends the MessageID: store host and physical offset."""
+    """Appends the MessageID: store host and physical offset; does nothing if `data` is 0."""
+    if data == 0:
+        return
     used = load_i32(ends + 4 * row)
     _put_hex(data + used, host, host_size)
     store_be64(scratch, offset)
@@ -96,21 +100,22 @@ def _put_msg_id(row: int, host: int, host_size: int, offset: int, scratch: int, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gather_messages(
-    base: int, first_offset: int, rows: int, count: int, c: ColumnAddresses, t: GatherTargets, scratch: int
+    base: int, places: int, rows: int, count: int, c: ColumnAddresses, t: GatherTargets, scratch: int
 ) -> None:
     """Copies the messages at the indexes `rows` (the address of `count` int64s) of a window, in
     that order.
 
-    `base` is the address of the mapped file, `first_offset` its physical offset, `scratch` has 8
-    bytes. The caller must allocate enough: bytes as in the columns, hosts of 8 or 20 bytes, message
-    ids of 32 or 56.
+    `base` is the address of the window's bytes, `places` the address of `count` int64s: the byte at
+    which each of these messages begins. `scratch` has 8 bytes. The caller must allocate enough:
+    bytes as in the columns, hosts of 8 or 20 bytes, message ids of 32 or 56. A column of bytes is
+    left out if the address of its data is 0; its ends need room for one int32 all the same.
     """
     for ends in (t.born_host_ends, t.store_host_ends, t.body_ends, t.properties_ends, t.msg_id_ends):
         store_i32(ends, 0)
     for row in range(count):
         i = load_i64(rows + 8 * row)
         position, sys_flag = load_i64(c.position + 8 * i), load_i32(c.sys_flag + 4 * i)
-        at = base + (position - first_offset)
+        at = base + load_i64(places + 8 * row)
         born_size = _HOST_V6 if sys_flag & _BORN_V6 else _HOST_V4
         store_size = _HOST_V6 if sys_flag & _STORE_V6 else _HOST_V4
         store_host = at + _HEAD_SIZE + born_size + 8

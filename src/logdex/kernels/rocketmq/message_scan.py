@@ -164,7 +164,7 @@ class Rules(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _head_problem(at: int, end: int) -> int:
+def head_problem(at: int, end: int) -> int:
     """FILE_END, a reason to stop, or -1 if a message of a possible size starts at `at`."""
     if end - at < 8:
         return FILE_END if end == at else TORN
@@ -272,7 +272,7 @@ def _put_columns(at: int, i: int, size: int, parts: int, store_ms: int, c: Colum
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules) -> int:
+def one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules) -> int:
     """Stores the message at address `at` in the columns; returns -1, or the reason not to."""
     parts, found = state + _PARTS, state + _FOUND
     if not _measure(at, size, parts):
@@ -329,13 +329,16 @@ def scan_window(
         elif i >= c.capacity or load_i64(state + 8 * KEY_COUNT) + KEYS_PER_MESSAGE_MAX > c.key_capacity:
             reason = WINDOW_FULL
         else:
-            reason = _head_problem(at, limit)
+            reason = head_problem(at, limit)
         if reason >= 0:
             break
         size = load_be32(at)
-        for ahead in range(0, min(size, limit - at - _PREFETCH_AHEAD), 64):
-            prefetch(at + _PREFETCH_AHEAD + ahead)
-        reason = _one_message(at, limit, size, state, c, t, r)
+        if r.check_crc:
+            for ahead in range(0, min(size, limit - at - _PREFETCH_AHEAD), 64):
+                prefetch(at + _PREFETCH_AHEAD + ahead)
+        else:
+            prefetch(at + size)  # No body is looked at then.
+        reason = one_message(at, limit, size, state, c, t, r)
         if reason < 0:
             store_i64(c.position + 8 * i, first_offset + (at - base))
             at += size

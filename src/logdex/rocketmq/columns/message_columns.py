@@ -9,7 +9,7 @@ cached. The plain twin is in `message_arrow`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from logdex.errors import UsageError
 from logdex.kernels.rocketmq import message_gather as gather
 from logdex.kernels.rocketmq import property_columns as kernel
 from logdex.kernels.rocketmq.message_scan import ColumnAddresses, Int64s
@@ -34,18 +35,42 @@ BATCH_BYTES = 16 << 20
 bodies of any size."""
 
 
-def to_record_batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> pa.RecordBatchReader:
-    """Returns a reader over the selected rows of each window of a scan. The scan continues as
-    batches are read.
+PROPERTY_COLUMNS = frozenset(("properties", "tags", "keys", "unique_key"))
+"""The columns that are made from a message's properties."""
+
+
+def schema_of(columns: Sequence[str] | None) -> pa.Schema:
+    """Returns the schema of some columns, in the order given; None: of all.
+
+    Raises `UsageError` for a name that is no column, for a name that is given twice, and for none.
+    """
+    if columns is None:
+        return SCHEMA
+    strange = sorted(set(columns) - set(SCHEMA.names))
+    if strange or not columns or len(set(columns)) < len(columns):
+        what = f"no column {strange[0]!r}" if strange else "say which columns, each once"
+        raise UsageError(what, hint=f"the columns are {', '.join(SCHEMA.names)}")
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+def to_record_batches(
+    windows: Iterable[tuple[Window, Int64s]], table: TopicTable, columns: Sequence[str] | None = None
+) -> pa.RecordBatchReader:
+    """Returns a reader over some columns (None: all) of the selected rows of each window of a scan.
+    The scan continues as batches are read. See `make_batches`."""
+    return pa.RecordBatchReader.from_batches(schema_of(columns), make_batches(windows, table, columns))
+
+
+def make_batches(
+    windows: Iterable[tuple[Window, Int64s]], table: TopicTable, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of `to_record_batches`, combining the rows of consecutive windows while
+    they are few.
 
     `table` is the scanner's table of topics. A batch has at most `BATCH_MESSAGES` messages and,
     unless it holds a single message, at most `BATCH_BYTES` stored bytes.
     """
-    return pa.RecordBatchReader.from_batches(SCHEMA, _batches(windows, table))
-
-
-def _batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> Iterator[pa.RecordBatch]:
-    """Yields batches, combining the rows of consecutive windows while they are few."""
+    schema = schema_of(columns)
     waiting: list[pa.RecordBatch] = []
     messages = size_bytes = 0
     for window, rows in windows:
@@ -54,7 +79,7 @@ def _batches(windows: Iterable[tuple[Window, Int64s]], table: TopicTable) -> Ite
             if messages + len(part) > BATCH_MESSAGES or size_bytes + part_bytes > BATCH_BYTES:
                 yield from _joined(waiting)
                 waiting, messages, size_bytes = [], 0, 0
-            waiting.append(_to_batch(window, part, table))
+            waiting.append(_to_batch(window, part, table, schema))
             messages += len(part)
             size_bytes += part_bytes
     yield from _joined(waiting)
@@ -79,19 +104,22 @@ def _parts(window: Window, rows: Int64s) -> Iterator[Int64s]:
         start = stop
 
 
-def _to_batch(window: Window, rows: Int64s, table: TopicTable) -> pa.RecordBatch:
-    columns = window.columns
-    arrays = {
-        "topic": _topics(columns.queue[rows], table),
-        "queue_offset": pa.array(columns.queue_offset[rows]),
-        "physical_offset": pa.array(columns.position[rows]),
-        "size_bytes": pa.array(columns.size[rows]),
-        "sys_flag": pa.array(columns.sys_flag[rows]),
-        "born_timestamp_ms": pa.array(columns.born_timestamp_ms[rows]),
-        "store_timestamp_ms": pa.array(columns.store_timestamp_ms[rows]),
-        **_gathered(window, rows),
+def _to_batch(window: Window, rows: Int64s, table: TopicTable, schema: pa.Schema) -> pa.RecordBatch:
+    columns, names = window.columns, frozenset(schema.names)
+    scanned: dict[str, npt.NDArray[Any]] = {
+        "queue_offset": columns.queue_offset,
+        "physical_offset": columns.position,
+        "size_bytes": columns.size,
+        "sys_flag": columns.sys_flag,
+        "born_timestamp_ms": columns.born_timestamp_ms,
+        "store_timestamp_ms": columns.store_timestamp_ms,
     }
-    return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
+    arrays = {name: pa.array(column[rows]) for name, column in scanned.items() if name in names}
+    if "topic" in names:
+        arrays["topic"] = _topics(columns.queue[rows], table)
+    if names - arrays.keys():
+        arrays |= _gathered(window, rows, names)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 def _topics(queues: npt.NDArray[np.int32], table: TopicTable) -> pa.Array:
@@ -109,7 +137,8 @@ class _Buffers:
         self._buffers = {name: pa.allocate_buffer(size) for name, size in sizes_bytes.items()}
 
     def addresses(self, names: Iterable[str]) -> list[int]:
-        return [int(self._buffers[name].address) for name in names]
+        """Where the buffers lie; 0 for one that is not there."""
+        return [int(self._buffers[name].address) if name in self._buffers else 0 for name in names]
 
     def numbers(self, name: str, kind: pa.DataType, count: int) -> pa.Array:
         return pa.Array.from_buffers(kind, count, [None, self._buffers[name]])
@@ -125,8 +154,9 @@ class _Buffers:
         return pa.Array.from_buffers(kind, count, [None, self._buffers[f"{name}_ends"]], children=[child])
 
 
-def _gathered(window: Window, rows: Int64s) -> dict[str, pa.Array]:
-    """Returns the columns that are read from the bytes of the file."""
+def _gathered(window: Window, rows: Int64s, names: frozenset[str]) -> dict[str, pa.Array]:
+    """Returns those of the columns `names` that are read from the messages' bytes, and the numbers
+    that are read with them."""
     columns, count = window.columns, len(rows)
     sys_flags, more = columns.sys_flag[rows], HOST_V6_SIZE_BYTES - HOST_V4_SIZE_BYTES
     store_hosts_v6 = int(np.count_nonzero(sys_flags & SYS_FLAG_STORE_HOST_V6))
@@ -137,26 +167,27 @@ def _gathered(window: Window, rows: Int64s) -> dict[str, pa.Array]:
         "properties": int(columns.properties_length[rows].sum(dtype=np.int64)) + kernel.SLACK,
         "msg_id": 2 * (HOST_V4_SIZE_BYTES + 8) * count + 2 * more * store_hosts_v6,
     }
-    sizes = dict.fromkeys(("queue_id", "flag", "reconsume_times"), 4 * count)
-    sizes |= dict.fromkeys(("body_crc", "prepared_transaction_offset"), 8 * count)
+    wanted = names | ({"properties"} if names & PROPERTY_COLUMNS else frozenset())
+    numbers = ("queue_id", "flag", "reconsume_times", "body_crc", "prepared_transaction_offset")
+    sizes = {name: (8 if SCHEMA.field(name).type == pa.int64() else 4) * count for name in numbers}
     sizes |= {f"{name}_ends": 4 * count + 4 for name in data_bytes}
-    sizes |= {f"{name}_data": size for name, size in data_bytes.items()}
+    sizes |= {f"{name}_data": size for name, size in data_bytes.items() if name in wanted}
     out = _Buffers(sizes)
     targets = gather.GatherTargets._make(out.addresses(gather.GatherTargets._fields))
     places = ColumnAddresses._make([*(column.ctypes.data for column in columns), window.count, window.key_count])
-    picked, scratch, data = np.ascontiguousarray(rows, np.int64), np.zeros(1, np.int64), window.data
-    gather.gather_messages(
-        data.ctypes.data, window.file.start_offset, picked.ctypes.data, count, places, targets, scratch.ctypes.data
-    )
-    numbers = ("queue_id", "flag", "reconsume_times", "body_crc", "prepared_transaction_offset")
-    return {
-        **{name: out.numbers(name, SCHEMA.field(name).type, count) for name in numbers},
-        "born_host": _host_texts(out.bytes("born_host", pa.binary(), count)),
-        "store_host": _host_texts(out.bytes("store_host", pa.binary(), count)),
-        "body": out.bytes("body", pa.binary(), count),
-        "msg_id": out.bytes("msg_id", pa.string(), count),
-        **property_columns(out.bytes("properties", pa.binary(), count)),
-    }
+    rows, begins = np.ascontiguousarray(rows, np.int64), window.places(rows)
+    base, scratch = window.data.ctypes.data, np.zeros(1, np.int64)
+    gather.gather_messages(base, begins.ctypes.data, rows.ctypes.data, count, places, targets, scratch.ctypes.data)
+    arrays = {name: out.numbers(name, SCHEMA.field(name).type, count) for name in numbers}
+    for name in ("born_host", "store_host"):
+        if name in wanted:
+            arrays[name] = _host_texts(out.bytes(name, pa.binary(), count))
+    for name in ("body", "msg_id"):
+        if name in wanted:
+            arrays[name] = out.bytes(name, SCHEMA.field(name).type, count)
+    if "properties" in wanted:
+        arrays |= property_columns(out.bytes("properties", pa.binary(), count))
+    return arrays
 
 
 def _host_texts(hosts: pa.Array) -> pa.Array:

@@ -17,8 +17,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from logdex.errors import CorruptError
-from logdex.io.env import ByteArray
+from logdex.io.env import ByteArray, ReadFile
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 
@@ -26,6 +28,7 @@ LOOK_BEHIND_BYTES = 16 << 20
 """How far a file is searched for data after the zeros. A hole is a lost page or block, and
 searching all of a preallocated file would take as long as scanning it. `verify` searches all of it.
 """
+_LOOK_BLOCK_BYTES = 1 << 20
 
 
 class EndKind(enum.Enum):
@@ -76,6 +79,19 @@ def end_at_zeros(file: CommitLogFile, position: int, data: ByteArray) -> LogEnd:
     goes_on = data[position : position + LOOK_BEHIND_BYTES].any()
     if goes_on and not data[position : position + BLANK.size_bytes].any():
         return _hole(end, "the same file")
+    return end
+
+
+def end_at_zeros_of(file: CommitLogFile, position: int, opened: ReadFile) -> LogEnd:
+    """Returns what `end_at_zeros` returns, with reads instead of a mapping of the whole file."""
+    end = zeros_at(file, position)
+    for at in range(position, position + LOOK_BEHIND_BYTES, _LOOK_BLOCK_BYTES):
+        block = opened.read_at(at, min(_LOOK_BLOCK_BYTES, position + LOOK_BEHIND_BYTES - at))
+        if np.frombuffer(block, np.uint8).any():
+            still_zeros = not any(opened.read_at(position, BLANK.size_bytes))
+            return _hole(end, "the same file") if still_zeros else end
+        if len(block) < _LOOK_BLOCK_BYTES:
+            break
     return end
 
 

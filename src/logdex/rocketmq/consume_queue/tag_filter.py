@@ -40,14 +40,17 @@ class TagFilter:
         return TagFilter(tags)
 
     def match_entries(self, entries: EntryArray) -> npt.NDArray[np.bool_]:
+        """Returns which entries may match (see `match_codes`)."""
+        return self.match_codes(entries["tags_code"])
+
+    def match_codes(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Returns which entries may match, by the tag's hash (the low 32 bits of tagsCode). An
         entry whose tagsCode is an address in ConsumeQueueExt always matches, because it has no
         hash."""
         if self.tags is None:
-            return np.ones(len(entries), np.bool_)
+            return np.ones(len(tags_codes), np.bool_)
         codes = np.array([java_hash(tag) for tag in self.tags], np.int32)
-        tags_code = entries["tags_code"]
-        hit: npt.NDArray[np.bool_] = np.isin(tags_code.astype(np.int32), codes) | (tags_code <= EXT_ADDRESS_MAX)
+        hit: npt.NDArray[np.bool_] = np.isin(tags_codes.astype(np.int32), codes) | (tags_codes <= EXT_ADDRESS_MAX)
         return hit
 
     def match_message(self, message: StoredMessage) -> bool:

@@ -35,6 +35,15 @@ class QueueView:
     max_offset: int
     log_end_offset: int
 
+    @staticmethod
+    def of(queue: ConsumeQueue, log_min_offset: int, log_end_offset: int) -> QueueView:
+        """Returns the view of a queue of a log. The queue ends after the last entry that points
+        into the log: after a crash, entries may follow that point past the log's end."""
+        last, high = queue.max_offset - 1, queue.max_offset
+        if last >= queue.start_offset and queue.entry(last).physical_offset >= log_end_offset:
+            high = queue.max_offset_in(log_end_offset)
+        return QueueView(queue, min(queue.min_offset(log_min_offset), high), high, log_end_offset)
+
 
 @dataclass(slots=True)
 class _Batch:

@@ -1,48 +1,39 @@
-"""The messages of a log in its order, filtered on the scan's columns; only what passes is decoded, or made Arrow."""
+"""The messages of a log in its order that pass a filter, read as a plan says; only these are
+decoded, or made Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from logdex.io.env import Env
-from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
-from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
+from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.split import ReadSplit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
-    from logdex.rocketmq.scan.topic_table import TopicTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanFilter:
-    """Which messages are wanted; None: no bound. Times are store times in ms, both inclusive; offsets are those to
-    begin at: `start_offset` in the log (a message's), `queue_offset` in each queue; `limit` is the most messages."""
-
-    topic: bytes | None = None
-    queue_id: int | None = None
-    begin_ms: int | None = None
-    end_ms: int | None = None
-    start_offset: int | None = None
-    queue_offset: int | None = None
-    limit: int | None = None
+    from logdex.rocketmq.read.parts.part_reader import PartReader
+    from logdex.rocketmq.scan.scanner import Window
 
 
 class LogScan:
-    """One pass over a log, each time it is iterated. `end` says where and why the log ended, once a pass has got there;
-    None where `limit` stopped it before. One thread at a time."""
+    """One pass over a log, each time it is iterated. `end` says where and why the log ended, once a
+    pass has got there; None where `limit`, the most messages, or the filter's end offset stopped it
+    before. Damage in messages that need not be read for the filter is not seen, and what lies
+    behind it is given. One thread at a time."""
 
-    def __init__(self, log: CommitLog, config: StoreConfig, wanted: ScanFilter, env: Env) -> None:
+    def __init__(self, source: PlanSource, wanted: ReadFilter, limit: int | None = None) -> None:
         self.wanted = wanted
+        self.limit = limit
         self.end: LogEnd | None = None
-        self._log, self._config, self._env = log, config, env
+        self._source = source
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return (message for _, message in self.items())
@@ -51,55 +42,68 @@ class LogScan:
         """(physical offset, message): where it lies, whatever it says of itself."""
         for window, rows in self.windows():
             data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
-            path, first = window.file.path, window.file.start_offset
-            for offset in window.columns.position[rows].tolist():
-                yield offset, decode_message(data, offset - first, path=path, check_crc=False)[0]
+            offsets, places = window.columns.position[rows].tolist(), window.places(rows).tolist()
+            for offset, place in zip(offsets, places, strict=True):
+                yield offset, decode_message(data, place, path=window.file.path, check_crc=False)[0]
 
-    def to_arrow(self) -> pa.RecordBatchReader:
-        """The messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars read as it is; made from the scan's
-        columns, in memory that does not depend on the log."""
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """The messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars read as it is;
+        made from the scan's columns, in memory that does not depend on the log. `columns`: some of
+        them, in this order; no body is read where none is asked for, and no body's CRC checked."""
         from logdex.rocketmq.columns.message_columns import to_record_batches
 
-        scanner = self._scanner()
-        return to_record_batches(self._windows(scanner), scanner.table)
+        reader = self._reader(columns)
+        return to_record_batches(self._windows(reader, columns), reader.scanner.table, columns)
 
     def windows(self) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
-        """The scan's windows that hold wanted messages, with their rows."""
-        return self._windows(self._scanner())
+        """Windows that hold wanted messages, with their rows."""
+        return self._windows(self._reader(None), None)
 
-    def _scanner(self) -> Scanner:
-        from logdex.rocketmq.scan.scanner import Scanner
+    def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
+        """The plan of a pass. The filter's begin offset is taken for a message's."""
+        begin = self.wanted.begin_offset
+        return plan_read(self._source, self.wanted, columns=columns, known_offsets=() if begin is None else (begin,))
 
-        return Scanner(self._config, env=self._env)
+    def _reader(self, columns: Sequence[str] | None) -> PartReader:
+        from logdex.rocketmq.read.parts.part_reader import PartReader
 
-    def _windows(self, scanner: Scanner) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
+        source, bodies = self._source, columns is None or "body" in columns
+        return PartReader(source.store, source.config, self.wanted, source.env, bodies=bodies)
+
+    def _windows(
+        self, reader: PartReader, columns: Sequence[str] | None
+    ) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
         self.end = None
-        left = self.wanted.limit
-        if left is not None and left <= 0:
+        reader.most = self.limit
+        if self.limit is not None and self.limit <= 0:
             return
-        for window in scanner.scan(self._log, self.wanted.start_offset):
-            rows = self._rows(window, scanner.table)[:left]
-            if len(rows):
-                yield window, rows
-            if left is not None:
-                left -= len(rows)
-                if left <= 0:
+        with closing(reader):
+            plan = self.plan(columns)
+            for split in plan.splits:
+                end = yield from self._windows_of(split, reader)
+                if reader.most is not None and reader.most <= 0:
                     return
-        self.end = scanner.end
+                if end is not None or split.end == split.file.size_bytes:
+                    following = next_file_or_end(self._source.log, split.file, reader.stopped_at, end)
+                    if isinstance(following, LogEnd):
+                        self.end = following
+                        return
 
-    def _rows(self, window: Window, table: TopicTable) -> npt.NDArray[np.int64]:
-        wanted, columns, count = self.wanted, window.columns, window.count
-        keep = np.ones(count, np.bool_)
-        if wanted.topic is not None or wanted.queue_id is not None:
-            of_queue = [
-                wanted.topic in (None, topic) and wanted.queue_id in (None, queue_id)
-                for topic, queue_id in table.queues
-            ]
-            keep &= np.array(of_queue, np.bool_)[columns.queue[:count]]
-        if wanted.begin_ms is not None:
-            keep &= columns.store_timestamp_ms[:count] >= wanted.begin_ms
-        if wanted.end_ms is not None:
-            keep &= columns.store_timestamp_ms[:count] <= wanted.end_ms
-        if wanted.queue_offset is not None:
-            keep &= columns.queue_offset[:count] >= wanted.queue_offset
-        return np.flatnonzero(keep)
+    @staticmethod
+    def _windows_of(
+        split: ReadSplit, reader: PartReader
+    ) -> Generator[tuple[Window, npt.NDArray[np.int64]], None, LogEnd | None]:
+        """Windows of one split, up to the limit; returns where the log ends in it, if it does."""
+        windows = split.windows(reader)
+        while True:
+            try:
+                window, rows = next(windows)
+            except StopIteration as stop:
+                end: LogEnd | None = stop.value
+                return end
+            yield window, rows[: reader.most]
+            if reader.most is not None:
+                reader.most -= len(rows)
+                if reader.most <= 0:
+                    windows.close()
+                    return None

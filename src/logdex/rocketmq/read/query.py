@@ -8,58 +8,24 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError, UsageError
 from logdex.io.env import Env
-from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.index_file.index_file import ChainEnd, IndexEntry, IndexFile
-from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE, key_hash_of
+from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.index_coverage import scan_range
+from logdex.rocketmq.read.key_offsets import index_offsets
+from logdex.rocketmq.read.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.read.plan import PlanSource, plan_read
+from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.results import OffsetRange, QueryMessageResult
+from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.scan.scanner import LogEnd
-
-TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
-_TIME_DIFF_MAX_S = (1 << 31) - 1
-_CHAIN_READS_MAX = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyQuestion:
-    """Which messages are asked for: topic and key as stored bytes; store times (ms) from `begin_ms` to `end_ms`, both
-    inclusive; `index_type` ``T`` asks for a tag instead of a key."""
-
-    topic: bytes
-    key: bytes
-    begin_ms: int = TIME_MIN_MS
-    end_ms: int = TIME_MAX_MS
-    index_type: str | None = None
-
-    def names(self, message: StoredMessage) -> bool:
-        """Whether topic and key are the message's, byte for byte."""
-        if message.topic != self.topic:
-            return False
-        if self.index_type == TAG_INDEX_TYPE:
-            return message.tags == self.key
-        return self.key == message.unique_key or self.key in message.keys
-
-    def wants(self, message: StoredMessage) -> bool:
-        """Whether a message that it names is of the time asked for, and not one that was rolled back."""
-        in_time = self.begin_ms <= message.store_timestamp_ms <= self.end_ms
-        return in_time and message.transaction_type != SYS_FLAG_ROLLBACK
-
-    def key_hash(self) -> int:
-        """The index hash."""
-        return key_hash_of(self.topic, self.key, self.index_type)
+    from logdex.rocketmq.read.parts.part_reader import PartReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +38,8 @@ class QuerySource:
     valid_end: int
     config: StoreConfig
     env: Env
+    store: str | None = None
+    """The directory of the store whose ConsumeQueues a search of the log may use."""
 
 
 def query_exact(
@@ -86,7 +54,7 @@ def query_exact(
     found: list[tuple[int, StoredMessage]] = []
     collisions = expired = behind_end = 0
     more = False
-    for offset in _merged(scanned, _index_offsets(source.index.files, question, below, problems)):
+    for offset in _merged(scanned, index_offsets(source.index.files, question, below, problems)):
         if offset < source.log.min_offset:
             expired += 1
             continue
@@ -175,79 +143,47 @@ def _merged(first: list[int], second: Iterator[int]) -> Iterator[int]:
             yield offset
 
 
-def _index_offsets(
-    files: list[IndexFile], question: KeyQuestion, below: int, problems: list[LogdexError]
-) -> Iterator[int]:
-    """Offsets below `below` of the entries that may be meant, descending. A file is read only when it is needed."""
-    newest_first = sorted(files, key=lambda file: file.header.end_phy_offset, reverse=True)
-    headers = [file.header for file in newest_first]
-    in_order = all(new.begin_phy_offset >= old.end_phy_offset for new, old in pairwise(headers))
-    for group in [[file] for file in newest_first] if in_order else [newest_first]:
-        offsets = {offset for file in group for offset in _chain_offsets(file, question, problems) if offset < below}
-        yield from sorted(offsets, reverse=True)
-
-
-def _chain_offsets(file: IndexFile, question: KeyQuestion, problems: list[LogdexError]) -> list[int]:
-    """Offsets of a file's entries that have the question's hash and may be of its time; reads one chain, all of it. A
-    chain that does not end as it should, or leads into another one, is a problem: it may have lost entries."""
-    key_hash = question.key_hash()
-    found: list[int] = []
-    strange: int | None = None
-    chain = file.chain(key_hash)
-    for _ in range(_CHAIN_READS_MAX):
-        chain, count, strange = file.chain(key_hash), file.header.index_count, None
-        found = []
-        for index, entry in chain:
-            if entry.key_hash == key_hash and _may_be_in_time(file, index, entry, question):
-                found.append(entry.phy_offset)
-            elif entry.key_hash % file.max_hash_slot_num != chain.slot and strange is None:
-                strange = index
-        if chain.end is not ChainEnd.BEYOND_COUNT:
-            break
-        file.reload()  # a broker has put more since the header was read, and the slot names what it put
-        if file.header.index_count == count:
-            break
-    if strange is not None:
-        problems.append(_damaged(file, file.entry_position(strange), "an entry of another chain", "key_hash"))
-    elif chain.end is not ChainEnd.FIRST or chain.went_forward:
-        why = "a link forward" if chain.end in (None, ChainEnd.FIRST) else chain.end.value
-        problems.append(_damaged(file, file.slot_position(chain.slot), f"the chain of this slot has {why}", "slot"))
-    return found
-
-
-def _damaged(file: IndexFile, position: int, message: str, field: str) -> CorruptError:
-    hint = "logdex rebuild derives the index anew"
-    return CorruptError(message, path=file.path, position=position, field=field, hint=hint)
-
-
-def _may_be_in_time(file: IndexFile, index: int, entry: IndexEntry, question: KeyQuestion) -> bool:
-    """Whether an entry can be of a message of the time asked for. Its time is in whole seconds; a clock that went back
-    leaves 0, the first entry of a rolled file counts from the file before: then only the message tells."""
-    if index == 1 or not 0 < entry.time_diff_s < _TIME_DIFF_MAX_S:
-        return True
-    time_ms = file.entry_time_ms(entry)
-    return time_ms <= question.end_ms and time_ms + 999 >= question.begin_ms
-
-
 def _scan_missing(source: QuerySource, question: KeyQuestion, below: int, problems: list[LogdexError]) -> list[int]:
-    """Offsets of the messages in the missing ranges that have the question's hash and time, descending."""
-    from logdex.rocketmq.scan.scanner import LogEnd, Scanner
+    """Offsets of the messages in the missing ranges that the question names, descending. Where a file cannot be read
+    on, that is a problem, and the next file is searched; files that are missing are passed over."""
+    if not source.missing:
+        return []
+    from logdex.rocketmq.read.parts.part_reader import PartReader
 
-    dialect = replace(source.config.dialect, tags_in_index=True, prepared_in_index=True)
-    scanner = Scanner(replace(source.config, dialect=dialect), env=source.env)
-    key_hash, found = question.key_hash(), []
+    wanted = ReadFilter(
+        topic=question.topic,
+        key=question.key,
+        begin_ms=None if question.begin_ms == TIME_MIN_MS else question.begin_ms,
+        end_ms=None if question.end_ms == TIME_MAX_MS else question.end_ms,
+        index_type=question.index_type,
+    )
+    plan_source = PlanSource(source.log, source.config, source.store, source.env)
+    ends: list[LogEnd] = []
+    found: list[int] = []
+    reader = PartReader(source.store, source.config, wanted, source.env, bodies=False)
     for begin, end in source.missing:
-        for part in scan_range(scanner, source.log, begin, min(end, below)):
-            if isinstance(part, LogEnd):
-                problems.append(part.error or _unreadable(part))
+        for file in source.log.files:
+            low, high = max(begin, file.start_offset), min(end, below, file.end_offset)
+            if low >= high:
                 continue
-            columns, count = part.columns, part.count
-            hits = np.flatnonzero(columns.key_hash[: part.key_count] == key_hash)
-            rows = np.unique(np.searchsorted(columns.key_end[:count], hits, side="right"))
-            times = columns.store_timestamp_ms[rows]
-            rows = rows[(times >= question.begin_ms) & (times <= question.end_ms)]
-            found += columns.position[rows].tolist()
-    return sorted(set(found), reverse=True)
+            part = replace(wanted, begin_offset=low, end_offset=high)
+            for split in plan_read(plan_source, part, known_offsets=(begin,)).splits:
+                found += _offsets_of(split, reader, ends)
+    reader.close()
+    problems += [end.error or _unreadable(end) for end in ends]
+    return sorted(found, reverse=True)
+
+
+def _offsets_of(split: ReadSplit, reader: PartReader, ends: list[LogEnd]) -> Iterator[int]:
+    """Physical offsets of a split's messages; `ends` takes why it ended early."""
+    windows = split.windows(reader)
+    while True:
+        try:
+            window, rows = next(windows)
+        except StopIteration as stop:
+            ends += [] if stop.value is None else [stop.value]
+            return
+        yield from window.columns.position[rows].tolist()
 
 
 def _unreadable(end: LogEnd) -> CorruptError:

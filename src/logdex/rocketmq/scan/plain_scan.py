@@ -1,6 +1,7 @@
 """The plain twin of the scan kernel: the same columns, made from decoded messages one by one.
 
-Kept as the truth that the kernel is held against, by property tests; `logdex.rocketmq.scan.scanner` is what runs.
+Kept as the truth that the kernel is held against, by property tests; `logdex.rocketmq.scan.scanner`
+is what runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 @dataclass(frozen=True, slots=True)
 class PlainRow:
-    """One message's columns; the fields of `logdex.kernels.rocketmq.message_scan.Columns`, keys as a tuple."""
+    """One message's columns; the fields of `logdex.kernels.rocketmq.message_scan.Columns`, keys as
+    a tuple."""
 
     position: int
     stored_offset: int
@@ -38,7 +40,8 @@ class PlainRow:
 def scan_plain(
     data: bytes, config: StoreConfig, *, first_offset: int = 0, check_crc: bool = True
 ) -> tuple[list[PlainRow], int, int]:
-    """Rows of the messages of one file's bytes, the byte where the scan stopped, and the kernel's reason for it."""
+    """Rows of the messages of one file's bytes, the byte where the scan stopped, and the kernel's
+    reason for it."""
     rows: list[PlainRow] = []
     at = 0
     while at < len(data):
@@ -48,25 +51,42 @@ def scan_plain(
         code = tags_code(message, config)
         if code is None:
             return rows, at, kernel.BAD_DELAY
-        rows.append(
-            PlainRow(
-                position=first_offset + at,
-                stored_offset=message.physical_offset,
-                queue_offset=message.queue_offset,
-                store_timestamp_ms=message.store_timestamp_ms,
-                born_timestamp_ms=message.born_timestamp_ms,
-                tags_code=code,
-                size=message.size_bytes,
-                sys_flag=message.sys_flag,
-                topic=message.topic,
-                queue_id=message.queue_id,
-                body=message.body,
-                properties=message.properties_raw,
-                key_hashes=tuple(message_key_hashes(message, config.dialect)),
-            )
-        )
+        rows.append(_row(message, first_offset + at, code, config))
         at += message.size_bytes
     return rows, at, kernel.LIMIT
+
+
+def pick_plain(
+    data: bytes, places: list[tuple[int, int, int]], config: StoreConfig, *, check_crc: bool = True
+) -> tuple[list[PlainRow], bool]:
+    """The plain twin of the pick kernel: rows of the messages at (byte of `data`, size, physical
+    offset), and whether each of them is there; the rows end before the first that is not."""
+    rows: list[PlainRow] = []
+    for at, size, position in places:
+        reason, message = _next_message(data, at, check_crc)
+        code = None if message is None or reason >= 0 else tags_code(message, config)
+        if message is None or code is None or message.size_bytes != size:
+            return rows, False
+        rows.append(_row(message, position, code, config))
+    return rows, True
+
+
+def _row(message: StoredMessage, position: int, code: int, config: StoreConfig) -> PlainRow:
+    return PlainRow(
+        position=position,
+        stored_offset=message.physical_offset,
+        queue_offset=message.queue_offset,
+        store_timestamp_ms=message.store_timestamp_ms,
+        born_timestamp_ms=message.born_timestamp_ms,
+        tags_code=code,
+        size=message.size_bytes,
+        sys_flag=message.sys_flag,
+        topic=message.topic,
+        queue_id=message.queue_id,
+        body=message.body,
+        properties=message.properties_raw,
+        key_hashes=tuple(message_key_hashes(message, config.dialect)),
+    )
 
 
 def _next_message(data: bytes, at: int, check_crc: bool) -> tuple[int, StoredMessage | None]:

@@ -1,8 +1,8 @@
 """Scanning a CommitLog into columns: windows of messages, and where and why the log ends.
 
-Live dispatch, rebuild, verify, look-ups in what the index has lost, all go through this one. The log ends, as for the
-engine, at the first message that is not whole or whose body CRC is wrong; `LogEnd` says which of the three it was:
-zeros (never written), torn (cut off), corrupt.
+Live dispatch, rebuild, verify, look-ups in what the index has lost, all go through this one. The
+log ends, as for the engine, at the first message that is not whole or whose body CRC is wrong;
+`LogEnd` says which of the three it was: zeros (never written), torn (cut off), corrupt.
 """
 
 from __future__ import annotations
@@ -18,29 +18,43 @@ from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq import message_scan as kernel
-from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN
+from logdex.layout.rocketmq import BLANK, MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
-from logdex.rocketmq.commit_log.log_end import end_at_zeros, next_file_or_end
+from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 WINDOW_MESSAGES = 16_384
-"""Columns of a window (about 90 bytes a message) then stay in the core's cache while they are used."""
+"""Columns of a window (about 90 bytes a message) then stay in the core's cache while they are used.
+"""
+
+PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
+"""What `scan_part` reads at first, and at a time where there is much to read."""
 
 
 @dataclass(slots=True)
 class Window:
-    """`count` messages in `columns` (the first `count` places; `key_count` places of `key_hash`), valid until the next
-    window is asked for. `file` holds all of them; `data` is its mapped bytes."""
+    """`count` messages in `columns` (the first `count` places; `key_count` places of `key_hash`),
+    valid until the next window is asked for. `file` holds all of them. `data` has their bytes:
+    those of the file from the physical offset `data_offset` on, or, of messages that were read one
+    by one, each message at the byte that `picked` gives."""
 
     columns: kernel.Columns
     count: int
     key_count: int
     file: CommitLogFile
     data: ByteArray
+    data_offset: int
+    picked: kernel.Int64s | None = None
+
+    def places(self, rows: kernel.Int64s) -> kernel.Int64s:
+        """The byte of `data` at which each message of `rows` begins."""
+        if self.picked is not None:
+            return self.picked[rows]
+        return self.columns.position[rows] - self.data_offset
 
 
 def make_columns(messages: int) -> kernel.Columns:
@@ -62,13 +76,17 @@ class Scanner:
         *,
         check_crc: bool = True,
         window_messages: int = WINDOW_MESSAGES,
+        table: TopicTable | None = None,
         env: Env = DEFAULT_ENV,
     ) -> None:
-        self.table = TopicTable()
+        self.table = table or TopicTable()
+        self.window_messages = window_messages
         self.messages = 0
         """Messages scanned so far."""
         self.end: LogEnd | None = None
         """Where the last `scan` that ran to its end found the end of the log."""
+        self.stopped_at = 0
+        """The byte of its file where the last scan of a file or a part stopped."""
         self._env = env
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
@@ -89,26 +107,72 @@ class Scanner:
     def scan_file(
         self, file: CommitLogFile, start: int = 0, stop: int | None = None
     ) -> Generator[Window, None, LogEnd | None]:
-        """Windows of the messages that begin in bytes [start, stop) of a file. What it returns is its `LogEnd`, or None
-        where the log goes on: behind the filler, or at `stop`."""
+        """Windows of the messages that begin in bytes [start, stop) of a file. What it returns is
+        its `LogEnd`, or None where the log goes on: behind the filler, or at `stop`. `stopped_at`
+        is then the byte where it stopped."""
         with self._env.map_read(file.path) as mapped:
             data = mapped.array
-            state, reason = self._state, kernel.WINDOW_FULL
-            state[kernel.POSITION] = start
-            while reason == kernel.WINDOW_FULL:
-                state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
-                reason = self._fill(data, file.start_offset, data.size if stop is None else stop)
-                if state[kernel.COUNT]:
-                    count = int(state[kernel.COUNT])
-                    self.messages += count
-                    yield Window(self._columns, count, int(state[kernel.KEY_COUNT]), file, data)
-            position = int(state[kernel.POSITION])
+            stop = data.size if stop is None else stop
+            reason, position = yield from self._windows(file, data, file.start_offset, start, stop)
+            self.stopped_at = position
             if reason in (kernel.FILE_END, kernel.LIMIT):
                 return None
-            return _log_end(file, data, position, reason)
+            return log_end_at(file, data, position, reason)
+
+    def scan_part(self, file: CommitLogFile, start: int, stop: int) -> Generator[Window, None, LogEnd | None]:
+        """The same windows as `scan_file` gives, for a part that is small: the bytes are read block
+        by block, so that no others are read, instead of mapping the whole file."""
+        with self._env.open_read(file.path) as opened:
+            block_bytes = PART_BLOCK_BYTES
+            while True:
+                data = np.frombuffer(opened.read_at(start, block_bytes), np.uint8)
+                reason, done = yield from self._windows(file, data, file.start_offset + start, 0, stop - start)
+                is_cut = len(data) == block_bytes and start + block_bytes < opened.size_bytes
+                start += done
+                self.stopped_at = start
+                if is_cut and (reason == kernel.TORN or (reason == kernel.FILE_END and done == len(data))):
+                    is_head = len(data) - done >= BLANK.size_bytes
+                    size = int.from_bytes(data[done : done + 4].tobytes(), "big") if is_head else 0
+                    if start + size <= opened.size_bytes:
+                        block_bytes = max(min(2 * block_bytes, PART_BLOCK_BYTES_MAX), size)
+                        continue
+                if reason in (kernel.FILE_END, kernel.LIMIT):
+                    return None
+                if reason == kernel.ZEROS:
+                    return end_at_zeros_of(file, start, opened)
+                with self._env.map_read(file.path) as mapped:  # What the error says depends on what is behind it.
+                    return log_end_at(file, mapped.array, start, reason)
+
+    def pick(
+        self,
+        file: CommitLogFile,
+        data: ByteArray,
+        places: kernel.Int64s,
+        offsets: kernel.Int64s,
+        sizes: kernel.Int64s,
+        *,
+        check_crc: bool,
+    ) -> tuple[Window, bool]:
+        """A window of messages whose places in `data` are known, with their physical offsets and
+        sizes, in that order; the first `window_messages` at most. Whether all of these are whole
+        messages of these sizes; if not, the window ends before the first that is none."""
+        from logdex.kernels.rocketmq.message_pick import pick_messages
+
+        places, offsets, sizes = (np.ascontiguousarray(part, np.int64) for part in (places, offsets, sizes))
+        state, rules = np.zeros(kernel.STATE_SIZE, np.int64), self._rules._replace(check_crc=int(check_crc))
+        addresses = (data.ctypes.data, data.size, places.ctypes.data, sizes.ctypes.data, offsets.ctypes.data)
+        while True:
+            tables = self.table.lookup_tables()
+            pick_messages(*addresses, len(places), state.ctypes.data, self._addresses, tables, rules)
+            if not self._meet_name(state, data):
+                break
+        count, keys = int(state[kernel.COUNT]), int(state[kernel.KEY_COUNT])
+        window = Window(self._columns, count, keys, file, data, file.start_offset, places[:count])
+        return window, int(state[kernel.REASON]) in (kernel.LIMIT, kernel.WINDOW_FULL)
 
     def scan(self, log: CommitLog, start_offset: int | None = None) -> Generator[Window, None, LogEnd]:
-        """Windows of all messages of a log from `start_offset` (a message's; default: the first) on.
+        """Windows of all messages of a log from `start_offset` (a message's; default: the first)
+        on.
 
         Where the log ended is returned, and then in `end`.
         """
@@ -120,15 +184,33 @@ class Scanner:
         while True:
             start = min(max(start_offset - file.start_offset, 0), file.size_bytes)
             stop = yield from self.scan_file(file, start)
-            following = next_file_or_end(log, file, int(self._state[kernel.POSITION]), stop)
+            following = next_file_or_end(log, file, self.stopped_at, stop)
             if isinstance(following, LogEnd):
                 return following
             file = following
 
+    def _windows(
+        self, file: CommitLogFile, data: ByteArray, data_offset: int, start: int, stop: int
+    ) -> Generator[Window, None, tuple[int, int]]:
+        """Windows of the messages that begin in bytes [start, stop) of `data`, whose first byte has
+        the physical offset `data_offset`; returns why and at which byte it stopped."""
+        state, reason = self._state, kernel.WINDOW_FULL
+        state[kernel.POSITION] = start
+        while reason == kernel.WINDOW_FULL:
+            state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
+            reason = self._fill(data, data_offset, stop)
+            if state[kernel.COUNT]:
+                count = int(state[kernel.COUNT])
+                self.messages += count
+                position = int(state[kernel.POSITION])
+                yield Window(self._columns, count, int(state[kernel.KEY_COUNT]), file, data, data_offset)
+                state[kernel.POSITION] = position
+        return reason, int(state[kernel.POSITION])
+
     def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
-        """Runs the kernel until the window is full or the file's part ends; meets new topics and queues."""
-        state = self._state
-        base = data.ctypes.data
+        """Runs the kernel until the window is full or the file's part ends; meets new topics and
+        queues."""
+        state, base = self._state, data.ctypes.data
         while True:
             kernel.scan_window(
                 base,
@@ -140,17 +222,26 @@ class Scanner:
                 self.table.lookup_tables(),
                 self._rules,
             )
-            reason = int(state[kernel.REASON])
-            if reason == kernel.NEW_TOPIC:
-                at = int(state[kernel.TOPIC_ADDRESS]) - base
-                self.table.add_topic(data[at : at + int(state[kernel.TOPIC_LENGTH])].tobytes())
-            elif reason == kernel.NEW_QUEUE:
-                self.table.add_queue(int(state[kernel.TOPIC_ID]), int(state[kernel.QUEUE_ID]))
-            else:
-                return reason
+            if not self._meet_name(state, data):
+                return int(state[kernel.REASON])
+
+    def _meet_name(self, state: kernel.Int64s, data: ByteArray) -> bool:
+        """Adds the topic or queue that a kernel stopped at because it does not know it; False if it
+        is no such stop."""
+        reason = int(state[kernel.REASON])
+        if reason == kernel.NEW_TOPIC:
+            at = int(state[kernel.TOPIC_ADDRESS]) - data.ctypes.data
+            self.table.add_topic(data[at : at + int(state[kernel.TOPIC_LENGTH])].tobytes())
+        elif reason == kernel.NEW_QUEUE:
+            self.table.add_queue(int(state[kernel.TOPIC_ID]), int(state[kernel.QUEUE_ID]))
+        else:
+            return False
+        return True
 
 
-def _log_end(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
+def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
+    """The end of a log at a byte of a file, whose bytes are `data`, where a kernel stopped with
+    `reason`."""
     if reason == kernel.ZEROS:
         return end_at_zeros(file, position, data)
     if reason == kernel.BAD_DELAY:
@@ -169,9 +260,11 @@ def _log_end(file: CommitLogFile, data: ByteArray, position: int, reason: int) -
 
 
 def _is_torn(data: ByteArray, position: int) -> bool:
-    """Whether the message at `position` was not written to its end: it ends in zeros, and zeros alone follow.
+    """Whether the message at `position` was not written to its end: it ends in zeros, and zeros
+    alone follow.
 
-    A whole message ends in its last property, or in a properties length of 0 after a topic; then two bytes are zero.
+    A whole message ends in its last property, or in a properties length of 0 after a topic; then
+    two bytes are zero.
     """
     if position + 4 > data.size:
         return False

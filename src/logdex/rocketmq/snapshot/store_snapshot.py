@@ -7,12 +7,12 @@ Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Unpack
 
 from logdex import limits
-from logdex.errors import CorruptError, GeometryError, MissingFileError, StoreError, UsageError
+from logdex.errors import GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -30,8 +30,13 @@ from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.get_message import QueueView, get_message
 from logdex.rocketmq.read.index_coverage import find_missing
-from logdex.rocketmq.read.message_scan import LogScan, ScanFilter
-from logdex.rocketmq.read.query import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion, QuerySource, query_as_broker, query_exact
+from logdex.rocketmq.read.key_offsets import KeyIndex
+from logdex.rocketmq.read.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
+from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
+from logdex.rocketmq.read.query import QuerySource, query_as_broker, query_exact
+from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.require_store import require_store
@@ -189,19 +194,8 @@ class StoreSnapshot:
                     queue = self.consume_queue(*name)
                 except MissingFileError:
                     return None
-                high = self._max_offset(queue, end)
-                low = min(queue.min_offset(self.commit_log.min_offset), high)
-                self._views[name] = QueueView(queue, low, high, end)
+                self._views[name] = QueueView.of(queue, self.commit_log.min_offset, end)
             return self._views[name]
-
-    @staticmethod
-    def _max_offset(queue: ConsumeQueue, log_end_offset: int) -> int:
-        """Returns the queue offset after the last entry that points into the log. After a crash,
-        entries may follow that point past the log's end."""
-        last = queue.max_offset - 1
-        if last < queue.start_offset or queue.entry(last).physical_offset < log_end_offset:
-            return queue.max_offset
-        return queue.max_offset_in(log_end_offset)
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def get_message(
@@ -221,32 +215,14 @@ class StoreSnapshot:
     def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
         """Returns the message at a physical offset. Raises `MissingFileError` outside the log, and
         `CorruptError` if no message begins there."""
-        if phy_offset >= self.valid_end_offset:
-            raise MissingFileError(
-                f"no message at {phy_offset}",
-                path=self.commit_log.directory,
-                hint=f"the log goes from {self.commit_log.min_offset} to {self.valid_end_offset}",
-            )
-        return self.commit_log.read_message(phy_offset)
+        return look_message_by_offset(self.commit_log, self.valid_end_offset, phy_offset)
 
     def look_message(self, msg_id: str | MessageId) -> StoredMessage:
         """Returns the message with a server's MessageID (32 or 56 hexadecimal digits). Raises
         `UsageError` for other text, and `MissingFileError` or `CorruptError` if the log does not
         hold that message."""
         wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
-        hint = "a client's id (UNIQ_KEY) is found as a key: logdex query --key"
-        try:
-            message = self.look_message_by_offset(wanted.physical_offset)
-        except (MissingFileError, CorruptError) as error:
-            error.hint = hint if error.hint is None else f"{error.hint}; {hint}"
-            raise
-        if message.store_host != wanted.store_host:
-            raise MissingFileError(
-                f"the message at {wanted.physical_offset} was stored by {message.store_host}, not {wanted.store_host}",
-                path=self.commit_log.directory,
-                hint=hint,
-            )
-        return message
+        return look_message(self.commit_log, self.valid_end_offset, wanted)
 
     def get_offset_in_queue_by_time(
         self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
@@ -281,19 +257,47 @@ class StoreSnapshot:
         start_offset: int | None = None,
         queue_offset: int | None = None,
         limit: int | None = None,
+        tags: Text | None = None,
     ) -> LogScan:
-        """Returns the messages that pass the filter (see `ScanFilter`), in log order, as an
-        iterable. After the iteration its `end` states where and why the log ends."""
-        wanted = ScanFilter(
+        """Returns the messages that pass the filter (see `ReadFilter`), in log order and at most
+        `limit`, as an iterable. After the iteration its `end` states where and why the log ends.
+
+        `start_offset` is the physical offset of a message to begin at, `queue_offset` the first
+        offset wanted of each queue, `tags` an expression: ``a || b`` or ``*``.
+        """
+        wanted = ReadFilter(
             topic=None if topic is None else to_bytes(topic),
             queue_id=queue_id,
             begin_ms=begin_ms,
             end_ms=end_ms,
-            start_offset=start_offset,
-            queue_offset=queue_offset,
-            limit=limit,
+            begin_offset=start_offset,
+            begin_queue_offset=queue_offset,
+            tags=TagFilter.parse(tags).tags,
         )
-        return LogScan(self.commit_log, self.config, wanted, self._env)
+        return LogScan(self.plan_source(wanted), wanted, limit)
+
+    def plan_read(
+        self,
+        wanted: ReadFilter,
+        *,
+        columns: Sequence[str] | None = None,
+        split_bytes: int | None = None,
+        time_slack_ms: int | None = None,
+    ) -> ReadPlan:
+        """Plans a read (see `logdex.rocketmq.read.plan.plan_read`). Each of the plan's splits can be
+        read by itself, also in another process."""
+        source = self.plan_source(wanted)
+        return plan_read(source, wanted, columns=columns, split_bytes=split_bytes, time_slack_ms=time_slack_ms)
+
+    def plan_source(self, wanted: ReadFilter) -> PlanSource:
+        """Returns what `plan_read` and `LogScan` read for a filter."""
+        if self.commit_log.is_one_file:
+            return PlanSource(self.commit_log, self.config, None, self._env)
+        index = None
+        if wanted.key is not None and self._index_error is None:
+            missing = self._missing_for(wanted.index_type)
+            index = KeyIndex(self.index_service.files, missing, self.valid_end_offset)
+        return PlanSource(self.commit_log, self.config, self.root, self._env, index)
 
     # -- by key --------------------------------------------------------------------------------------------------------
     def query_offset(
@@ -342,14 +346,12 @@ class StoreSnapshot:
             end_ms=TIME_MAX_MS if end_ms is None else end_ms,
             index_type=index_type,
         )
+        log, index, end = self.commit_log, self.index_service, self.valid_end_offset
+        missing = () if broker_semantics else self._missing_for(index_type)
+        source = QuerySource(log, index, missing, end, self.config, self._env, None if log.is_one_file else self.root)
         if broker_semantics:
-            source = QuerySource(self.commit_log, self.index_service, (), self.valid_end_offset, self.config, self._env)
             return query_as_broker(source, question, max_num=limits.QUERY_MAX_NUM if max is None else max)
-        missing = self._missing_for(index_type)
-        source = QuerySource(
-            self.commit_log, self.index_service, missing, self.valid_end_offset, self.config, self._env
-        )
-        if not self.commit_log.is_one_file:
+        if not log.is_one_file:
             return query_exact(source, question, max_num=max, cursor=cursor, scan_missing=scan_missing)
         result = query_exact(source, question, max_num=max, cursor=cursor, scan_missing=True)
         return replace(result, complete=result.complete and self.valid_end.is_clean)

@@ -1,0 +1,41 @@
+"""What is asked of the index: a topic and a key, and store times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
+from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE, key_hash_of
+from logdex.rocketmq.message.stored_message import StoredMessage
+
+TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyQuestion:
+    """Which messages are asked for: topic and key as stored bytes; store times (ms) from `begin_ms`
+    to `end_ms`, both inclusive; `index_type` ``T`` asks for a tag instead of a key."""
+
+    topic: bytes
+    key: bytes
+    begin_ms: int = TIME_MIN_MS
+    end_ms: int = TIME_MAX_MS
+    index_type: str | None = None
+
+    def names(self, message: StoredMessage) -> bool:
+        """Whether topic and key are the message's, byte for byte."""
+        if message.topic != self.topic:
+            return False
+        if self.index_type == TAG_INDEX_TYPE:
+            return message.tags == self.key
+        return self.key == message.unique_key or self.key in message.keys
+
+    def wants(self, message: StoredMessage) -> bool:
+        """Whether a message that it names is of the time asked for, and not one that was rolled
+        back."""
+        in_time = self.begin_ms <= message.store_timestamp_ms <= self.end_ms
+        return in_time and message.transaction_type != SYS_FLAG_ROLLBACK
+
+    def key_hash(self) -> int:
+        """The index hash."""
+        return key_hash_of(self.topic, self.key, self.index_type)

@@ -1,0 +1,1 @@
+"""Reading one part of a CommitLog file for a plan."""

@@ -1,0 +1,189 @@
+"""Reading one part of a CommitLog file: by a scan, or through what the ConsumeQueues say of it.
+
+Through the ConsumeQueues only wanted messages are read, and the bytes that no entry vouches for.
+All of it gives the rows that a scan gives, in its order. Where an entry contradicts the log, the
+rest of the piece is scanned instead, from the last place on that is known to be a message's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+
+import numpy as np
+
+from logdex.errors import CorruptError
+from logdex.io.env import Env
+from logdex.kernels.rocketmq.message_scan import BAD_CRC, Int64s
+from logdex.rocketmq.commit_log.commit_log import CommitLogFile
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.consume_queue.queue_coverage import QueueEntries
+from logdex.rocketmq.message.stored_message import decode_message
+from logdex.rocketmq.read.parts.picked_messages import MessagePicker
+from logdex.rocketmq.read.parts.queue_guide import QueueGuide
+from logdex.rocketmq.read.parts.row_filter import RowFilter
+from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.scan.scanner import Scanner, Window, log_end_at
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+PIECE_BYTES = 256 << 20
+"""A part is read in pieces of so many bytes, so that the entries of all queues for one piece fit
+into memory."""
+
+Rows = tuple[Window, Int64s]
+"""A window and the places of wanted messages in it."""
+_Reading = Generator[Rows, None, LogEnd | None]
+
+
+class PartReader:
+    """Reads parts of one store's CommitLog files, best in the order of the log. `store` is the
+    store's directory, None where it has no ConsumeQueues. `bodies`: whether bodies are read and
+    their CRCs checked; of messages that a filter by time leaves out they are not, either. One
+    thread at a time; close it."""
+
+    def __init__(
+        self, store: str | None, config: StoreConfig, wanted: ReadFilter, env: Env, *, bodies: bool = True
+    ) -> None:
+        self.most: int | None = None
+        """How many rows are still wanted, where that is known: no more messages are read at once.
+        """
+        self.stopped_at = 0
+        """The byte of its file where reading the last part stopped."""
+        by_time = wanted.has_times
+        self.scanner = Scanner(wanted.scan_config(config), check_crc=bodies and not by_time, env=env)
+        self._checks_rows = bodies and by_time
+        self._bodies = bodies
+        self._filter = RowFilter(wanted, self.scanner.table)
+        self._env = env
+        self._guide: QueueGuide | None = None
+        if store is not None and wanted.selects_queues:
+            self._guide = QueueGuide(store, wanted, env, bodies=bodies)
+
+    def close(self) -> None:
+        """Closes the files of queues."""
+        if self._guide is not None:
+            self._guide.close()
+
+    def read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
+        """Windows with their wanted rows of the messages that begin in bytes [begin, end) of a
+        file; one begins at `begin`. Returns the `LogEnd` that was met, None where the log goes on.
+        """
+        self.stopped_at = begin
+        while self.stopped_at < end:
+            at = self.stopped_at
+            if self._guide is None:
+                return (yield from self._scan(file, at, end))
+            stop = min(at + PIECE_BYTES, end)
+            met = yield from self._through_queues(self._guide, file, at, stop)
+            if met is not None or self.stopped_at < stop:  # Behind the filler, or at the end of the file.
+                return met
+        return None
+
+    def pick(self, file: CommitLogFile, runs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
+        """The wanted ones of the messages at rising physical offsets of a file, each with its size
+        in bytes. What is no message is passed over."""
+        with self._env.open_read(file.path) as opened:
+            picker = MessagePicker(self.scanner, file, opened, bodies=self._bodies)
+            offsets, sizes = np.array(runs, np.int64).reshape(-1, 2).T
+            while len(offsets):
+                done = 0
+                for picked in picker.pick(offsets, sizes, most=self.most):
+                    rows = self._filter.rows(picked.window)
+                    done = picked.rows + picked.window.count + (not picked.is_good)
+                    if len(rows):
+                        yield picked.window, rows
+                offsets, sizes = offsets[done:], sizes[done:]
+
+    # -- by a scan -----------------------------------------------------------------------------------------------------
+    def _scan(self, file: CommitLogFile, begin: int, end: int, *, by_blocks: bool = False) -> _Reading:
+        scan = self.scanner.scan_part if by_blocks else self.scanner.scan_file
+        last = None
+        with closing(scan(file, begin, end)) as windows:
+            while True:
+                try:
+                    window = next(windows)
+                except StopIteration as stop:
+                    self.stopped_at = self.scanner.stopped_at
+                    met: LogEnd | None = stop.value
+                    return met if met is None or not self._checks_rows else self._torn_before(file, met, last)
+                last = int(window.columns.position[window.count - 1]) - file.start_offset
+                rows = self._filter.rows(window)
+                if len(rows) and self._checks_rows:
+                    bad = yield from self._with_crc(window, rows)
+                    if bad is not None:
+                        return bad
+                elif len(rows):
+                    yield window, rows
+
+    def _torn_before(self, file: CommitLogFile, end: LogEnd, last: int | None) -> LogEnd:
+        """The end of a log that was scanned without CRCs: before its last message, at byte `last`,
+        if that is wrong."""
+        if last is None:
+            return end
+        with self._env.map_read(file.path) as mapped:
+            try:
+                decode_message(memoryview(mapped.array), last, path=file.path)  # type: ignore[arg-type]  # a buffer
+            except CorruptError:
+                self.stopped_at = last
+                return log_end_at(file, mapped.array, last, BAD_CRC)
+        return end
+
+    def _with_crc(self, window: Window, rows: Int64s) -> _Reading:
+        """The rows of a window whose CRCs nobody has checked yet, up to the first that is wrong:
+        the log ends there."""
+        places, offsets = window.places(rows), window.columns.position[rows]
+        sizes = window.columns.size[rows].astype(np.int64)
+        done = 0
+        while done < len(rows):
+            checked, is_good = self.scanner.pick(
+                window.file, window.data, places[done:], offsets[done:], sizes[done:], check_crc=True
+            )
+            done += checked.count
+            if checked.count:
+                yield checked, np.arange(checked.count)
+            if not is_good:
+                self.stopped_at = int(offsets[done]) - window.file.start_offset
+                with self._env.map_read(window.file.path) as mapped:
+                    return log_end_at(window.file, mapped.array, self.stopped_at, BAD_CRC)
+        return None
+
+    # -- through the ConsumeQueues -------------------------------------------------------------------------------------
+    def _through_queues(self, guide: QueueGuide, file: CommitLogFile, begin: int, stop: int) -> _Reading:
+        """Reads the messages that begin in bytes [begin, stop). What no entry vouches for is
+        scanned; elsewhere only wanted messages are read."""
+        with self._env.open_read(file.path) as opened:
+            found = guide.look(self.scanner, file, opened, begin, stop)
+            if found is None:
+                return (yield from self._scan(file, begin, stop))
+            picker = MessagePicker(self.scanner, file, opened, bodies=self._bodies)
+            for range_begin, range_end in found.ranges.tolist():
+                if self.stopped_at < range_begin:
+                    met = yield from self._scan(file, self.stopped_at, range_begin, by_blocks=True)
+                    if met is not None or self.stopped_at < range_begin:
+                        return met
+                wanted = found.wanted_in(file.start_offset + range_begin, file.start_offset + range_end)
+                if self.stopped_at > range_begin or not (yield from self._pick_wanted(guide, picker, file, wanted)):
+                    return (yield from self._scan(file, self.stopped_at, stop))
+                self.stopped_at = range_end
+        if self.stopped_at < stop:
+            return (yield from self._scan(file, self.stopped_at, stop, by_blocks=True))
+        return None
+
+    def _pick_wanted(
+        self, guide: QueueGuide, picker: MessagePicker, file: CommitLogFile, wanted: QueueEntries
+    ) -> Generator[Rows, None, bool]:
+        """Reads the messages of some entries; False where one is not what its entry says.
+        `stopped_at` is behind the last that is."""
+        for picked in picker.pick(wanted.offsets, wanted.sizes, most=self.most):
+            window = picked.window
+            entries = wanted.where(slice(picked.rows, picked.rows + window.count))
+            good = guide.agreeing(self.scanner, window, entries)
+            if good:
+                self.stopped_at = int(entries.offsets[good - 1] + entries.sizes[good - 1]) - file.start_offset
+            rows = self._filter.rows(window)
+            rows = rows[rows < good]
+            if len(rows):
+                yield window, rows
+            if good < window.count or not picked.is_good:
+                return False
+        return True

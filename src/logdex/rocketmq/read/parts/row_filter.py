@@ -1,0 +1,83 @@
+"""A read filter put to the windows of a scan."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.kernels.rocketmq.message_scan import ColumnAddresses, Int64s
+from logdex.kernels.rocketmq.property_match import match_tags
+from logdex.kernels.rocketmq.property_text import FOUND_SIZE
+from logdex.rocketmq.message.stored_message import decode_message
+from logdex.rocketmq.read.key_question import KeyQuestion
+from logdex.rocketmq.read.read_filter import ReadFilter, last_before, within
+from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.topic_table import TopicTable
+
+
+class RowFilter:
+    """A `ReadFilter` put to windows of one scanner, whose table is `table`. It looks at columns
+    first; at the bytes of messages only for tags and keys, and there only where the hash fits. One
+    thread at a time."""
+
+    def __init__(self, wanted: ReadFilter, table: TopicTable) -> None:
+        self._wanted = wanted
+        self._table = table
+        self._question = wanted.question()
+        self._key_hash = None if self._question is None else self._question.key_hash()
+
+    def rows(self, window: Window) -> Int64s:
+        """The places in a window of the messages that are wanted."""
+        wanted, columns, count = self._wanted, window.columns, window.count
+        keep = within(columns.position[:count], wanted.begin_offset, last_before(wanted.end_offset))
+        keep &= within(columns.store_timestamp_ms[:count], wanted.begin_ms, wanted.end_ms)
+        keep &= wanted.wants_queue_offsets(columns.queue_offset[:count])
+        if wanted.topic is not None or wanted.queue_id is not None:
+            of_queue = [wanted.wants_queue(topic, queue_id) for topic, queue_id in self._table.queues]
+            keep &= np.array(of_queue, np.bool_)[columns.queue[:count]]
+        if self._key_hash is not None:
+            hits = np.flatnonzero(columns.key_hash[: window.key_count] == self._key_hash)
+            with_key = np.zeros(count, np.bool_)
+            with_key[np.searchsorted(columns.key_end[:count], hits, side="right")] = True
+            keep &= with_key
+        rows = np.flatnonzero(keep)
+        if wanted.tags is not None and len(rows):
+            rows = rows[self._has_tag(window, rows, wanted.tags)]
+        if self._question is not None and len(rows):
+            rows = rows[self._has_key(window, rows, self._question)]
+        return rows
+
+    @staticmethod
+    def _has_key(window: Window, rows: Int64s, question: KeyQuestion) -> npt.NDArray[np.bool_]:
+        """Which messages have the key itself: few have its hash and not the key, so each of these
+        is decoded."""
+        data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
+        places = window.places(rows).tolist()
+        path = window.file.path
+        return np.array(
+            [question.names(decode_message(data, at, path=path, check_crc=False)[0]) for at in places], np.bool_
+        )
+
+    @staticmethod
+    def _has_tag(window: Window, rows: Int64s, tags: frozenset[bytes]) -> npt.NDArray[np.bool_]:
+        """Which messages have one of the tags, byte for byte."""
+        ordered = sorted(tags)
+        text = np.frombuffer(b"".join(ordered) + bytes(1), np.uint8)
+        ends = np.cumsum([len(tag) for tag in ordered], dtype=np.int64)
+        columns, places = window.columns, window.places(rows)
+        addresses = ColumnAddresses._make([*(column.ctypes.data for column in columns), window.count, window.key_count])
+        matched, found = np.zeros(len(rows), np.uint8), np.zeros(FOUND_SIZE, np.int64)
+        match_tags(
+            window.data.ctypes.data,
+            window.data.size,
+            places.ctypes.data,
+            rows.ctypes.data,
+            len(rows),
+            addresses,
+            text.ctypes.data,
+            ends.ctypes.data,
+            len(ordered),
+            found.ctypes.data,
+            matched.ctypes.data,
+        )
+        return matched.astype(np.bool_)

@@ -1,0 +1,248 @@
+"""A read plan: which parts of a store's files a filter needs, made from names, heads of messages
+and indexes.
+
+No body is read for it. What a part holds of the filter is found out when the part is read, by
+whoever reads it: through the ConsumeQueues where they vouch for the log, by a scan elsewhere. A key
+is looked up in the IndexFiles here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from logdex.errors import CorruptError, LogdexError, MissingFileError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.read_plan import ReadPlanBase
+from logdex.layout.rocketmq import BLANK
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.message.stored_message import checked_size
+from logdex.rocketmq.read.key_offsets import KeyIndex, index_offsets
+from logdex.rocketmq.read.key_question import TIME_MAX_MS, KeyQuestion
+from logdex.rocketmq.read.parts.boundaries import Boundaries
+from logdex.rocketmq.read.parts.time_range import offsets_of_times
+from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.split import ReadSplit
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReadPlan(ReadPlanBase[ReadSplit]):
+    """What to read for `filter`: `splits` in the order of the log. Files are those of the CommitLog
+    with any bytes. Of what the splits cover, ConsumeQueues may spare more when it is read."""
+
+    filter: ReadFilter
+    columns: tuple[str, ...] | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        from logdex.rocketmq.columns.message_columns import schema_of
+
+        return schema_of(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSource:
+    """What is planned for: a log, and the store's directory where it has ConsumeQueues. Without
+    `index` a key is looked for in all of the topic's messages."""
+
+    log: CommitLog
+    config: StoreConfig
+    store: str | None = None
+    env: Env = DEFAULT_ENV
+    index: KeyIndex | None = None
+
+
+def plan_read(
+    source: PlanSource,
+    wanted: ReadFilter,
+    *,
+    columns: Sequence[str] | None = None,
+    split_bytes: int | None = None,
+    time_slack_ms: int | None = None,
+    known_offsets: Iterable[int] = (),
+) -> ReadPlan:
+    """The plan for a filter and some columns (None: all).
+
+    `split_bytes` cuts larger files at messages that the ConsumeQueues name, into parts of about
+    that size. A store time tells nothing of what lies before and behind: a broker's clock may have
+    gone back. So a filter by time leaves out no part, unless `time_slack_ms` says by how much store
+    times go back at most. `known_offsets` are places where messages begin, as the caller knows.
+    """
+    if split_bytes is not None and split_bytes < 1:
+        raise UsageError(f"split_bytes is {split_bytes}", hint="say 1 or more")
+    if columns is not None:
+        from logdex.rocketmq.columns.message_columns import schema_of
+
+        schema_of(columns)
+    planner = _Planner(source, wanted, columns, frozenset(known_offsets))
+    try:
+        planner.narrow(time_slack_ms)
+        splits = planner.by_key(split_bytes)
+        if splits is None:
+            splits = list(planner.parts(planner.begin, planner.end, split_bytes))
+    finally:
+        planner.boundaries.close()
+    files = {file for file in source.log.files if file.size_bytes}
+    total_bytes = sum(file.size_bytes for file in files)
+    return ReadPlan(
+        splits=tuple(splits),
+        total_files=len(files),
+        total_bytes=total_bytes,
+        pruned_files=len(files - {split.file for split in splits}),
+        pruned_bytes=total_bytes - sum(split.size_bytes for split in splits),
+        filter=wanted,
+        columns=planner.columns,
+    )
+
+
+class _Planner:
+    """One plan in the making. `begin` and `end` are physical offsets, None for no bound."""
+
+    def __init__(
+        self, source: PlanSource, wanted: ReadFilter, columns: Sequence[str] | None, known_offsets: frozenset[int]
+    ) -> None:
+        self.columns = None if columns is None else tuple(columns)
+        self.begin, self.end = wanted.begin_offset, wanted.end_offset
+        self.boundaries = Boundaries(source.log, source.store, source.env)
+        self._source = source
+        self._log = source.log
+        self._wanted = wanted
+        self._known = known_offsets
+        self._files = _files_from(source.log, wanted.begin_offset)
+
+    def narrow(self, time_slack_ms: int | None) -> None:
+        """Leaves out what is too old or too young, if times go back by no more than the slack."""
+        wanted = self._wanted
+        if time_slack_ms is None or not wanted.has_times:
+            return
+        times = (wanted.begin_ms, wanted.end_ms)
+        begin, end = offsets_of_times(self._log, self._files, self.boundaries, times, time_slack_ms)
+        if begin is not None:
+            self.begin = begin if self.begin is None else max(begin, self.begin)
+            self._known |= {begin}
+        if end is not None:
+            self.end = end if self.end is None else min(end, self.end)
+
+    # -- parts of files ------------------------------------------------------------------------------------------------
+    def parts(self, begin: int | None, end: int | None, split_bytes: int | None) -> Iterator[ReadSplit]:
+        """Splits for the messages that begin at physical offsets [begin, end)."""
+        for file in self._files:
+            first = file.start_offset if begin is None else min(max(begin, file.start_offset), file.end_offset)
+            last = file.end_offset if end is None else min(end, file.end_offset)
+            if first > last or (first == last and not self._is_at_end(file, first)):
+                continue
+            found = self._message_at(file, first)
+            if found is None or found > last:
+                continue
+            for low, high in pairwise(self._cuts(found, last, split_bytes) if split_bytes else (found, last)):
+                yield self._split(file, low - file.start_offset, high - file.start_offset)
+
+    def _is_at_end(self, file: CommitLogFile, offset: int) -> bool:
+        """Whether there is nothing to read in a file, and its end still has to be looked at: the
+        log may end there."""
+        begin = self._wanted.begin_offset
+        return offset == file.end_offset and (not file.size_bytes or (begin is not None and begin >= offset))
+
+    def _split(self, file: CommitLogFile, begin: int, end: int) -> ReadSplit:
+        source = self._source
+        return ReadSplit(source.store, file, begin, end, self._wanted, self.columns, source.config)
+
+    def _cuts(self, begin: int, end: int, split_bytes: int) -> list[int]:
+        """Where a part of a file is cut: at messages near to where parts of one size would begin."""
+        count = max(1, round((end - begin) / split_bytes))
+        cuts = [begin]
+        for number in range(1, count):
+            middle = begin + (end - begin) * number // count
+            found = self.boundaries.at_or_behind(middle, min(middle + split_bytes // 2, end))
+            if found is not None and found[0] > cuts[-1]:
+                cuts.append(found[0])
+        return [*cuts, end]
+
+    def _message_at(self, file: CommitLogFile, offset: int) -> int | None:
+        """Where the first message begins at or behind an offset in a file, or what ends its
+        messages there. None where the log, or its part in this file, ends before."""
+        if offset in (file.start_offset, file.end_offset) or offset in self._known:
+            return offset
+        found = self.boundaries.at_or_before(offset, file.start_offset)
+        start = file.start_offset if found is None else found[0]
+        if start == offset:
+            return offset
+        from logdex.rocketmq.scan.scanner import Scanner
+
+        scanner = Scanner(self._source.config, check_crc=False, env=self._source.env)
+        for _ in scanner.scan_file(file, start - file.start_offset, offset - file.start_offset):
+            pass
+        stopped_at = file.start_offset + scanner.stopped_at
+        return stopped_at if stopped_at >= offset else None
+
+    # -- a key ---------------------------------------------------------------------------------------------------------
+    def by_key(self, split_bytes: int | None) -> list[ReadSplit] | None:
+        """Splits for a key: the messages that the IndexFiles name, and the parts that these do not
+        cover. None where no key is asked for, or the IndexFiles are not to be believed: then the
+        parts of the filter are read."""
+        index, question = self._source.index, self._wanted.question()
+        if index is None or question is None:
+            return None
+        runs = self._runs_of_key(index, question)
+        if runs is None:
+            return None
+        parts: list[ReadSplit] = []
+        for begin, end in index.missing:
+            low = begin if self.begin is None else max(begin, self.begin)
+            high = end if self.end is None else min(end, self.end)
+            self._known |= {begin}
+            if low < high:
+                parts += self.parts(low, high, split_bytes)
+            runs = [run for run in runs if not begin <= run[0] < end]
+        return self._in_order(parts, runs)
+
+    def _runs_of_key(self, index: KeyIndex, question: KeyQuestion) -> list[tuple[int, int]] | None:
+        """(physical offset, size) of the messages that the IndexFiles name, in order; None where
+        one of them is damaged or names what is no message."""
+        problems: list[LogdexError] = []
+        first = self._files[0].start_offset if self._files else 0
+        low = first if self.begin is None else max(self.begin, first)
+        high = index.valid_end if self.end is None else min(self.end, index.valid_end)
+        runs = []
+        for offset in sorted(set(index_offsets(index.files, question, TIME_MAX_MS, problems))):
+            if low <= offset < high:
+                try:
+                    path, position = self._log.place_of(offset)
+                    head = self._log.read(offset, BLANK.size_bytes)
+                    runs.append((offset, checked_size(head, self._log.end_offset - offset, path, position)))
+                except (CorruptError, MissingFileError):
+                    return None
+        return None if problems else runs
+
+    def _in_order(self, parts: list[ReadSplit], runs: list[tuple[int, int]]) -> list[ReadSplit]:
+        """The splits of parts, and those of runs that lie in one file and between two parts, in the
+        order of the log."""
+        begins = [part.file.start_offset + part.begin for part in parts]
+        splits = list(zip(begins, parts, strict=True))
+        between = groupby(runs, lambda run: (bisect_left(begins, run[0]), self._log.file_of(run[0])))
+        for (_, file), group in between:
+            if file is not None and file in self._files:
+                some = tuple(group)
+                begin, end = some[0][0] - file.start_offset, sum(some[-1]) - file.start_offset
+                part = replace(self._split(file, begin, end), runs=some)
+                splits.append((some[0][0], part))
+        return [split for _, split in sorted(splits, key=lambda pair: pair[0])]
+
+
+def _files_from(log: CommitLog, begin_offset: int | None) -> list[CommitLogFile]:
+    """The files from the one that holds an offset on, up to the first that is missing: there the
+    log ends."""
+    file: CommitLogFile | None = log.file_at_or_before(log.min_offset if begin_offset is None else begin_offset)
+    files: list[CommitLogFile] = []
+    while file is not None and (not files or file.start_offset == files[-1].start_offset + log.file_size_bytes):
+        files.append(file)
+        file = log.file_behind(file)
+    return files

@@ -1,0 +1,108 @@
+"""Which messages a read wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.errors import UsageError
+from logdex.rocketmq.consume_queue.queue_cursor import Int64s
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.read.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFilter:
+    """Which messages are wanted; None: no bound. Times are store times in ms, both inclusive.
+    `begin_offset` and `end_offset` are physical offsets: wanted messages begin in [begin, end);
+    queue offsets likewise. `tags` are those of which a message has one. `key` is one of KEYS or the
+    UNIQ_KEY, of a topic that must be given, and finds no message that was rolled back, as for the
+    engine; with `index_type` ``T`` it is a tag."""
+
+    topic: bytes | None = None
+    queue_id: int | None = None
+    begin_offset: int | None = None
+    end_offset: int | None = None
+    begin_queue_offset: int | None = None
+    end_queue_offset: int | None = None
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    tags: frozenset[bytes] | None = None
+    key: bytes | None = None
+    index_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.topic is None:
+            raise UsageError("a key is looked up within a topic", hint="say the topic")
+
+    @property
+    def has_times(self) -> bool:
+        """Whether store times are bounded."""
+        return self.begin_ms is not None or self.end_ms is not None
+
+    @property
+    def selects_queues(self) -> bool:
+        """Whether ConsumeQueue entries tell which messages are not wanted."""
+        return not (
+            self.topic is None
+            and self.queue_id is None
+            and self.begin_queue_offset is None
+            and self.end_queue_offset is None
+            and self.tags is None
+        )
+
+    def wants_queue(self, topic: bytes, queue_id: int) -> bool:
+        """Whether messages of a queue may be wanted."""
+        return self.topic in (None, topic) and self.queue_id in (None, queue_id)
+
+    def wants_queue_offsets(self, queue_offsets: Int64s) -> npt.NDArray[np.bool_]:
+        """Which queue offsets are wanted."""
+        return within(queue_offsets, self.begin_queue_offset, last_before(self.end_queue_offset))
+
+    def may_have_tag(self, tags_codes: Int64s) -> npt.NDArray[np.bool_]:
+        """Which ConsumeQueue entries may be of messages with a wanted tag, by its hash."""
+        return TagFilter(self.tags).match_codes(tags_codes)
+
+    @staticmethod
+    def knows_tags_of(topic: bytes) -> bool:
+        """Whether a topic's entries have the tag's hash: of delayed messages that wait they have a
+        time instead."""
+        return topic != SCHEDULE_TOPIC_NAME
+
+    def question(self) -> KeyQuestion | None:
+        """What is asked of the index; None without a key."""
+        if self.key is None or self.topic is None:
+            return None
+        return KeyQuestion(
+            topic=self.topic,
+            key=self.key,
+            begin_ms=TIME_MIN_MS if self.begin_ms is None else self.begin_ms,
+            end_ms=TIME_MAX_MS if self.end_ms is None else self.end_ms,
+            index_type=self.index_type,
+        )
+
+    def scan_config(self, config: StoreConfig) -> StoreConfig:
+        """`config` with hashes of all that a key may be, whatever the store's dialect has in its
+        index."""
+        if self.key is None:
+            return config
+        return replace(config, dialect=replace(config.dialect, tags_in_index=True, prepared_in_index=True))
+
+
+def last_before(end: int | None) -> int | None:
+    """The inclusive form of an exclusive bound."""
+    return None if end is None else end - 1
+
+
+def within(values: Int64s, first: int | None, last: int | None) -> npt.NDArray[np.bool_]:
+    """Which values are within two bounds, both inclusive."""
+    keep = np.ones(len(values), np.bool_)
+    if first is not None:
+        keep &= values >= first
+    if last is not None:
+        keep &= values <= last
+    return keep
