@@ -1,4 +1,4 @@
-"""The physical offsets that the IndexFiles name for a key."""
+"""Finds the physical offsets of a key in the IndexFiles."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class KeyIndex:
 def index_offsets(
     files: Sequence[IndexFile], question: KeyQuestion, below: int, problems: list[LogdexError]
 ) -> Iterator[int]:
-    """Offsets below `below` of the entries that may be meant, descending. A file is read only when
-    it is needed."""
+    """Yields the offsets below `below` of the entries that may match, descending. A file is read
+    only when it is needed."""
     newest_first = sorted(files, key=lambda file: file.header.end_phy_offset, reverse=True)
     headers = [file.header for file in newest_first]
     in_order = all(new.begin_phy_offset >= old.end_phy_offset for new, old in pairwise(headers))
@@ -39,9 +39,9 @@ def index_offsets(
 
 
 def _chain_offsets(file: IndexFile, question: KeyQuestion, problems: list[LogdexError]) -> list[int]:
-    """Offsets of a file's entries that have the question's hash and may be of its time; reads one
-    chain, all of it. A chain that does not end as it should, or leads into another one, is a
-    problem: it may have lost entries."""
+    """Returns the offsets of a file's entries with the question's hash that may match its times.
+    Reads one whole chain. If a chain does not end properly, or leads into another one, an error is
+    added to `problems`, because entries may be lost."""
     key_hash = question.key_hash()
     found: list[int] = []
     strange: int | None = None
@@ -56,7 +56,7 @@ def _chain_offsets(file: IndexFile, question: KeyQuestion, problems: list[Logdex
                 strange = index
         if chain.end is not ChainEnd.BEYOND_COUNT:
             break
-        file.reload()  # a broker has put more since the header was read, and the slot names what it put
+        file.reload()  # a broker has added entries since the header was read, and the slot points to them
         if file.header.index_count == count:
             break
     if strange is not None:
@@ -73,9 +73,9 @@ def _damaged(file: IndexFile, position: int, message: str, field: str) -> Corrup
 
 
 def _may_be_in_time(file: IndexFile, index: int, entry: IndexEntry, question: KeyQuestion) -> bool:
-    """Whether an entry can be of a message of the time asked for. Its time is in whole seconds; a
-    clock that went back leaves 0, the first entry of a rolled file counts from the file before:
-    then only the message tells."""
+    """Whether an entry may belong to a message within the requested times. Its time is in whole
+    seconds. It is 0 after a clock went back, and the first entry of a rolled file is relative to
+    the previous file; then only the message can decide."""
     if index == 1 or not 0 < entry.time_diff_s < _TIME_DIFF_MAX_S:
         return True
     time_ms = file.entry_time_ms(entry)

@@ -1,4 +1,4 @@
-"""What is asked of the index: a topic and a key, and store times."""
+"""The question to the index: a topic, a key and store times."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyQuestion:
-    """Which messages are asked for: topic and key as stored bytes; store times (ms) from `begin_ms`
-    to `end_ms`, both inclusive; `index_type` ``T`` asks for a tag instead of a key."""
+    """The messages that a query asks for: topic and key as stored bytes, and store times in
+    milliseconds from `begin_ms` to `end_ms`, both inclusive. With `index_type` ``T`` the key is a
+    tag."""
 
     topic: bytes
     key: bytes
@@ -23,7 +24,7 @@ class KeyQuestion:
     index_type: str | None = None
 
     def names(self, message: StoredMessage) -> bool:
-        """Whether topic and key are the message's, byte for byte."""
+        """Whether the message has this topic and key, byte for byte."""
         if message.topic != self.topic:
             return False
         if self.index_type == TAG_INDEX_TYPE:
@@ -31,11 +32,10 @@ class KeyQuestion:
         return self.key == message.unique_key or self.key in message.keys
 
     def wants(self, message: StoredMessage) -> bool:
-        """Whether a message that it names is of the time asked for, and not one that was rolled
-        back."""
+        """Whether a message with this key is within the requested times and was not rolled back."""
         in_time = self.begin_ms <= message.store_timestamp_ms <= self.end_ms
         return in_time and message.transaction_type != SYS_FLAG_ROLLBACK
 
     def key_hash(self) -> int:
-        """The index hash."""
+        """Returns the hash in the index."""
         return key_hash_of(self.topic, self.key, self.index_type)

@@ -1,5 +1,5 @@
-"""The messages of a log in its order that pass a filter, read as a plan says; only these are
-decoded, or made Arrow."""
+"""Reads the messages of a log that pass a filter, in log order, by a read plan. Only these messages
+are decoded or converted to Arrow."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class LogScan:
-    """One pass over a log, each time it is iterated. `end` says where and why the log ended, once a
-    pass has got there; None where `limit`, the most messages, or the filter's end offset stopped it
-    before. Damage in messages that need not be read for the filter is not seen, and what lies
-    behind it is given. One thread at a time."""
+    """One pass over a log per iteration. `end` states where and why the log ended once a pass has
+    reached it. It is None if `limit` (the maximum number of messages) or the filter's end offset
+    stopped the pass earlier. Damage in messages that the filter does not require to read is not
+    found, and messages after it are returned. One thread at a time."""
 
     def __init__(self, source: PlanSource, wanted: ReadFilter, limit: int | None = None) -> None:
         self.wanted = wanted
@@ -39,7 +39,8 @@ class LogScan:
         return (message for _, message in self.items())
 
     def items(self) -> Iterator[tuple[int, StoredMessage]]:
-        """(physical offset, message): where it lies, whatever it says of itself."""
+        """Yields (physical offset, message). The physical offset is the message's place, whatever
+        the message itself states."""
         for window, rows in self.windows():
             data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
             offsets, places = window.columns.position[rows].tolist(), window.places(rows).tolist()
@@ -47,20 +48,20 @@ class LogScan:
                 yield offset, decode_message(data, place, path=window.file.path, check_crc=False)[0]
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """The messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars read as it is;
-        made from the scan's columns, in memory that does not depend on the log. `columns`: some of
-        them, in this order; no body is read where none is asked for, and no body's CRC checked."""
+        """Returns the messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars can read.
+        Memory does not depend on the size of the log. `columns` selects columns and their order.
+        Without the body column, no body is read and no body CRC is checked."""
         from logdex.rocketmq.columns.message_columns import to_record_batches
 
         reader = self._reader(columns)
         return to_record_batches(self._windows(reader, columns), reader.scanner.table, columns)
 
     def windows(self) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
-        """Windows that hold wanted messages, with their rows."""
+        """Yields windows with wanted messages, and the places of these in the window."""
         return self._windows(self._reader(None), None)
 
     def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
-        """The plan of a pass. The filter's begin offset is taken for a message's."""
+        """Returns the plan of a pass. The filter's begin offset must be that of a message."""
         begin = self.wanted.begin_offset
         return plan_read(self._source, self.wanted, columns=columns, known_offsets=() if begin is None else (begin,))
 
@@ -93,7 +94,8 @@ class LogScan:
     def _windows_of(
         split: ReadSplit, reader: PartReader
     ) -> Generator[tuple[Window, npt.NDArray[np.int64]], None, LogEnd | None]:
-        """Windows of one split, up to the limit; returns where the log ends in it, if it does."""
+        """Yields the windows of one split, up to the limit. Returns where the log ends in it, if it
+        does."""
         windows = split.windows(reader)
         while True:
             try:

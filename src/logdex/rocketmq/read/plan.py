@@ -1,9 +1,9 @@
-"""A read plan: which parts of a store's files a filter needs, made from names, heads of messages
+"""A read plan: the parts of a store's files that a filter needs, found from names, message heads
 and indexes.
 
-No body is read for it. What a part holds of the filter is found out when the part is read, by
-whoever reads it: through the ConsumeQueues where they vouch for the log, by a scan elsewhere. A key
-is looked up in the IndexFiles here.
+No body is read for a plan. The messages that match are found when a part is read: through the
+ConsumeQueues where they agree with the log, else by a scan. A key is looked up in the IndexFiles
+when the plan is made.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReadPlan(ReadPlanBase[ReadSplit]):
-    """What to read for `filter`: `splits` in the order of the log. Files are those of the CommitLog
-    with any bytes. Of what the splits cover, ConsumeQueues may spare more when it is read."""
+    """The splits to read for `filter`, in log order. The file count is that of the CommitLog files
+    that are not empty. When a split is read, ConsumeQueues may reduce the bytes read further."""
 
     filter: ReadFilter
     columns: tuple[str, ...] | None
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all batches."""
+        """Returns the schema of all batches."""
         from logdex.rocketmq.columns.message_columns import schema_of
 
         return schema_of(self.columns)
@@ -50,8 +50,8 @@ class ReadPlan(ReadPlanBase[ReadSplit]):
 
 @dataclass(frozen=True, slots=True)
 class PlanSource:
-    """What is planned for: a log, and the store's directory where it has ConsumeQueues. Without
-    `index` a key is looked for in all of the topic's messages."""
+    """What is planned for: a log, and the store's directory if it has ConsumeQueues. Without
+    `index`, a key is searched in all messages of the topic."""
 
     log: CommitLog
     config: StoreConfig
@@ -69,12 +69,13 @@ def plan_read(
     time_slack_ms: int | None = None,
     known_offsets: Iterable[int] = (),
 ) -> ReadPlan:
-    """The plan for a filter and some columns (None: all).
+    """Returns the plan for a filter and some columns (None: all).
 
-    `split_bytes` cuts larger files at messages that the ConsumeQueues name, into parts of about
-    that size. A store time tells nothing of what lies before and behind: a broker's clock may have
-    gone back. So a filter by time leaves out no part, unless `time_slack_ms` says by how much store
-    times go back at most. `known_offsets` are places where messages begin, as the caller knows.
+    `split_bytes` cuts larger files into parts of about that size, at messages that the
+    ConsumeQueues point to. Because a broker's clock may go back, a store time does not bound those
+    before and after it. So a filter by time excludes no part unless `time_slack_ms` states by how
+    much store times go back at most. `known_offsets` are physical offsets where the caller knows
+    that messages begin.
     """
     if split_bytes is not None and split_bytes < 1:
         raise UsageError(f"split_bytes is {split_bytes}", hint="say 1 or more")
@@ -104,7 +105,7 @@ def plan_read(
 
 
 class _Planner:
-    """One plan in the making. `begin` and `end` are physical offsets, None for no bound."""
+    """Builds one plan. `begin` and `end` are physical offsets, None for no bound."""
 
     def __init__(
         self, source: PlanSource, wanted: ReadFilter, columns: Sequence[str] | None, known_offsets: frozenset[int]
@@ -119,7 +120,7 @@ class _Planner:
         self._files = _files_from(source.log, wanted.begin_offset)
 
     def narrow(self, time_slack_ms: int | None) -> None:
-        """Leaves out what is too old or too young, if times go back by no more than the slack."""
+        """Excludes what is too old or too new, if store times go back by no more than the slack."""
         wanted = self._wanted
         if time_slack_ms is None or not wanted.has_times:
             return
@@ -133,7 +134,7 @@ class _Planner:
 
     # -- parts of files ------------------------------------------------------------------------------------------------
     def parts(self, begin: int | None, end: int | None, split_bytes: int | None) -> Iterator[ReadSplit]:
-        """Splits for the messages that begin at physical offsets [begin, end)."""
+        """Yields splits for the messages that begin at physical offsets [begin, end)."""
         for file in self._files:
             first = file.start_offset if begin is None else min(max(begin, file.start_offset), file.end_offset)
             last = file.end_offset if end is None else min(end, file.end_offset)
@@ -146,8 +147,8 @@ class _Planner:
                 yield self._split(file, low - file.start_offset, high - file.start_offset)
 
     def _is_at_end(self, file: CommitLogFile, offset: int) -> bool:
-        """Whether there is nothing to read in a file, and its end still has to be looked at: the
-        log may end there."""
+        """Whether a file has nothing to read, but its end must be checked because the log may end
+        there."""
         begin = self._wanted.begin_offset
         return offset == file.end_offset and (not file.size_bytes or (begin is not None and begin >= offset))
 
@@ -156,7 +157,7 @@ class _Planner:
         return ReadSplit(source.store, file, begin, end, self._wanted, self.columns, source.config)
 
     def _cuts(self, begin: int, end: int, split_bytes: int) -> list[int]:
-        """Where a part of a file is cut: at messages near to where parts of one size would begin."""
+        """Returns where to cut a part of a file: at messages near the bounds of equal parts."""
         count = max(1, round((end - begin) / split_bytes))
         cuts = [begin]
         for number in range(1, count):
@@ -167,8 +168,8 @@ class _Planner:
         return [*cuts, end]
 
     def _message_at(self, file: CommitLogFile, offset: int) -> int | None:
-        """Where the first message begins at or behind an offset in a file, or what ends its
-        messages there. None where the log, or its part in this file, ends before."""
+        """Returns the offset of the first message at or after an offset in a file, or of what ends
+        its messages there. None if the log, or its part in this file, ends earlier."""
         if offset in (file.start_offset, file.end_offset) or offset in self._known:
             return offset
         found = self.boundaries.at_or_before(offset, file.start_offset)
@@ -185,9 +186,9 @@ class _Planner:
 
     # -- a key ---------------------------------------------------------------------------------------------------------
     def by_key(self, split_bytes: int | None) -> list[ReadSplit] | None:
-        """Splits for a key: the messages that the IndexFiles name, and the parts that these do not
-        cover. None where no key is asked for, or the IndexFiles are not to be believed: then the
-        parts of the filter are read."""
+        """Returns the splits for a key: the messages that the IndexFiles point to, and the parts
+        that these do not cover. None without a key, or if the IndexFiles cannot be trusted; then
+        the parts of the filter are read."""
         index, question = self._source.index, self._wanted.question()
         if index is None or question is None:
             return None
@@ -205,8 +206,8 @@ class _Planner:
         return self._in_order(parts, runs)
 
     def _runs_of_key(self, index: KeyIndex, question: KeyQuestion) -> list[tuple[int, int]] | None:
-        """(physical offset, size) of the messages that the IndexFiles name, in order; None where
-        one of them is damaged or names what is no message."""
+        """Returns (physical offset, size) of the messages that the IndexFiles point to, in order;
+        None if one is damaged or not a message."""
         problems: list[LogdexError] = []
         first = self._files[0].start_offset if self._files else 0
         low = first if self.begin is None else max(self.begin, first)
@@ -223,8 +224,8 @@ class _Planner:
         return None if problems else runs
 
     def _in_order(self, parts: list[ReadSplit], runs: list[tuple[int, int]]) -> list[ReadSplit]:
-        """The splits of parts, and those of runs that lie in one file and between two parts, in the
-        order of the log."""
+        """Returns the splits of parts, and those of runs within one file and between two parts, in
+        log order."""
         begins = [part.file.start_offset + part.begin for part in parts]
         splits = list(zip(begins, parts, strict=True))
         between = groupby(runs, lambda run: (bisect_left(begins, run[0]), self._log.file_of(run[0])))
@@ -238,8 +239,8 @@ class _Planner:
 
 
 def _files_from(log: CommitLog, begin_offset: int | None) -> list[CommitLogFile]:
-    """The files from the one that holds an offset on, up to the first that is missing: there the
-    log ends."""
+    """Returns the files from the one that holds an offset on, up to the first missing file, where
+    the log ends."""
     file: CommitLogFile | None = log.file_at_or_before(log.min_offset if begin_offset is None else begin_offset)
     files: list[CommitLogFile] = []
     while file is not None and (not files or file.start_offset == files[-1].start_offset + log.file_size_bytes):

@@ -1,4 +1,4 @@
-"""Finding messages by key: what a person means, exactly, and what the engine would answer.
+"""Finds messages by key: exactly, or as the engine would return them.
 
 Source: ``docs/formats/index-file.md``; DefaultMessageStore.queryMessage, IndexService.queryOffset.
 """
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """What is asked: a log that ends at `valid_end`, its IndexFiles, and the ranges that those do not cover."""
+    """What a query searches: a log that ends at `valid_end`, its IndexFiles, and the ranges that
+    they do not cover."""
 
     log: CommitLog
     index: IndexService
@@ -39,13 +40,14 @@ class QuerySource:
     config: StoreConfig
     env: Env
     store: str | None = None
-    """The directory of the store whose ConsumeQueues a search of the log may use."""
+    """The store's directory, whose ConsumeQueues a search of the log may use."""
 
 
 def query_exact(
     source: QuerySource, question: KeyQuestion, *, max_num: int | None, cursor: int | None, scan_missing: bool
 ) -> QueryMessageResult:
-    """Every message that the question names, newest first; at most `max_num`, from before offset `cursor` on."""
+    """Returns every message that the question asks for, newest first: at most `max_num`, from
+    before offset `cursor` on."""
     if max_num is not None and max_num < 1:
         raise UsageError(f"max must be 1 or more, got {max_num}", hint="leave it out for all")
     below = TIME_MAX_MS if cursor is None else cursor
@@ -89,9 +91,9 @@ def query_exact(
 
 
 def query_as_broker(source: QuerySource, question: KeyQuestion, *, max_num: int) -> QueryMessageResult:
-    """Just what DefaultMessageStore.queryMessage hands out: by hash alone, whole seconds, at most 64, ascending,
-    repeats kept; asks up to three times while it finds nothing that can be read. It does not know what it
-    misses: `complete` is False."""
+    """Returns exactly what DefaultMessageStore.queryMessage returns: by hash only, with times in
+    whole seconds, at most 64 messages, ascending, with repeats. It tries up to three times while it
+    finds no readable message. It does not know what is missing, so `complete` is False."""
     messages: list[tuple[int, StoredMessage]] = []
     last_ms, updated = question.end_ms, (0, 0)
     for _ in range(3):
@@ -118,7 +120,8 @@ def query_as_broker(source: QuerySource, question: KeyQuestion, *, max_num: int)
 
 
 def _handed_out(source: QuerySource, offset: int) -> StoredMessage | None:
-    """The message as the engine takes it out, no CRC checked; None where it finds none."""
+    """Returns the message as the engine reads it, without checking its CRC; None if there is
+    none."""
     if not source.log.min_offset <= offset < source.valid_end:
         return None
     try:
@@ -135,7 +138,7 @@ def _last_header(index: IndexService) -> tuple[int, int]:
 
 
 def _merged(first: list[int], second: Iterator[int]) -> Iterator[int]:
-    """Two descending runs of offsets as one, each offset once."""
+    """Merges two descending runs of offsets into one, with each offset once."""
     seen: set[int] = set()
     for offset in heapq.merge(first, second, reverse=True):
         if offset not in seen:
@@ -144,8 +147,9 @@ def _merged(first: list[int], second: Iterator[int]) -> Iterator[int]:
 
 
 def _scan_missing(source: QuerySource, question: KeyQuestion, below: int, problems: list[LogdexError]) -> list[int]:
-    """Offsets of the messages in the missing ranges that the question names, descending. Where a file cannot be read
-    on, that is a problem, and the next file is searched; files that are missing are passed over."""
+    """Returns the offsets of the messages in the missing ranges that the question asks for,
+    descending. If a file cannot be read further, the error is added to `problems` and the next file
+    is searched. Missing files are skipped."""
     if not source.missing:
         return []
     from logdex.rocketmq.read.parts.part_reader import PartReader
@@ -175,7 +179,8 @@ def _scan_missing(source: QuerySource, question: KeyQuestion, below: int, proble
 
 
 def _offsets_of(split: ReadSplit, reader: PartReader, ends: list[LogEnd]) -> Iterator[int]:
-    """Physical offsets of a split's messages; `ends` takes why it ended early."""
+    """Yields the physical offsets of a split's messages. If it ends early, the reason is added to
+    `ends`."""
     windows = split.windows(reader)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which messages a read wants."""
+"""The filter of a read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFilter:
-    """Which messages are wanted; None: no bound. Times are store times in ms, both inclusive.
-    `begin_offset` and `end_offset` are physical offsets: wanted messages begin in [begin, end);
-    queue offsets likewise. `tags` are those of which a message has one. `key` is one of KEYS or the
-    UNIQ_KEY, of a topic that must be given, and finds no message that was rolled back, as for the
-    engine; with `index_type` ``T`` it is a tag."""
+    """The messages that a read returns. None means no bound.
+
+    Times are store times in milliseconds, both inclusive. `begin_offset` and `end_offset` are
+    physical offsets: messages that begin in [begin, end) are wanted, and likewise for queue
+    offsets. A message must have one of the `tags`. `key` is one of KEYS or the UNIQ_KEY, and needs
+    a topic. As for the engine, it finds no message that was rolled back. With `index_type` ``T`` it
+    is a tag.
+    """
 
     topic: bytes | None = None
     queue_id: int | None = None
@@ -46,7 +49,7 @@ class ReadFilter:
 
     @property
     def selects_queues(self) -> bool:
-        """Whether ConsumeQueue entries tell which messages are not wanted."""
+        """Whether ConsumeQueue entries can exclude messages."""
         return not (
             self.topic is None
             and self.queue_id is None
@@ -60,21 +63,22 @@ class ReadFilter:
         return self.topic in (None, topic) and self.queue_id in (None, queue_id)
 
     def wants_queue_offsets(self, queue_offsets: Int64s) -> npt.NDArray[np.bool_]:
-        """Which queue offsets are wanted."""
+        """Returns a mask of the wanted queue offsets."""
         return within(queue_offsets, self.begin_queue_offset, last_before(self.end_queue_offset))
 
     def may_have_tag(self, tags_codes: Int64s) -> npt.NDArray[np.bool_]:
-        """Which ConsumeQueue entries may be of messages with a wanted tag, by its hash."""
+        """Returns a mask of the ConsumeQueue entries whose messages may have a wanted tag, by its
+        hash."""
         return TagFilter(self.tags).match_codes(tags_codes)
 
     @staticmethod
     def knows_tags_of(topic: bytes) -> bool:
-        """Whether a topic's entries have the tag's hash: of delayed messages that wait they have a
-        time instead."""
+        """Whether the entries of a topic hold the tag's hash. Those of delayed messages hold a time
+        instead."""
         return topic != SCHEDULE_TOPIC_NAME
 
     def question(self) -> KeyQuestion | None:
-        """What is asked of the index; None without a key."""
+        """Returns the question to the index; None without a key."""
         if self.key is None or self.topic is None:
             return None
         return KeyQuestion(
@@ -86,20 +90,20 @@ class ReadFilter:
         )
 
     def scan_config(self, config: StoreConfig) -> StoreConfig:
-        """`config` with hashes of all that a key may be, whatever the store's dialect has in its
-        index."""
+        """Returns `config` with the hashes of everything that a key may be, whatever the store's
+        dialect puts into its index."""
         if self.key is None:
             return config
         return replace(config, dialect=replace(config.dialect, tags_in_index=True, prepared_in_index=True))
 
 
 def last_before(end: int | None) -> int | None:
-    """The inclusive form of an exclusive bound."""
+    """Returns the inclusive form of an exclusive bound."""
     return None if end is None else end - 1
 
 
 def within(values: Int64s, first: int | None, last: int | None) -> npt.NDArray[np.bool_]:
-    """Which values are within two bounds, both inclusive."""
+    """Returns a mask of the values within two bounds, both inclusive."""
     keep = np.ones(len(values), np.bool_)
     if first is not None:
         keep &= values >= first

@@ -1,4 +1,4 @@
-"""One part of a read plan: a value that can be sent to another process and read there."""
+"""One split of a read plan: a value that can be sent to another process and read there."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadSplit:
-    """Messages that begin in bytes [`begin`, `end`) of a CommitLog file, where a message (or the
-    file) begins at `begin`; or, with `runs`, those at these physical offsets, each with its size in
-    bytes. Those that pass the filter are read, with the columns asked for (None: all). `store` is
-    the directory whose ConsumeQueues may say which they are, None to scan. It can be pickled, and
-    shared between threads."""
+    """The messages that begin in bytes [`begin`, `end`) of a CommitLog file, where a message or the
+    file begins at `begin`; or, with `runs`, those at these physical offsets, each with its size in
+    bytes. Those that pass the filter are read, with the requested columns (None: all). `store` is
+    the directory whose ConsumeQueues may be used, or None to scan. It can be pickled, and shared
+    between threads."""
 
     store: str | None
     file: CommitLogFile
@@ -38,22 +38,22 @@ class ReadSplit:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the part; what is read of them may be much less."""
+        """The number of bytes of the part. Far fewer may be read."""
         return self.end - self.begin if self.runs is None else sum(size for _, size in self.runs)
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the batches."""
+        """Returns the schema of the batches."""
         from logdex.rocketmq.columns.message_columns import schema_of
 
         return schema_of(self.columns)
 
     def to_batches(self, *, env: Env = DEFAULT_ENV) -> Generator[pa.RecordBatch, None, LogEnd | None]:
-        """The messages in log order, as record batches of the columns, none empty.
+        """Yields the messages in log order, as record batches of the columns. None is empty.
 
-        A split ends before the first message that is not whole, as the log does. What it returns
-        tells where and why: at zeros behind the last message, or at damage; None where the log goes
-        on. Damage in what need not be read for the filter is not seen.
+        A split ends before the first message that is not whole, as the log does. Returns where and
+        why it ended: at zeros after the last message, or at damage; None if the log continues.
+        Damage in messages that the filter does not require to read is not found.
         """
         from logdex.rocketmq.columns.message_columns import make_batches
 
@@ -66,15 +66,15 @@ class ReadSplit:
         ends.append((yield from self.windows(reader)))
 
     def reader(self, env: Env = DEFAULT_ENV) -> PartReader:
-        """What reads this split, and others of the same plan after it."""
+        """Returns a reader for this split and for later ones of the same plan."""
         from logdex.rocketmq.read.parts.part_reader import PartReader
 
         bodies = self.columns is None or "body" in self.columns
         return PartReader(self.store, self.config, self.filter, env, bodies=bodies)
 
     def windows(self, reader: PartReader) -> Generator[Rows, None, LogEnd | None]:
-        """Windows of messages with the places of the wanted ones in them; returns what `to_batches`
-        does."""
+        """Yields windows of messages with the places of the wanted ones. Returns what `to_batches`
+        returns."""
         if self.runs is not None:
             yield from reader.pick(self.file, self.runs)
             return None

@@ -1,7 +1,6 @@
-"""The plain twin of the scan kernel: the same columns, made from decoded messages one by one.
+"""The plain twin of the scan kernel: it computes the same columns from messages decoded one by one.
 
-Kept as the truth that the kernel is held against, by property tests; `logdex.rocketmq.scan.scanner`
-is what runs.
+Property tests compare the kernel with it. Programs use `logdex.rocketmq.scan.scanner`.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 @dataclass(frozen=True, slots=True)
 class PlainRow:
-    """One message's columns; the fields of `logdex.kernels.rocketmq.message_scan.Columns`, keys as
-    a tuple."""
+    """The columns of one message: the fields of `logdex.kernels.rocketmq.message_scan.Columns`,
+    with the keys as a tuple."""
 
     position: int
     stored_offset: int
@@ -40,8 +39,8 @@ class PlainRow:
 def scan_plain(
     data: bytes, config: StoreConfig, *, first_offset: int = 0, check_crc: bool = True
 ) -> tuple[list[PlainRow], int, int]:
-    """Rows of the messages of one file's bytes, the byte where the scan stopped, and the kernel's
-    reason for it."""
+    """Returns the rows of the messages in one file's bytes, the position where the scan stopped,
+    and the kernel's code for the reason."""
     rows: list[PlainRow] = []
     at = 0
     while at < len(data):
@@ -59,8 +58,9 @@ def scan_plain(
 def pick_plain(
     data: bytes, places: list[tuple[int, int, int]], config: StoreConfig, *, check_crc: bool = True
 ) -> tuple[list[PlainRow], bool]:
-    """The plain twin of the pick kernel: rows of the messages at (byte of `data`, size, physical
-    offset), and whether each of them is there; the rows end before the first that is not."""
+    """The plain twin of the pick kernel. Returns the rows of the messages at (position in `data`,
+    size, physical offset), and whether each of them is there. The rows end before the first one
+    that is not."""
     rows: list[PlainRow] = []
     for at, size, position in places:
         reason, message = _next_message(data, at, check_crc)

@@ -1,8 +1,8 @@
-"""Scanning a CommitLog into columns: windows of messages, and where and why the log ends.
+"""Scans a CommitLog into columns: windows of messages, and where and why the log ends.
 
-Live dispatch, rebuild, verify, look-ups in what the index has lost, all go through this one. The
-log ends, as for the engine, at the first message that is not whole or whose body CRC is wrong;
-`LogEnd` says which of the three it was: zeros (never written), torn (cut off), corrupt.
+Live dispatch, rebuild, verify and searches of unindexed messages all use this scan. As for the
+engine, the log ends at the first message that is not whole or has a wrong body CRC. `LogEnd` states
+the kind of the end: zeros (never written), torn (cut off) or corrupt.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 WINDOW_MESSAGES = 16_384
-"""Columns of a window (about 90 bytes a message) then stay in the core's cache while they are used.
+"""With this size the columns of a window (about 90 bytes per message) stay in the core's cache
+while they are used.
 """
 
 PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
-"""What `scan_part` reads at first, and at a time where there is much to read."""
+"""The size in bytes of the first read of `scan_part`, and the largest size of a later one."""
 
 
 @dataclass(slots=True)
 class Window:
-    """`count` messages in `columns` (the first `count` places; `key_count` places of `key_hash`),
-    valid until the next window is asked for. `file` holds all of them. `data` has their bytes:
-    those of the file from the physical offset `data_offset` on, or, of messages that were read one
-    by one, each message at the byte that `picked` gives."""
+    """`count` messages in `columns`: the first `count` elements of each column, and the first
+    `key_count` of `key_hash`. They are valid until the next window is requested. All messages are
+    in `file`. `data` holds their bytes: those of the file from the physical offset `data_offset`
+    on, or, for messages read one by one, each message at the position in `picked`."""
 
     columns: kernel.Columns
     count: int
@@ -51,14 +52,14 @@ class Window:
     picked: kernel.Int64s | None = None
 
     def places(self, rows: kernel.Int64s) -> kernel.Int64s:
-        """The byte of `data` at which each message of `rows` begins."""
+        """Returns the position in `data` of each message of `rows`."""
         if self.picked is not None:
             return self.picked[rows]
         return self.columns.position[rows] - self.data_offset
 
 
 def make_columns(messages: int) -> kernel.Columns:
-    """Room for a window of `messages` messages."""
+    """Returns columns for a window of `messages` messages."""
 
     def column(name: str) -> npt.NDArray[Any]:
         size = 4 * messages + kernel.KEYS_PER_MESSAGE_MAX if name == "key_hash" else messages
@@ -82,11 +83,11 @@ class Scanner:
         self.table = table or TopicTable()
         self.window_messages = window_messages
         self.messages = 0
-        """Messages scanned so far."""
+        """The number of messages scanned so far."""
         self.end: LogEnd | None = None
-        """Where the last `scan` that ran to its end found the end of the log."""
+        """The end of the log, once a `scan` has reached it."""
         self.stopped_at = 0
-        """The byte of its file where the last scan of a file or a part stopped."""
+        """The position in its file where the last scan of a file or part stopped."""
         self._env = env
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
@@ -107,9 +108,9 @@ class Scanner:
     def scan_file(
         self, file: CommitLogFile, start: int = 0, stop: int | None = None
     ) -> Generator[Window, None, LogEnd | None]:
-        """Windows of the messages that begin in bytes [start, stop) of a file. What it returns is
-        its `LogEnd`, or None where the log goes on: behind the filler, or at `stop`. `stopped_at`
-        is then the byte where it stopped."""
+        """Yields windows of the messages that begin in bytes [start, stop) of a file. Returns the
+        `LogEnd`, or None if the log continues after the filler or at `stop`. Then `stopped_at` is
+        the position where the scan stopped."""
         with self._env.map_read(file.path) as mapped:
             data = mapped.array
             stop = data.size if stop is None else stop
@@ -120,8 +121,8 @@ class Scanner:
             return log_end_at(file, data, position, reason)
 
     def scan_part(self, file: CommitLogFile, start: int, stop: int) -> Generator[Window, None, LogEnd | None]:
-        """The same windows as `scan_file` gives, for a part that is small: the bytes are read block
-        by block, so that no others are read, instead of mapping the whole file."""
+        """Yields the windows that `scan_file` yields, for a small part: the bytes are read block by
+        block instead of mapping the whole file."""
         with self._env.open_read(file.path) as opened:
             block_bytes = PART_BLOCK_BYTES
             while True:
@@ -140,7 +141,7 @@ class Scanner:
                     return None
                 if reason == kernel.ZEROS:
                     return end_at_zeros_of(file, start, opened)
-                with self._env.map_read(file.path) as mapped:  # What the error says depends on what is behind it.
+                with self._env.map_read(file.path) as mapped:  # the error depends on the bytes after it
                     return log_end_at(file, mapped.array, start, reason)
 
     def pick(
@@ -153,9 +154,9 @@ class Scanner:
         *,
         check_crc: bool,
     ) -> tuple[Window, bool]:
-        """A window of messages whose places in `data` are known, with their physical offsets and
-        sizes, in that order; the first `window_messages` at most. Whether all of these are whole
-        messages of these sizes; if not, the window ends before the first that is none."""
+        """Returns (a window of the messages at known places in `data`, with their physical offsets
+        and sizes, in that order and at most `window_messages`; whether all of them are whole
+        messages of these sizes). If not, the window ends before the first one that is not."""
         from logdex.kernels.rocketmq.message_pick import pick_messages
 
         places, offsets, sizes = (np.ascontiguousarray(part, np.int64) for part in (places, offsets, sizes))
@@ -171,10 +172,10 @@ class Scanner:
         return window, int(state[kernel.REASON]) in (kernel.LIMIT, kernel.WINDOW_FULL)
 
     def scan(self, log: CommitLog, start_offset: int | None = None) -> Generator[Window, None, LogEnd]:
-        """Windows of all messages of a log from `start_offset` (a message's; default: the first)
-        on.
+        """Yields windows of all messages of a log from `start_offset` on, which must be that of a
+        message (default: the first).
 
-        Where the log ended is returned, and then in `end`.
+        Returns the end of the log, which is then also in `end`.
         """
         self.end = yield from self._scan(log, log.min_offset if start_offset is None else start_offset)
         return self.end
@@ -192,8 +193,9 @@ class Scanner:
     def _windows(
         self, file: CommitLogFile, data: ByteArray, data_offset: int, start: int, stop: int
     ) -> Generator[Window, None, tuple[int, int]]:
-        """Windows of the messages that begin in bytes [start, stop) of `data`, whose first byte has
-        the physical offset `data_offset`; returns why and at which byte it stopped."""
+        """Yields windows of the messages that begin in bytes [start, stop) of `data`, whose first
+        byte has the physical offset `data_offset`. Returns the kernel's code for why it stopped,
+        and the position."""
         state, reason = self._state, kernel.WINDOW_FULL
         state[kernel.POSITION] = start
         while reason == kernel.WINDOW_FULL:
@@ -208,8 +210,8 @@ class Scanner:
         return reason, int(state[kernel.POSITION])
 
     def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
-        """Runs the kernel until the window is full or the file's part ends; meets new topics and
-        queues."""
+        """Runs the kernel until the window is full or the part of the file ends, and adds new
+        topics and queues to the table."""
         state, base = self._state, data.ctypes.data
         while True:
             kernel.scan_window(
@@ -226,8 +228,8 @@ class Scanner:
                 return int(state[kernel.REASON])
 
     def _meet_name(self, state: kernel.Int64s, data: ByteArray) -> bool:
-        """Adds the topic or queue that a kernel stopped at because it does not know it; False if it
-        is no such stop."""
+        """Adds the unknown topic or queue at which a kernel stopped. Returns False if it stopped
+        for another reason."""
         reason = int(state[kernel.REASON])
         if reason == kernel.NEW_TOPIC:
             at = int(state[kernel.TOPIC_ADDRESS]) - data.ctypes.data
@@ -240,8 +242,8 @@ class Scanner:
 
 
 def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
-    """The end of a log at a byte of a file, whose bytes are `data`, where a kernel stopped with
-    `reason`."""
+    """Returns the end of a log at a position of a file with the bytes `data`, where a kernel
+    stopped with `reason`."""
     if reason == kernel.ZEROS:
         return end_at_zeros(file, position, data)
     if reason == kernel.BAD_DELAY:
@@ -260,11 +262,11 @@ def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int)
 
 
 def _is_torn(data: ByteArray, position: int) -> bool:
-    """Whether the message at `position` was not written to its end: it ends in zeros, and zeros
-    alone follow.
+    """Whether the message at `position` was only partly written: it ends in zeros, and only zeros
+    follow.
 
-    A whole message ends in its last property, or in a properties length of 0 after a topic; then
-    two bytes are zero.
+    A whole message ends with its last property, or with a properties length of 0 after a topic;
+    then two bytes are zero.
     """
     if position + 4 > data.size:
         return False

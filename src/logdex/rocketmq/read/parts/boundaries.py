@@ -1,8 +1,7 @@
-"""Places in a CommitLog where a message is known to begin, found without reading what lies before
-them.
+"""Finds places in a CommitLog where a message begins, without reading the bytes before them.
 
-They come from the ConsumeQueues: an entry says where a message begins, and the message says whether
-it is the one that the entry stands for. Few queues are asked, those with the most entries.
+The places come from the ConsumeQueues: an entry states where a message begins, and the message is
+read to check that it is the entry's. Only the few queues with the most entries are used.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from logdex.rocketmq.consume_queue.queue_cursor import QueueCursor, open_cursors
 from logdex.rocketmq.message.stored_message import StoredMessage
 
 QUEUES_MAX = 8
-"""Queues that are asked."""
+"""The number of queues that are used."""
 LOOK_BYTES = 8 << 20
-"""How far from a place a boundary is looked for."""
+"""The distance in bytes within which a boundary is searched."""
 _TRIES_MAX = 4
 
 
 class Boundaries:
-    """Finds them in one store. `store` is its directory, None where it has no ConsumeQueues. One
-    thread at a time; close it."""
+    """Finds boundaries in one store. `store` is its directory, None if it has no ConsumeQueues. One
+    thread at a time. The owner must call `close`."""
 
     def __init__(self, log: CommitLog, store: str | None, env: Env) -> None:
         self._log = log
@@ -40,26 +39,26 @@ class Boundaries:
         return sorted(cursors, key=lambda cursor: -cursor.size_bytes)[:QUEUES_MAX]
 
     def close(self) -> None:
-        """Closes the files of queues."""
+        """Closes the ConsumeQueue files."""
         self._open.close()
 
     def at_or_behind(self, offset: int, end: int) -> tuple[int, StoredMessage] | None:
-        """The first known boundary in physical offsets [offset, end), not far from its start, and
+        """Returns the first known boundary in physical offsets [offset, end), near its start, and
         its message."""
         end = min(end, offset + LOOK_BYTES)
         found = [self._first(cursor, offset, end, newest=False) for cursor in self._cursors]
         return min((one for one in found if one is not None), key=lambda one: one[0], default=None)
 
     def at_or_before(self, offset: int, begin: int) -> tuple[int, StoredMessage] | None:
-        """The last known boundary in physical offsets [begin, offset], not far from its end, and
+        """Returns the last known boundary in physical offsets [begin, offset], near its end, and
         its message."""
         begin = max(begin, offset - LOOK_BYTES)
         found = [self._first(cursor, begin, offset + 1, newest=True) for cursor in self._cursors]
         return max((one for one in found if one is not None), key=lambda one: one[0], default=None)
 
     def _first(self, cursor: QueueCursor, begin: int, end: int, *, newest: bool) -> tuple[int, StoredMessage] | None:
-        """The first of a queue's entries for a range of the log, from its end or its begin, that
-        says what is true."""
+        """Returns the first correct one of a queue's entries for a range of the log, from its end
+        or its begin."""
         for offset, size, queue_offset in _some(cursor, begin, end, newest):
             try:
                 message = self._log.read_message(offset, check_crc=False)
@@ -72,8 +71,8 @@ class Boundaries:
 
 
 def _some(cursor: QueueCursor, begin: int, end: int, newest: bool) -> list[tuple[int, int, int]]:
-    """(physical offset, size, queue offset) of a few entries for a range of the log, from its end
-    or its begin."""
+    """Returns (physical offset, size, queue offset) of a few entries for a range of the log, from
+    its end or its begin."""
     runs = PieceEntries([(0, run) for run in cursor.take(begin, end)]).runs((0,))
     if not runs:
         return []

@@ -1,8 +1,8 @@
-"""Reading one part of a CommitLog file: by a scan, or through what the ConsumeQueues say of it.
+"""Reads one part of a CommitLog file, by a scan or through the ConsumeQueues.
 
-Through the ConsumeQueues only wanted messages are read, and the bytes that no entry vouches for.
-All of it gives the rows that a scan gives, in its order. Where an entry contradicts the log, the
-rest of the piece is scanned instead, from the last place on that is known to be a message's.
+Through the ConsumeQueues, only wanted messages are read, and bytes without entries. The rows and
+their order are those of a scan. If an entry contradicts the log, the rest of the piece is scanned,
+from the last known start of a message on.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from logdex.rocketmq.scan.scanner import Scanner, Window, log_end_at
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PIECE_BYTES = 256 << 20
-"""A part is read in pieces of so many bytes, so that the entries of all queues for one piece fit
-into memory."""
+"""The size of the pieces in which a part is read, so that the entries of all queues for one piece
+fit into memory."""
 
 Rows = tuple[Window, Int64s]
-"""A window and the places of wanted messages in it."""
+"""A window, and the places of wanted messages in it."""
 _Reading = Generator[Rows, None, LogEnd | None]
 
 
 class PartReader:
-    """Reads parts of one store's CommitLog files, best in the order of the log. `store` is the
-    store's directory, None where it has no ConsumeQueues. `bodies`: whether bodies are read and
-    their CRCs checked; of messages that a filter by time leaves out they are not, either. One
-    thread at a time; close it."""
+    """Reads parts of one store's CommitLog files, best in log order. `store` is the store's
+    directory, None if it has no ConsumeQueues. `bodies` states whether bodies are read and their
+    CRCs checked, except those of messages that a filter by time excludes. One thread at a time. The
+    owner must call `close`."""
 
     def __init__(
         self, store: str | None, config: StoreConfig, wanted: ReadFilter, env: Env, *, bodies: bool = True
     ) -> None:
         self.most: int | None = None
-        """How many rows are still wanted, where that is known: no more messages are read at once.
+        """The number of rows still wanted, if that is known. No more messages are read at a time.
         """
         self.stopped_at = 0
-        """The byte of its file where reading the last part stopped."""
+        """The position in its file where reading the last part stopped."""
         by_time = wanted.has_times
         self.scanner = Scanner(wanted.scan_config(config), check_crc=bodies and not by_time, env=env)
         self._checks_rows = bodies and by_time
@@ -60,13 +60,14 @@ class PartReader:
             self._guide = QueueGuide(store, wanted, env, bodies=bodies)
 
     def close(self) -> None:
-        """Closes the files of queues."""
+        """Closes the ConsumeQueue files."""
         if self._guide is not None:
             self._guide.close()
 
     def read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
-        """Windows with their wanted rows of the messages that begin in bytes [begin, end) of a
-        file; one begins at `begin`. Returns the `LogEnd` that was met, None where the log goes on.
+        """Yields windows, with their wanted rows, of the messages that begin in bytes [begin, end)
+        of a file. A message begins at `begin`. Returns the `LogEnd` that was reached, or None if
+        the log continues.
         """
         self.stopped_at = begin
         while self.stopped_at < end:
@@ -80,8 +81,8 @@ class PartReader:
         return None
 
     def pick(self, file: CommitLogFile, runs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
-        """The wanted ones of the messages at rising physical offsets of a file, each with its size
-        in bytes. What is no message is passed over."""
+        """Yields the wanted ones of the messages at rising physical offsets of a file, each given
+        with its size in bytes. What is not a message is skipped."""
         with self._env.open_read(file.path) as opened:
             picker = MessagePicker(self.scanner, file, opened, bodies=self._bodies)
             offsets, sizes = np.array(runs, np.int64).reshape(-1, 2).T
@@ -116,8 +117,8 @@ class PartReader:
                     yield window, rows
 
     def _torn_before(self, file: CommitLogFile, end: LogEnd, last: int | None) -> LogEnd:
-        """The end of a log that was scanned without CRCs: before its last message, at byte `last`,
-        if that is wrong."""
+        """Returns the end of a log that was scanned without CRCs. It is before its last message, at
+        position `last`, if that message is wrong."""
         if last is None:
             return end
         with self._env.map_read(file.path) as mapped:
@@ -129,8 +130,8 @@ class PartReader:
         return end
 
     def _with_crc(self, window: Window, rows: Int64s) -> _Reading:
-        """The rows of a window whose CRCs nobody has checked yet, up to the first that is wrong:
-        the log ends there."""
+        """Yields the rows of a window whose CRCs were not checked yet, up to the first wrong one,
+        where the log ends."""
         places, offsets = window.places(rows), window.columns.position[rows]
         sizes = window.columns.size[rows].astype(np.int64)
         done = 0
@@ -149,8 +150,8 @@ class PartReader:
 
     # -- through the ConsumeQueues -------------------------------------------------------------------------------------
     def _through_queues(self, guide: QueueGuide, file: CommitLogFile, begin: int, stop: int) -> _Reading:
-        """Reads the messages that begin in bytes [begin, stop). What no entry vouches for is
-        scanned; elsewhere only wanted messages are read."""
+        """Reads the messages that begin in bytes [begin, stop). Bytes without entries are scanned;
+        elsewhere only wanted messages are read."""
         with self._env.open_read(file.path) as opened:
             found = guide.look(self.scanner, file, opened, begin, stop)
             if found is None:
@@ -172,8 +173,8 @@ class PartReader:
     def _pick_wanted(
         self, guide: QueueGuide, picker: MessagePicker, file: CommitLogFile, wanted: QueueEntries
     ) -> Generator[Rows, None, bool]:
-        """Reads the messages of some entries; False where one is not what its entry says.
-        `stopped_at` is behind the last that is."""
+        """Reads the messages of some entries. Returns False if one does not match its entry.
+        `stopped_at` is after the last one that does."""
         for picked in picker.pick(wanted.offsets, wanted.sizes, most=self.most):
             window = picked.window
             entries = wanted.where(slice(picked.rows, picked.rows + window.count))

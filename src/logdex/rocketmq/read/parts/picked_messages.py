@@ -1,4 +1,4 @@
-"""Messages at known places, read one by one instead of with all that lies between them."""
+"""Reads messages at known places one by one, without the bytes between them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.scan.scanner import Scanner, Window
 
 BATCH_BYTES = 16 << 20
-"""Messages are read in batches of so many bytes, or of one message."""
+"""The size in bytes of a batch of messages that are read together; a batch holds at least one
+message."""
 JOIN_BYTES = 4096
-"""What lies between two messages is read with them where it is shorter: one read of a page less is
-worth it."""
+"""Shorter gaps between two messages are read with them, because that costs less than another
+read."""
 BODY_BYTES_MIN = 1024
-"""A shorter message is read with its body where no body is asked for: one read costs less than two.
+"""Shorter messages are read with their bodies even if no body is requested, because one read costs
+less than two.
 """
 
 _HEAD_BYTES_MAX = MESSAGE_HEAD.size_bytes + 2 * HOST_V6_SIZE_BYTES + 8 + MESSAGE_TAIL.size_bytes
@@ -35,8 +37,8 @@ _HEAD_BYTES_MAX = MESSAGE_HEAD.size_bytes + 2 * HOST_V6_SIZE_BYTES + 8 + MESSAGE
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A batch of picked messages: `rows` counts those that come before it, `is_good` is False where
-    the first one behind the window is no whole message of the size that was said."""
+    """A batch of picked messages. `rows` counts those before it. `is_good` is False if the first
+    one after the window is not a whole message of the stated size."""
 
     window: Window
     rows: int
@@ -53,9 +55,9 @@ class MessagePicker:
         self._bodies = bodies
 
     def pick(self, offsets: Int64s, sizes: Int64s, *, most: int | None = None) -> Iterator[Picked]:
-        """The messages at rising physical offsets, with the sizes that an index says; ends at the
-        first that is not there. `most`: how many messages a batch may have. Body CRCs are checked
-        where bodies are read."""
+        """Yields the messages at rising physical offsets, with the sizes that an index states. Ends
+        at the first one that is not there. `most` is the maximum number of messages per batch. Body
+        CRCs are checked where bodies are read."""
         most = self._scanner.window_messages if most is None else min(most, self._scanner.window_messages)
         ends = np.cumsum(sizes, dtype=np.int64)
         start = 0
@@ -85,8 +87,8 @@ class MessagePicker:
             start = stop
 
     def _read(self, positions: Int64s, sizes: Int64s) -> tuple[ByteArray, Int64s, bool]:
-        """The bytes of some messages, the place of each in them, and whether the file has all of
-        them."""
+        """Returns the bytes of some messages, the position of each in them, and whether the file
+        has all of them."""
         if self._bodies or bool((sizes < BODY_BYTES_MIN).all()):
             begins = np.flatnonzero(positions[1:] - (positions + sizes)[:-1] > JOIN_BYTES) + 1
             firsts = np.concatenate([[0], begins])
@@ -101,8 +103,8 @@ class MessagePicker:
         return self._read_without_bodies(positions, sizes)
 
     def _read_without_bodies(self, positions: Int64s, sizes: Int64s) -> tuple[ByteArray, Int64s, bool]:
-        """There is room for the bodies, but it is not filled: nothing looks at it, so it takes no
-        memory either."""
+        """Reads some messages without their bodies. The room for the bodies is never accessed, so
+        it takes no memory."""
         places = np.cumsum(sizes) - sizes
         data = np.zeros(int(sizes.sum()), np.uint8)
         heads = np.where(sizes < BODY_BYTES_MIN, sizes, _HEAD_BYTES_MAX)
@@ -123,7 +125,7 @@ def _runs(positions: Int64s, sizes: Int64s, places: Int64s) -> Iterator[tuple[in
 
 
 def _numbers(data: ByteArray, places: Int64s) -> Int64s:
-    """The big-endian int32 at each of some places."""
+    """Returns the big-endian int32 at each of some positions."""
     if not len(places):
         return np.empty(0, np.int64)
     numbers: Int64s = data[places[:, None] + np.arange(4)].view(">i4")[:, 0].astype(np.int64)

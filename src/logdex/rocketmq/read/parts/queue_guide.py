@@ -1,4 +1,5 @@
-"""What the ConsumeQueues say of one piece of a CommitLog file, as far as it can be believed."""
+"""Finds which messages of a piece of a CommitLog file the ConsumeQueues point to, as far as they
+can be trusted."""
 
 from __future__ import annotations
 
@@ -18,34 +19,34 @@ from logdex.rocketmq.scan.scanner import Scanner, Window
 
 RANGES_MAX = 64
 RANGE_BYTES_MIN = 64 << 10
-"""Where there are more ranges than this, short ones are scanned with what is beside them."""
+"""If there are more ranges than this, short ones are scanned together with their neighbours."""
 READ_COST_BYTES = 4096
-"""What a read by itself costs, in bytes of a scan."""
+"""The cost of a single read, in bytes of a scan."""
 OPEN_FILES_MAX = 256
-"""ConsumeQueue files that stay open."""
+"""The maximum number of ConsumeQueue files that stay open."""
 _TRIES_MAX = 4
-"""How often a range is made shorter by a message that is not the one its entry says, before it is
-left out."""
+"""How often a range is shortened by a message that does not match its entry, before it is
+dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """How to read a piece: in `ranges` (rows of begin and end, bytes of the file) there is nothing
-    wanted but the messages of `wanted`; a message begins at the begin and at the end of each."""
+    """How to read a piece. In `ranges` (rows of begin and end, positions in the file), only the
+    messages of `wanted` are wanted. A message begins at the begin and at the end of each range."""
 
     ranges: npt.NDArray[np.int64]
     wanted: QueueEntries
 
     def wanted_in(self, begin_offset: int, end_offset: int) -> QueueEntries:
-        """The wanted entries of a range, given as physical offsets."""
+        """Returns the wanted entries of a range of physical offsets."""
         start, stop = np.searchsorted(self.wanted.offsets, (begin_offset, end_offset)).tolist()
         return self.wanted.where(slice(start, stop))
 
 
 class QueueGuide:
-    """Looks at the ConsumeQueues of a store for a filter. `bodies`: the CRC of the message at the
-    end of each range is checked, too: it may be the last of the log, and torn. One thread at a
-    time; close it."""
+    """Reads the ConsumeQueues of a store for a filter. With `bodies`, the CRC of the message at the
+    end of each range is checked too, because it may be the last of the log, and torn. One thread at
+    a time. The owner must call `close`."""
 
     def __init__(self, store: str, wanted: ReadFilter, env: Env, *, bodies: bool) -> None:
         self._store = store
@@ -57,12 +58,12 @@ class QueueGuide:
         self._numbers: dict[tuple[bytes, int], int] = {}
 
     def close(self) -> None:
-        """Closes the files of queues."""
+        """Closes the ConsumeQueue files."""
         self._open.close()
 
     def look(self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int) -> Guide | None:
-        """The guide to the messages that begin in bytes [begin, stop) of a file, where one begins
-        at `begin`. None where a scan of all of it costs less."""
+        """Returns the guide to the messages that begin in bytes [begin, stop) of a file, where one
+        begins at `begin`. None if a scan of all of it costs less."""
         if self._cursors is None:
             self._cursors = open_cursors(self._store, self._env, self._open)
             self._numbers = {(cursor.topic, cursor.queue_id): n for n, cursor in enumerate(self._cursors)}
@@ -88,8 +89,7 @@ class QueueGuide:
         return guide if is_worth_it(guide, begin) else None
 
     def agreeing(self, scanner: Scanner, window: Window, entries: QueueEntries) -> int:
-        """How many messages of a window, counted from its first, are those that the entries stand
-        for."""
+        """Returns how many messages of a window, counted from its first, match the entries."""
         same = self._agree(scanner, window, entries)
         return window.count if same.all() else int(np.argmin(same))
 
@@ -105,7 +105,7 @@ class QueueGuide:
         return same
 
     def _wrong(self, picker: MessagePicker, scanner: Scanner, entries: QueueEntries) -> QueueEntries:
-        """Those of the entries that are not those of the messages that they point to."""
+        """Returns the entries that do not match the messages that they point to."""
         wrong: list[int] = []
         start = 0
         while start < len(entries):
@@ -120,7 +120,7 @@ class QueueGuide:
         return entries.where(np.array(wrong, np.int64))
 
     def _wanted_of(self, said: PieceEntries) -> QueueEntries:
-        """The entries of messages that may be wanted."""
+        """Returns the entries of messages that may be wanted."""
         cursors, wanted = self._cursors or [], self._wanted
         queues = {n for n, cursor in enumerate(cursors) if wanted.wants_queue(cursor.topic, cursor.queue_id)}
         found = []
@@ -133,8 +133,8 @@ class QueueGuide:
 
 
 def is_worth_it(guide: Guide, begin: int) -> bool:
-    """Whether following the guide costs at most half of a scan from byte `begin` up to where its
-    last range ends."""
+    """Whether following the guide costs at most half of a scan from position `begin` to the end of
+    its last range."""
     size = int(guide.ranges[-1, 1]) - begin
     between = size - int((guide.ranges[:, 1] - guide.ranges[:, 0]).sum())
     wanted = guide.wanted

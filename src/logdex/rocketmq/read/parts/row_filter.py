@@ -1,4 +1,4 @@
-"""A read filter put to the windows of a scan."""
+"""Applies a read filter to the windows of a scan."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from logdex.rocketmq.scan.topic_table import TopicTable
 
 
 class RowFilter:
-    """A `ReadFilter` put to windows of one scanner, whose table is `table`. It looks at columns
-    first; at the bytes of messages only for tags and keys, and there only where the hash fits. One
-    thread at a time."""
+    """Applies a `ReadFilter` to windows of one scanner, whose table is `table`. It checks columns
+    first, and the bytes of messages only for tags and keys whose hash matches. One thread at a
+    time."""
 
     def __init__(self, wanted: ReadFilter, table: TopicTable) -> None:
         self._wanted = wanted
@@ -27,7 +27,7 @@ class RowFilter:
         self._key_hash = None if self._question is None else self._question.key_hash()
 
     def rows(self, window: Window) -> Int64s:
-        """The places in a window of the messages that are wanted."""
+        """Returns the places in a window of the wanted messages."""
         wanted, columns, count = self._wanted, window.columns, window.count
         keep = within(columns.position[:count], wanted.begin_offset, last_before(wanted.end_offset))
         keep &= within(columns.store_timestamp_ms[:count], wanted.begin_ms, wanted.end_ms)
@@ -49,8 +49,8 @@ class RowFilter:
 
     @staticmethod
     def _has_key(window: Window, rows: Int64s, question: KeyQuestion) -> npt.NDArray[np.bool_]:
-        """Which messages have the key itself: few have its hash and not the key, so each of these
-        is decoded."""
+        """Returns a mask of the messages that have the key itself. Few have its hash but not the
+        key, so each of these is decoded."""
         data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
         places = window.places(rows).tolist()
         path = window.file.path
@@ -60,7 +60,7 @@ class RowFilter:
 
     @staticmethod
     def _has_tag(window: Window, rows: Int64s, tags: frozenset[bytes]) -> npt.NDArray[np.bool_]:
-        """Which messages have one of the tags, byte for byte."""
+        """Returns a mask of the messages that have one of the tags, byte for byte."""
         ordered = sorted(tags)
         text = np.frombuffer(b"".join(ordered) + bytes(1), np.uint8)
         ends = np.cumsum([len(tag) for tag in ordered], dtype=np.int64)

@@ -1,9 +1,8 @@
-"""Which part of a log can hold messages of some store times, if times go back by no more than is
-said.
+"""Finds the part of a log that can hold messages of some store times, if store times go back by no
+more than a stated slack.
 
-With that promise, a message with a time tells of all others: those behind it are at most so much
-older, those before it at most so much younger. Without it one message tells nothing, and nothing
-may be left out.
+With that limit, the time of one message bounds those of all others: later messages are at most the
+slack older, earlier ones at most the slack newer. Without it, nothing can be excluded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.read.parts.boundaries import Boundaries
 
 NEAR_BYTES = 1 << 20
-"""The search within a file ends when it is as near as this."""
+"""The search within a file ends at this distance in bytes."""
 
 
 def offsets_of_times(
@@ -25,9 +24,9 @@ def offsets_of_times(
     times: tuple[int | None, int | None],
     slack_ms: int,
 ) -> tuple[int | None, int | None]:
-    """The physical offsets [begin, end) outside of which no message has a store time (ms) from
-    `times[0]` to `times[1]`, both inclusive; None where there is no bound. Messages begin at both.
-    Where the first messages of files break the promise, nothing is left out."""
+    """Returns the physical offsets [begin, end) outside of which no message has a store time in
+    milliseconds from `times[0]` to `times[1]`, both inclusive; None for no bound. Messages begin at
+    both. If the first messages of files violate the limit, nothing is excluded."""
     known = _first_times(log, files)
     highest = None
     for _, time_ms in known:
@@ -44,7 +43,7 @@ def offsets_of_times(
 
 
 def _first_times(log: CommitLog, files: Sequence[CommitLogFile]) -> list[tuple[int, int]]:
-    """(physical offset, store time) of each file's first message, where one can be read."""
+    """Returns (physical offset, store time) of each file's first message that can be read."""
     found = []
     for file in files:
         try:
@@ -56,8 +55,8 @@ def _first_times(log: CommitLog, files: Sequence[CommitLogFile]) -> list[tuple[i
 
 
 def _last_before(known: list[tuple[int, int]], time_ms: int, end: int, boundaries: Boundaries) -> int | None:
-    """The last place found whose message is older than `time_ms`: whatever lies before it is too
-    old."""
+    """Returns the last place found whose message is older than `time_ms`. Everything before it is
+    too old."""
     older = [offset for offset, at_ms in known if at_ms < time_ms]
     if not older:
         return None
@@ -74,8 +73,8 @@ def _last_before(known: list[tuple[int, int]], time_ms: int, end: int, boundarie
 
 
 def _first_behind(known: list[tuple[int, int]], time_ms: int, boundaries: Boundaries) -> int | None:
-    """The first place found whose message is younger than `time_ms`: whatever lies behind it is too
-    young."""
+    """Returns the first place found whose message is newer than `time_ms`. Everything after it is
+    too new."""
     younger = [offset for offset, at_ms in known if at_ms > time_ms]
     if not younger:
         return None
