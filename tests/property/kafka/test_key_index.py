@@ -127,7 +127,7 @@ def test_every_cut_is_an_error(write: Callable[[bytes], str]) -> None:
         with pytest.raises(CorruptError) as caught:
             KeyIndex.open(write(raw[:size]))
         assert caught.value.position <= size
-    with pytest.raises(CorruptError, match="behind"):
+    with pytest.raises(CorruptError, match="after the end"):
         KeyIndex.open(write(raw + b"\0"))
 
 
