@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for type checkers; the same names as below
     from logdex.kafka.log.log import Log as Log
     from logdex.kafka.log.transactions import Transaction as Transaction
     from logdex.kafka.read.follow import LogFollower as LogFollower
+    from logdex.kafka.read.read_filter import ReadFilter as ReadFilter
     from logdex.kafka.segment.derive_indexes import derive_offset_index as derive_offset_index
     from logdex.kafka.segment.derive_indexes import derive_time_index as derive_time_index
     from logdex.kafka.segment.file_records import FileRecords as FileRecords
@@ -46,6 +47,7 @@ _HOMES = {
     "LogFollower": "read.follow",
     "LogSegment": "segment.log_segment",
     "OffsetIndex": "segment.offset_index",
+    "ReadFilter": "read.read_filter",
     "Record": "batch.record",
     "RecordBatch": "batch.record_batch",
     "TimeIndex": "segment.time_index",

@@ -113,6 +113,9 @@ class AbortedTransactions:
         return dropped
 
 
+NOTHING_ABORTED = AbortedTransactions()
+
+
 def _rising(spans: list[tuple[int, int]]) -> Int64s:
     """Returns (first offset, last offset)[n, 2]. The last offsets rise too, so that one look-up is
     enough."""

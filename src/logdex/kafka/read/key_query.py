@@ -7,23 +7,22 @@ scanned, and every candidate's key is compared. Records of aborted transactions 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import groupby
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
-from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.columns.record_columns import RECORD_SCHEMA
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
 from logdex.kafka.key_index.reader import KeyIndex
-from logdex.kafka.read.record_scan import OFFSET_MAX, records_of
+from logdex.kafka.read.prune import ReadPartition, SegmentPart, prune_segment
+from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
+from logdex.kafka.read.record_scan import records_of
+from logdex.kafka.read.split import OnBadBatch, ReadSplit
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import Int64s
 
-OnBadBatch = Callable[[CorruptError], None]
 OnBadIndex = Callable[[LogdexError], None]
 
 _CANDIDATES_AT_ONCE = 16_384
@@ -46,23 +45,27 @@ def require_key_index_dir(path: str | None, env: Env) -> None:
 
 
 def query_key(
-    segments: Iterable[LogSegment],
-    key: bytes,
+    partition: ReadPartition,
+    wanted: ReadFilter,
     *,
     key_index_dir: str | None = None,
     on_bad_batch: OnBadBatch | None = None,
     on_bad_index: OnBadIndex | None = None,
 ) -> Iterator[Record]:
-    """Every record with `key`, from the newest on.
+    """Every record of a partition with the filter's key, within its times, from the newest on.
 
     `key_index_dir` is where the ``.keyindex`` files are, by default beside the segments. An index that is missing,
     damaged (then `on_bad_index` is told) or of another log is done without. Raises `CorruptError` for a batch that is
     wrong and may have the key, unless `on_bad_batch` takes it. A segment that is scanned takes memory for its answers.
     """
-    for segment in sorted(segments, key=lambda one: one.base_offset, reverse=True):
+    for place in reversed(range(len(partition.segments))):
+        part = prune_segment(partition, place, wanted)
+        if part is None:
+            continue
+        scan = _SegmentScan(part, wanted, on_bad_batch)
         below = OFFSET_MAX
         try:
-            found = _by_index(segment, key, key_index_dir, on_bad_batch)
+            found = _by_index(scan, key_index_dir)
             while True:
                 try:
                     record = next(found)
@@ -70,19 +73,57 @@ def query_key(
                     answered: bool = stop.value
                     break
                 below = record.offset
-                yield record
+                if _is_within(record, wanted):
+                    yield record
         except _UselessIndexError as useless:
             answered = False
             if on_bad_index is not None:
                 on_bad_index(useless.error)
         if not answered:
-            yield from _by_scan(segment, key, 0, below, on_bad_batch)
+            yield from scan.records(0, below)
 
 
-def _by_index(
-    segment: LogSegment, key: bytes, key_index_dir: str | None, on_bad_batch: OnBadBatch | None
-) -> Generator[Record, None, bool]:
+def _is_within(record: Record, wanted: ReadFilter) -> bool:
+    after = wanted.begin_ms is None or record.timestamp_ms >= wanted.begin_ms
+    return after and (wanted.end_ms is None or record.timestamp_ms <= wanted.end_ms)
+
+
+class _SegmentScan:
+    """Reads a part of a segment for the records of a filter."""
+
+    def __init__(self, part: SegmentPart, wanted: ReadFilter, on_bad_batch: OnBadBatch | None) -> None:
+        self.segment = part.segment
+        self.key = wanted.key or b""
+        self.on_bad_batch = on_bad_batch
+        self._part = part
+        self._wanted = wanted
+
+    def records(self, start: int, below: int) -> Iterator[Record]:
+        """The records from byte `start` of the .log on, those before offset `below`, newest first."""
+        part = self._part
+        if start >= part.end:
+            return
+        split = ReadSplit(
+            topic="",
+            partition=-1,
+            path=self.segment.log.path,
+            base_offset=self.segment.base_offset,
+            begin=max(start, part.begin),
+            end=part.end,
+            offset=part.offset,
+            end_offset=part.end_offset,
+            filter=self._wanted,
+        )
+        batches = [*split.read(RECORD_SCHEMA.names, env=self.segment.env, on_bad_batch=self.on_bad_batch)]
+        for batch in reversed(batches):
+            for record in reversed(list(records_of(batch))):
+                if record.offset < below:
+                    yield record
+
+
+def _by_index(scan: _SegmentScan, key_index_dir: str | None) -> Generator[Record, None, bool]:
     """The segment's records through its key index; False, after no record, where there is none for this log."""
+    segment = scan.segment
     path = segment.path_of(KEY_INDEX_SUFFIX)
     if key_index_dir is not None:
         path = posixpath.join(key_index_dir, posixpath.basename(path))
@@ -97,31 +138,29 @@ def _by_index(
         if not covered or index.base_offset != segment.base_offset:
             return False
         try:
-            offsets = index.candidates(key)
+            offsets = index.candidates(scan.key)
         except LogdexError as error:
             raise _UselessIndexError(error) from error
-    yield from _by_scan(segment, key, covered, OFFSET_MAX, on_bad_batch)
+    yield from scan.records(covered, OFFSET_MAX)
     for at in range(0, len(offsets), _CANDIDATES_AT_ONCE):
-        yield from _confirmed(segment, key, offsets[at : at + _CANDIDATES_AT_ONCE], path, on_bad_batch)
+        yield from _confirmed(scan, offsets[at : at + _CANDIDATES_AT_ONCE], path)
     return True
 
 
-def _confirmed(
-    segment: LogSegment, key: bytes, offsets: Int64s, path: str, on_bad_batch: OnBadBatch | None
-) -> Iterator[Record]:
+def _confirmed(scan: _SegmentScan, offsets: Int64s, path: str) -> Iterator[Record]:
     """The records at falling `offsets` that do have the key."""
     try:
-        positions = segment.translate_offsets(offsets)[:, 1].tolist()
+        positions = scan.segment.translate_offsets(offsets)[:, 1].tolist()
     except LogdexError as error:
         raise _UselessIndexError(error) from error
     for position, group in groupby(zip(positions, offsets.tolist(), strict=True), key=lambda pair: pair[0]):
         wanted = [offset for _, offset in group]
         try:
-            records = _batch_records(segment, position) if position >= 0 else {}
+            records = _batch_records(scan.segment, position) if position >= 0 else {}
         except CorruptError as error:
-            if on_bad_batch is None:
+            if scan.on_bad_batch is None:
                 raise
-            on_bad_batch(error)
+            scan.on_bad_batch(error)
             continue
         for offset in wanted:
             if offset not in records:
@@ -135,7 +174,7 @@ def _confirmed(
                         hint="build the indexes anew: logdex rebuild",
                     )
                 )
-            if records[offset].key == key:
+            if records[offset].key == scan.key:
                 yield records[offset]
 
 
@@ -144,19 +183,3 @@ def _batch_records(segment: LogSegment, position: int) -> dict[int, Record]:
     batch = segment.log.batch_at(position)
     batch.check_crc()
     return {record.offset: record for record in batch.records()}
-
-
-def _by_scan(
-    segment: LogSegment, key: bytes, start: int, below: int, on_bad_batch: OnBadBatch | None
-) -> Iterator[Record]:
-    """The records with the key from byte `start` of the .log on, those before offset `below`, newest first."""
-    found: list[pa.RecordBatch] = []
-    wanted = pa.scalar(key, pa.binary())
-    for batch in read_record_batches(segment.log.path, start=start, on_bad_batch=on_bad_batch, env=segment.env):
-        matching = batch.filter(pc.equal(batch.column("key"), wanted))
-        if matching.num_rows:
-            found.append(matching)
-    for batch in reversed(found):
-        for record in reversed(list(records_of(batch))):
-            if record.offset < below:
-                yield record

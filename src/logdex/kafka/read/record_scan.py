@@ -6,95 +6,30 @@ Bad batches are passed over and told. Source: Kafka's consumer, for isolation; `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, fields
-from typing import Generic, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from logdex.errors import CorruptError, UsageError
-from logdex.io.env import Env
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Header, Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_of
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
-from logdex.kafka.read.committed import AbortedTransactions, find_aborted
-from logdex.kafka.read.log_read import READ_COMMITTED, check_isolation
-from logdex.kafka.read.scan_state import position_of, walk_from
+from logdex.kafka.columns.record_columns import RECORD_SCHEMA
+from logdex.kafka.read.plan import splits_of
+from logdex.kafka.read.prune import ReadPartition
+from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.split import ReadSplit, schema_of, with_place
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kernels.kafka.batch_columns import Int64s
 
-OFFSET_MAX = (1 << 63) - 1
-SCAN_SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        *RECORD_SCHEMA,
-    ]
-)
-"""What a scan gives: where a record lies, and its columns."""
-
-_PLACE = ("topic", "partition")
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _TIMESTAMP_TYPES = {kind.value: kind for kind in TimestampType}
 
-
-class ScannedPartition(Protocol):
-    """What is scanned: a `PartitionSnapshot`."""
-
-    topic: str
-    partition: int
-    segments: list[LogSegment]
-    env: Env
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that a consumer sees."""
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The offset that committed records end before."""
-
-
-Partition = TypeVar("Partition", bound=ScannedPartition)
-
-
-class ScanOptions(TypedDict, total=False):
-    """`RecordFilter`'s fields, as the snapshots' `scan` takes them."""
-
-    begin_ms: int | None
-    end_ms: int | None
-    offset: int | None
-    end_offset: int | None
-    limit: int | None
-    control: bool
-    isolation: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFilter:
-    """Which records are wanted: times in milliseconds, both ends included; offsets in [`offset`, `end_offset`) of each
-    partition; at most `limit` in all.
-
-    `isolation`: None for all that lies in the files; ``read_uncommitted`` for what a consumer sees, who begins at the
-    log start offset; ``read_committed`` without aborted transactions and what is behind the last stable offset.
-    """
-
-    begin_ms: int | None = None
-    end_ms: int | None = None
-    offset: int | None = None
-    end_offset: int | None = None
-    limit: int | None = None
-    control: bool = False
-    isolation: str | None = None
-
-    def __post_init__(self) -> None:
-        """`UsageError` for what cannot be."""
-        if self.isolation is not None:
-            check_isolation(self.isolation)
-        if self.limit is not None and self.limit < 0:
-            raise UsageError(f"limit is {self.limit}", hint="say 0 or more")
+Partition = TypeVar("Partition", bound=ReadPartition)
 
 
 class SegmentEnd(NamedTuple):
@@ -115,12 +50,13 @@ class KafkaScan(Generic[Partition]):
     """One pass over partitions, each in log order; iterate it (records), `items` or `to_arrow`, once. Then look at
     what it met: bad batches that were passed over, how segments end, gaps. One thread at a time.
 
-    `gaps` counts jumps in the offsets that were read, `missing_offsets` what they leave out: information, since
-    compaction leaves them too.
+    At most `limit` records are given. `gaps` counts jumps in the offsets that were read, `missing_offsets` what they
+    leave out: information, since compaction leaves them too.
     """
 
     partitions: list[Partition]
-    wanted: RecordFilter
+    wanted: ReadFilter
+    limit: int | None = None
     progress: Progress | None = None
     problems: list[CorruptError] = field(default_factory=list)
     ends: list[SegmentEnd] = field(default_factory=list)
@@ -130,6 +66,13 @@ class KafkaScan(Generic[Partition]):
     """Records given so far."""
     _read_rows: int = 0
     _read_bytes: int = 0
+    _last_offset: int | None = None
+    """Of the records that were read, where the next ones follow them in the log."""
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for a negative limit."""
+        if self.limit is not None and self.limit < 0:
+            raise UsageError(f"limit is {self.limit}", hint="say 0 or more")
 
     @property
     def is_good(self) -> bool:
@@ -152,151 +95,66 @@ class KafkaScan(Generic[Partition]):
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """The records as Arrow batches with the columns of `SCAN_SCHEMA` that are wanted, in the order wanted."""
-        names = SCAN_SCHEMA.names if columns is None else list(columns)
-        unknown = [name for name in names if name not in SCAN_SCHEMA.names]
-        if unknown:
-            raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(SCAN_SCHEMA.names)}")
-        schema = pa.schema([SCAN_SCHEMA.field(name) for name in names])
-        inner = [name for name in names if name not in _PLACE]
-        return pa.RecordBatchReader.from_batches(schema, self._placed(schema, inner))
-
-    def _placed(self, schema: pa.Schema, inner: list[str]) -> Iterator[pa.RecordBatch]:
-        for partition, batch in self._batches(inner):
-            place = {
-                "topic": pa.DictionaryArray.from_arrays(
-                    pa.array(np.zeros(len(batch), np.int32)), pa.array([partition.topic], pa.string())
-                ),
-                "partition": pa.array(np.full(len(batch), partition.partition, np.int32)),
-            }
-            columns = [place[name] if name in place else batch.column(name) for name in schema.names]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        schema = schema_of(columns)
+        batches = (
+            with_place(batch, schema, partition.topic, partition.partition)
+            for partition, batch in self._batches([name for name in schema.names if name in RECORD_SCHEMA.names])
+        )
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def _batches(self, names: list[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         """Batches with the columns `names` (and others that the filter needs), none empty."""
         for partition in self.partitions:
-            if self.wanted.limit is not None and self.rows >= self.wanted.limit:
+            if self.limit is not None and self.rows >= self.limit:
                 return
-            for batch in _PartitionPass(self, partition, names):
+            places = {segment.base_offset: place for place, segment in enumerate(partition.segments)}
+            last_place, self._last_offset = -1, None
+            for split in splits_of(partition, self.wanted):
+                place = places[split.base_offset]
+                if split.begin > 0 or place != last_place + 1:
+                    self._last_offset = None  # what lies between is not read, and may be no gap
+                last_place = place
+                for batch in self._of_split(split, names, partition, partition.segments[place]):
+                    yield partition, batch
+                    if self.limit is not None and self.rows >= self.limit:
+                        return
+
+    def _of_split(
+        self, split: ReadSplit, names: list[str], partition: Partition, segment: LogSegment
+    ) -> Iterator[pa.RecordBatch]:
+        read = split.read(names, env=partition.env, on_bad_batch=self.problems.append, on_offsets=self._passed)
+        with closing(read):
+            while True:
+                try:
+                    batch = next(read)
+                except StopIteration as stopped:
+                    if stopped.value is not None and split.end == segment.size_bytes:
+                        self.ends.append(SegmentEnd(segment, stopped.value, segment is partition.segments[-1]))
+                    break
+                if self.limit is not None:
+                    batch = batch.slice(0, self.limit - self.rows)
                 self.rows += len(batch)
-                yield partition, batch
+                yield batch
+        self._moved(0, split.size_bytes)
+
+    def _passed(self, offsets: Int64s) -> None:
+        """Counts records that are read, wanted or not, and the gaps between them."""
+        self._moved(len(offsets), 0)
+        if not len(offsets):
+            return
+        before = offsets[:0] if self._last_offset is None else self._last_offset
+        jumps = np.diff(offsets, prepend=before) - 1
+        jumps = jumps[jumps > 0]
+        self.gaps += len(jumps)
+        self.missing_offsets += int(jumps.sum())
+        self._last_offset = int(offsets[-1])
 
     def _moved(self, rows: int, size_bytes: int) -> None:
         self._read_rows += rows
         self._read_bytes += size_bytes
         if self.progress is not None:
             self.progress(self._read_rows, self._read_bytes)
-
-
-class _PartitionPass(Generic[Partition]):
-    """One partition's part of a scan."""
-
-    def __init__(self, scan: KafkaScan[Partition], partition: Partition, names: list[str]) -> None:
-        self._scan = scan
-        self._partition = partition
-        wanted = scan.wanted
-        self._wanted = wanted
-        start = -OFFSET_MAX if wanted.offset is None else wanted.offset
-        end = OFFSET_MAX + 1 if wanted.end_offset is None else wanted.end_offset
-        if wanted.isolation is not None:
-            start = max(start, partition.log_start_offset)
-        self._committed = wanted.isolation == READ_COMMITTED
-        if self._committed:
-            end = min(end, partition.last_stable_offset)
-        self._start, self._end = start, end
-        needed = {"offset", "is_control"}
-        needed |= {"timestamp_ms"} if wanted.begin_ms is not None or wanted.end_ms is not None else set()
-        needed |= {"producer_id", "is_transactional"} if self._committed else set()
-        self._columns = [*names, *sorted(needed - set(names))]
-        self._last_offset: int | None = None
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        segments = self._partition.segments
-        env = self._partition.env
-        wanted = self._segments()
-        aborted = find_aborted(segments, self._start, self._end) if self._committed else None
-        for segment in wanted:
-            position = 0
-            if self._start > segment.base_offset:
-                position = position_of(segment, self._start)
-            read = read_record_batches(
-                segment.log.path,
-                start=position,
-                stop=segment.size_bytes,  # what a writer has appended since is not of this snapshot
-                columns=self._columns,
-                skip_control=False,
-                on_bad_batch=self._scan.problems.append,
-                env=env,
-            )
-            while True:
-                try:
-                    batch = next(read)
-                except StopIteration as stopped:
-                    self._scan.ends.append(SegmentEnd(segment, stopped.value, segment is segments[-1]))
-                    break
-                yield from self._pass(batch, aborted)
-                if self._is_done(batch):
-                    read.close()
-                    return
-            self._scan._moved(0, segment.size_bytes - position)
-
-    def _segments(self) -> list[LogSegment]:
-        """Those that can hold what is wanted. By time, batch headers are asked, whatever an index says."""
-        segments = self._partition.segments
-        following = [*(segment.base_offset for segment in segments), OFFSET_MAX + 1][1:]
-        found = [
-            segment
-            for segment, upto in zip(segments, following, strict=True)
-            if segment.base_offset < self._end and upto > self._start
-        ]
-        begin = self._wanted.begin_ms
-        if begin is None or self._committed:
-            return found
-        return [segment for segment in found if self._reaches(segment, begin)]
-
-    def _reaches(self, segment: LogSegment, begin_ms: int) -> bool:
-        """Whether the segment has a batch at or after a time, or something wrong that is to be told."""
-        walk = walk_from(segment, segment.base_offset, self._partition.env)
-        if any(int(window.columns.max_timestamp_ms.max()) >= begin_ms for window in walk):
-            return True
-        return walk.end is None or walk.end.kind is not EndKind.END
-
-    def _is_done(self, batch: pa.RecordBatch) -> bool:
-        limit = self._wanted.limit
-        return (limit is not None and self._scan.rows >= limit) or (
-            len(batch) > 0 and self._end - 1 <= batch.column("offset")[-1].as_py() < OFFSET_MAX
-        )
-
-    def _pass(self, batch: pa.RecordBatch, aborted: AbortedTransactions | None) -> Iterator[pa.RecordBatch]:
-        """What of a batch is wanted, if anything."""
-        offsets = batch.column("offset").to_numpy()
-        self._count_gaps(offsets)
-        self._scan._moved(len(batch), 0)
-        keep = (offsets >= self._start) & (offsets < self._end)
-        if not self._wanted.control:
-            keep &= ~batch.column("is_control").to_numpy(zero_copy_only=False)
-        if self._wanted.begin_ms is not None:
-            keep &= batch.column("timestamp_ms").to_numpy() >= self._wanted.begin_ms
-        if self._wanted.end_ms is not None:
-            keep &= batch.column("timestamp_ms").to_numpy() <= self._wanted.end_ms
-        if aborted is not None:
-            keep &= ~aborted.rows(batch)
-        if not keep.all():
-            batch = batch.filter(pa.array(keep))
-        if self._wanted.limit is not None:
-            batch = batch.slice(0, self._wanted.limit - self._scan.rows)
-        if len(batch):
-            yield batch
-
-    def _count_gaps(self, offsets: npt.NDArray[np.int64]) -> None:
-        if not len(offsets):
-            return
-        before = offsets[:0] if self._last_offset is None else self._last_offset
-        jumps = np.diff(offsets, prepend=before) - 1
-        jumps = jumps[jumps > 0]
-        self._scan.gaps += len(jumps)
-        self._scan.missing_offsets += int(jumps.sum())
-        self._last_offset = int(offsets[-1])
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, Unpack
 
@@ -21,7 +21,9 @@ from logdex.kafka.directory.log_dir import KafkaLogDir, partitions_by_topic
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.key_query import require_key_index_dir
-from logdex.kafka.read.record_scan import KafkaScan, RecordFilter, ScanOptions
+from logdex.kafka.read.plan import ReadPlan, plan_read
+from logdex.kafka.read.read_filter import FilterOptions, ReadFilter
+from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.settings.log_config import LogConfig, make_config
 from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 
@@ -95,12 +97,26 @@ class LogDirSnapshot:
         *,
         topic: str | None = None,
         partition: int | None = None,
+        limit: int | None = None,
         progress: Progress | None = None,
-        **wanted: Unpack[ScanOptions],
+        **wanted: Unpack[FilterOptions],
     ) -> KafkaScan[PartitionSnapshot]:
         """The records of all partitions, or of those that are named, one partition after the other, by topic and
-        number; what the brokers keep for themselves (`INTERNAL_TOPICS`) comes last."""
-        return KafkaScan(self._some(topic, partition), RecordFilter(**wanted), progress)
+        number; what the brokers keep for themselves (`INTERNAL_TOPICS`) comes last. At most `limit` in all."""
+        return KafkaScan(self._some(topic, partition), ReadFilter(**wanted), limit, progress)
+
+    def plan_read(
+        self,
+        wanted: ReadFilter,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        columns: Iterable[str] | None = None,
+        split_bytes: int | None = None,
+    ) -> ReadPlan:
+        """What to read for a filter, of all partitions or of those that are named, in parts that can be read by
+        themselves (see `logdex.kafka.read.plan`)."""
+        return plan_read(self._some(topic, partition), wanted, columns=columns, split_bytes=split_bytes)
 
     def query(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Self, Unpack
 
@@ -30,7 +30,9 @@ from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
 from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.key_query import query_key, require_key_index_dir
 from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
-from logdex.kafka.read.record_scan import KafkaScan, RecordFilter, ScanOptions
+from logdex.kafka.read.plan import ReadPlan, plan_read
+from logdex.kafka.read.read_filter import FilterOptions, ReadFilter
+from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.read.scan_state import find_end, load_producers
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
@@ -213,15 +215,22 @@ class PartitionSnapshot:
         *,
         topic: str | None = None,
         partition: int | None = None,
+        limit: int | None = None,
         progress: Progress | None = None,
-        **wanted: Unpack[ScanOptions],
+        **wanted: Unpack[FilterOptions],
     ) -> KafkaScan[PartitionSnapshot]:
-        """The records in log order that pass the filter (see `RecordFilter`). `UsageError` for another `topic` or
-        `partition` than this one."""
+        """The records in log order that pass the filter (see `ReadFilter`). `UsageError` for another `topic` or
+        `partition` than this one, and for a negative `limit`."""
         mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
         if not mine:
             raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
-        return KafkaScan([self], RecordFilter(**wanted), progress)
+        return KafkaScan([self], ReadFilter(**wanted), limit, progress)
+
+    def plan_read(
+        self, wanted: ReadFilter, *, columns: Iterable[str] | None = None, split_bytes: int | None = None
+    ) -> ReadPlan:
+        """What to read for a filter, in parts that can be read by themselves (see `logdex.kafka.read.plan`)."""
+        return plan_read([self], wanted, columns=columns, split_bytes=split_bytes)
 
     def read(
         self,
@@ -290,12 +299,8 @@ class PartitionSnapshot:
     ) -> Iterator[Record]:
         """The same one by one."""
         tell = None if problems is None else problems.append
-        for record in query_key(
-            self.segments, key_bytes(key), key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell
-        ):
-            after = begin_ms is None or record.timestamp_ms >= begin_ms
-            if after and (end_ms is None or record.timestamp_ms <= end_ms):
-                yield record
+        wanted = ReadFilter(key=key_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
+        return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
 
     # -- the snapshot as a whole ---------------------------------------------------------------------------------------
     def refresh(self) -> None:

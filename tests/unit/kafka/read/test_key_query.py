@@ -14,8 +14,9 @@ from logdex.kafka.batch.batch_writer import encode_batch
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.read.key_query import query_key
+from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.segment import segment_lookups
-from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from tests.golden import kafka as golden_kafka
 
 KEYS = [b"", *(b"k%d" % i for i in range(12)), b"rare"]
@@ -51,18 +52,23 @@ class Partition:
     def write_index(self, base: int) -> None:
         self.index(base).write_bytes(build_key_index(str(self.log(base))).tobytes())
 
-    def segments(self) -> list[LogSegment]:
-        return [LogSegment(str(self.folder), base) for base in self.batches]
+    def ask(self, key: bytes, **how: Any) -> list[Record]:
+        return ask(self.folder, key, **how)
 
     def check(self, **how: Any) -> None:
         for key in [*KEYS, b"absent"]:
-            found = [(one.key, one.offset, one.value) for one in query_key(self.segments(), key, **how)]
+            found = [(one.key, one.offset, one.value) for one in self.ask(key, **how)]
             assert found == [record for record in reversed(self.records) if record[0] == key]
 
 
 @pytest.fixture(params=range(3))
 def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Partition:
     return Partition(tmp_path, request.param)
+
+
+def ask(path: Path, key: bytes, **how: Any) -> list[Record]:
+    with PartitionSnapshot(str(path)) as snapshot:
+        return list(query_key(snapshot, ReadFilter(key=key), **how))
 
 
 def fail(error: LogdexError) -> None:
@@ -90,15 +96,15 @@ def test_indexes_in_another_directory(partition: Partition, tmp_path: Path) -> N
 def test_indexes_are_used_where_they_are(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     for base in (0, 1000):
         partition.write_index(base)
-    scanned: list[int] = []
+    scanned: list[str] = []
 
-    def read(path: str, *, start: int, **_: object) -> list[object]:
-        scanned.append(Path(path).stat().st_size - start)
+    def read(path: str, **_: object) -> list[object]:
+        scanned.append(path)
         return []
 
-    monkeypatch.setattr("logdex.kafka.read.key_query.read_record_batches", read)
+    monkeypatch.setattr("logdex.kafka.read.split.read_record_batches", read)
     partition.check()
-    assert set(scanned) == {0}
+    assert scanned == []
 
 
 @pytest.mark.parametrize("change", ["grown", "cut", "of another", "empty"])
@@ -161,7 +167,7 @@ def test_a_bad_batch_is_an_error_or_passed_over(partition: Partition, with_index
     lost = [one for one in partition.records if base <= one[1] < end and one[0] is not None]
     assert lost
     with pytest.raises(CorruptError) as caught:
-        list(query_key(partition.segments(), lost[0][0] or b""))
+        partition.ask(lost[0][0] or b"")
     assert (Path(caught.value.path), caught.value.position) == (partition.log(1000), position)
     partition.records = [one for one in partition.records if not base <= one[1] < end]
     errors: list[CorruptError] = []
@@ -175,9 +181,8 @@ def test_real_segments(name: str, tmp_path: Path) -> None:
     keys = [b"absent", *(base64.b64decode(one["key"]) for one in golden_kafka.records(name) if one.get("key"))][:12]
     found = 0
     for log in sorted(golden_kafka.unpack(name, tmp_path).glob("*-0/*.log")):
-        segment = LogSegment(str(log.parent), int(log.stem))
-        by_scan = {key: list(query_key([segment], key)) for key in keys}
+        by_scan = {key: ask(log, key) for key in keys}
         log.with_suffix(".keyindex").write_bytes(build_key_index(str(log)).tobytes())
-        assert {key: list(query_key([segment], key, on_bad_index=fail)) for key in keys} == by_scan
+        assert {key: ask(log, key, on_bad_index=fail) for key in keys} == by_scan
         found += sum(map(len, by_scan.values()))
     assert found

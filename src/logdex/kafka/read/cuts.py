@@ -1,0 +1,83 @@
+"""Where a part of a segment is cut into splits: at batches that the offset index names, or that headers lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from logdex.errors import LogdexError
+from logdex.kafka.read.prune import SegmentPart
+from logdex.kafka.scan.scanner import BatchScanner, EndKind
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kernels.kafka.batch_columns import Int64s
+from logdex.layout.kafka import OFFSET_INDEX_ENTRY
+
+
+def cut(part: SegmentPart, split_bytes: int) -> list[int]:
+    """The bytes [begin, …, end] between which the splits of a part lie, about `split_bytes` apart.
+
+    The offset index is believed if its entries rise and each batch that a cut needs bears its entry out: its checksum
+    is right, and its offsets lie between those of the entries beside. Else the headers of the part are walked; where
+    they do not lead from batch to batch, the part is not cut.
+    """
+    count = max(1, round((part.end - part.begin) / split_bytes))
+    wanted = [part.begin + (part.end - part.begin) * number // count for number in range(1, count)]
+    if not wanted:
+        return [part.begin, part.end]
+    found = _by_index(part, wanted)
+    if found is None:
+        found = _nearest(_walked(part), wanted)
+    return [part.begin, *sorted({at for at in found if part.begin < at < part.end}), part.end]
+
+
+def _nearest(positions: Int64s, wanted: Sequence[int]) -> list[int]:
+    """The first of rising `positions` at or behind each of `wanted`."""
+    places = np.searchsorted(positions, wanted)
+    return [int(positions[place]) for place in places if place < len(positions)]
+
+
+def _by_index(part: SegmentPart, wanted: Sequence[int]) -> list[int] | None:
+    """None where the index is not to be believed, or has no entries to cut at."""
+    try:
+        entries = np.frombuffer(part.segment.offset_index.used_bytes.tobytes(), OFFSET_INDEX_ENTRY.dtype)
+        offsets = part.segment.base_offset + entries["relative_offset"].astype(np.int64)
+        positions = entries["position"].astype(np.int64)
+        if not len(entries) or (np.diff(offsets) <= 0).any() or (np.diff(positions) <= 0).any():
+            return None
+        found = _nearest(positions, wanted)
+        for place in np.searchsorted(positions, found).tolist():
+            if not _is_borne_out(part.segment, offsets, positions, place):
+                return None
+    except LogdexError:
+        return None
+    return found
+
+
+def _is_borne_out(segment: LogSegment, offsets: Int64s, positions: Int64s, place: int) -> bool:
+    """Whether a batch lies where an entry says, with offsets above those of the entry before and below the next's."""
+    header = next(segment.log.headers(int(positions[place])), None)
+    if header is None or not header.base_offset <= offsets[place] <= header.last_offset:
+        return False
+    if place and header.base_offset <= offsets[place - 1]:
+        return False
+    if place + 1 < len(offsets) and header.last_offset >= offsets[place + 1]:
+        return False
+    segment.log.batch_at(header.position).check_crc()
+    return True
+
+
+def _walked(part: SegmentPart) -> Int64s:
+    """Where batches begin, by the headers of the part; none where they do not lead to its end."""
+    scanner, last = BatchScanner(False, env=part.segment.env), np.int64(-1)
+    positions: list[Int64s] = []
+    with part.segment.log.map() as mapped:
+        data = mapped.array[: part.segment.size_bytes]
+        for window in scanner.scan_bytes(data, part.begin, part.end, path=part.segment.log.path):
+            columns = window.columns
+            if (columns.base_offset <= np.append(last, columns.last_offset[:-1])).any():
+                return np.zeros(0, np.int64)
+            last = columns.last_offset[-1].copy()
+            positions.append(columns.position.copy())
+    is_whole = scanner.end.kind is EndKind.END and bool(positions)
+    return np.concatenate(positions) if is_whole else np.zeros(0, np.int64)

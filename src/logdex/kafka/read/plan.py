@@ -1,0 +1,94 @@
+"""A read plan: which parts of a partition's segments a filter needs, made from names, headers and indexes.
+
+No record is read for it. Its splits can be sent to other processes; their rows, one split after the other, are those
+of a scan with the same filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+
+from logdex.errors import UsageError
+from logdex.jobs.read_plan import ReadPlanBase
+from logdex.kafka.read.committed import NOTHING_ABORTED, find_aborted
+from logdex.kafka.read.cuts import cut
+from logdex.kafka.read.log_read import READ_COMMITTED
+from logdex.kafka.read.prune import ReadPartition, SegmentPart, offset_range, prune
+from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.split import ReadSplit, schema_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReadPlan(ReadPlanBase[ReadSplit]):
+    """What to read for `filter`: `splits` by partition, in log order. Files are the .log files with
+    any bytes."""
+
+    filter: ReadFilter
+    columns: tuple[str, ...] | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        return schema_of(self.columns)
+
+
+def plan_read(
+    partitions: Iterable[ReadPartition],
+    wanted: ReadFilter,
+    *,
+    columns: Iterable[str] | None = None,
+    split_bytes: int | None = None,
+) -> ReadPlan:
+    """The plan for a filter and some columns of `SCAN_SCHEMA` (None: all).
+
+    `split_bytes` cuts larger segments into parts of about that size; None leaves them whole.
+    """
+    if split_bytes is not None and split_bytes < 1:
+        raise UsageError(f"split_bytes is {split_bytes}", hint="say 1 or more")
+    names = None if columns is None else tuple(columns)
+    schema_of(names)
+    given = list(partitions)
+    splits = [split for each in given for split in splits_of(each, wanted, names, split_bytes)]
+    sizes = [segment.size_bytes for each in given for segment in each.segments if segment.size_bytes]
+    return ReadPlan(
+        splits=tuple(splits),
+        total_files=len(sizes),
+        total_bytes=sum(sizes),
+        pruned_files=len(sizes) - len({split.path for split in splits}),
+        pruned_bytes=sum(sizes) - sum(split.size_bytes for split in splits),
+        filter=wanted,
+        columns=names,
+    )
+
+
+def splits_of(
+    partition: ReadPartition, wanted: ReadFilter, columns: tuple[str, ...] | None = None, split_bytes: int | None = None
+) -> Iterator[ReadSplit]:
+    """The splits of one partition; see `plan_read`."""
+    aborted = NOTHING_ABORTED
+    if wanted.isolation == READ_COMMITTED:
+        aborted = find_aborted(partition.segments, *offset_range(partition, wanted))
+    for part in prune(partition, wanted):
+        ends = _ends(part, split_bytes)
+        for begin, end in pairwise(ends):
+            yield ReadSplit(
+                topic=partition.topic,
+                partition=partition.partition,
+                path=part.segment.log.path,
+                base_offset=part.segment.base_offset,
+                begin=begin,
+                end=end,
+                offset=part.offset,
+                end_offset=part.end_offset,
+                filter=wanted,
+                columns=columns,
+                aborted=aborted.between(part.segment.base_offset, part.next_base),
+            )
+
+
+def _ends(part: SegmentPart, split_bytes: int | None) -> list[int]:
+    return [part.begin, part.end] if split_bytes is None else cut(part, split_bytes)

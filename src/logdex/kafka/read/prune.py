@@ -1,0 +1,183 @@
+"""Which bytes of which segments can hold the records of a filter, found without reading a record.
+
+By offset and time through the indexes, where batch headers bear them out, else by the headers; by
+key through the key indexes. What no index and no header rules out stays in: damage costs time, and
+never a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from logdex.errors import CorruptError, LogdexError
+from logdex.io.env import Env
+from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
+from logdex.kafka.key_index.reader import KeyIndex
+from logdex.kafka.read.log_read import READ_COMMITTED
+from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
+from logdex.kafka.read.scan_state import position_of
+from logdex.kafka.scan.scanner import BatchScanner, EndKind
+from logdex.kafka.segment.log_segment import LogSegment
+from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.layout.kafka import TIME_INDEX_ENTRY
+
+_WINDOW_BATCHES = 1024
+
+
+class ReadPartition(Protocol):
+    """What is read: a `PartitionSnapshot`."""
+
+    topic: str
+    partition: int
+    segments: list[LogSegment]
+    env: Env
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a consumer sees."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset that committed records end before."""
+
+
+class SegmentPart(NamedTuple):
+    """The batches of a segment that begin in bytes [`begin`, `end`): a batch begins at `begin`.
+
+    Offsets in [`offset`, `end_offset`) are wanted. `next_base` is the next segment's base offset.
+    """
+
+    segment: LogSegment
+    begin: int
+    end: int
+    offset: int
+    end_offset: int
+    next_base: int
+
+
+def offset_range(partition: ReadPartition, wanted: ReadFilter) -> tuple[int, int]:
+    """The wanted offsets [first, end) of a partition, by the filter and what its readers see."""
+    start = -OFFSET_MAX if wanted.offset is None else wanted.offset
+    end = OFFSET_MAX + 1 if wanted.end_offset is None else wanted.end_offset
+    if wanted.isolation is not None:
+        start = max(start, partition.log_start_offset)
+    if wanted.isolation == READ_COMMITTED:
+        end = min(end, partition.last_stable_offset)
+    return start, end
+
+
+def prune(partition: ReadPartition, wanted: ReadFilter) -> Iterator[SegmentPart]:
+    """The parts of a partition's segments that can hold wanted records, in log order."""
+    for place in range(len(partition.segments)):
+        part = prune_segment(partition, place, wanted)
+        if part is not None and (wanted.key is None or _may_have_key(part.segment, wanted.key)):
+            yield part
+
+
+def prune_segment(partition: ReadPartition, place: int, wanted: ReadFilter) -> SegmentPart | None:
+    """The part of one segment that can hold records with wanted offsets and times; None if nothing of it can."""
+    start, end = offset_range(partition, wanted)
+    segment, is_last = partition.segments[place], place + 1 == len(partition.segments)
+    next_base = OFFSET_MAX + 1 if is_last else partition.segments[place + 1].base_offset
+    if segment.base_offset >= end or next_base <= start:
+        return None
+    begin = position_of(segment, start) if start > segment.base_offset else 0
+    stop = _position_behind(segment, end) if end < next_base else segment.size_bytes
+    if wanted.begin_ms is not None and begin < stop:
+        found = _first_at_or_after(segment, wanted.begin_ms, begin, stop, is_last=is_last)
+        begin = stop if found is None else found
+    return SegmentPart(segment, begin, stop, start, end, next_base) if begin < stop else None
+
+
+# -- by offset ---------------------------------------------------------------------------------------------------------
+def _position_behind(segment: LogSegment, end_offset: int) -> int:
+    """Where the batches begin that have no offset below `end_offset`; the segment's end where the headers there do not
+    bear each other out."""
+    try:
+        found = segment.locate(end_offset)
+        if found is None:
+            return segment.size_bytes
+        there = [*islice(segment.log.headers(found.position), 2)]
+        if len(there) == 2 and there[1].base_offset <= there[0].last_offset:
+            return segment.size_bytes
+        segment.log.batch_at(found.position).check_crc()
+    except CorruptError:
+        return segment.size_bytes
+    return found.position if found.offset >= end_offset else found.position + found.size_bytes
+
+
+# -- by time -----------------------------------------------------------------------------------------------------------
+def _first_at_or_after(segment: LogSegment, begin_ms: int, begin: int, stop: int, *, is_last: bool) -> int | None:
+    """Where the first batch begins that has records at or after `begin_ms`; None if there is none. `begin` where
+    damage lies on the way, which whoever reads it tells of."""
+    if not is_last and _is_older(segment, begin_ms):
+        return None
+    scanner, found, last = BatchScanner(False, _WINDOW_BATCHES, segment.env), None, segment.base_offset - 1
+    with segment.log.map() as mapped:
+        data = mapped.array[: segment.size_bytes]
+        for window in scanner.scan_bytes(data, begin, stop, path=segment.log.path):
+            columns = window.columns
+            if not _rises(columns, last):
+                return begin
+            last = int(columns.last_offset[-1])
+            if found is None:
+                late = np.flatnonzero(columns.max_timestamp_ms >= begin_ms)
+                found = int(columns.position[late[0]]) if len(late) else None
+                if found == begin:
+                    return begin
+    return found if scanner.end.kind is EndKind.END else begin
+
+
+def _rises(columns: BatchColumns, last_offset: int) -> bool:
+    return bool((columns.base_offset > np.append(last_offset, columns.last_offset[:-1])).all())
+
+
+def _is_older(segment: LogSegment, begin_ms: int) -> bool:
+    """Whether all timestamps of a segment are below `begin_ms`, by its time index: if its entries rise, a batch has
+    the last entry's offset and timestamp, and the batches behind it lead to the segment's end."""
+    try:
+        index = segment.time_index
+        if not index.entries or index.last_entry.timestamp_ms >= begin_ms or not _entries_rise(segment):
+            return False
+        position = segment.offset_index.lookup(index.last_entry.offset).position
+        largest, is_borne_out, last = -1, False, segment.base_offset - 1
+        scanner = BatchScanner(False, _WINDOW_BATCHES, segment.env)
+        with segment.log.map() as mapped:
+            data = mapped.array[: segment.size_bytes]
+            if not 0 <= position < data.size:
+                return False
+            for window in scanner.scan_bytes(data, position, path=segment.log.path):
+                columns = window.columns
+                if not _rises(columns, last):
+                    return False
+                last = int(columns.last_offset[-1])
+                named = columns.last_offset == index.last_entry.offset
+                is_borne_out |= bool((columns.max_timestamp_ms[named] == index.last_entry.timestamp_ms).any())
+                largest = max(largest, int(columns.max_timestamp_ms.max()))
+    except LogdexError:
+        return False
+    return is_borne_out and largest < begin_ms and scanner.end.kind is EndKind.END
+
+
+def _entries_rise(segment: LogSegment) -> bool:
+    entries = np.frombuffer(segment.time_index.used_bytes.tobytes(), TIME_INDEX_ENTRY.dtype)
+    times, offsets = (entries[name].astype(np.int64) for name in ("timestamp_ms", "relative_offset"))
+    return bool((np.diff(times) > 0).all() and (np.diff(offsets) >= 0).all() and (offsets >= 0).all())
+
+
+# -- by key ------------------------------------------------------------------------------------------------------------
+def _may_have_key(segment: LogSegment, key: bytes) -> bool:
+    """False where a fresh key index says that the segment has no such record."""
+    path = segment.path_of(KEY_INDEX_SUFFIX)
+    if not segment.env.exists(path):
+        return True
+    try:
+        with KeyIndex.open(path, env=segment.env) as index:
+            is_fresh = index.base_offset == segment.base_offset and index.covers(segment.log.path) == segment.size_bytes
+            return not is_fresh or index.may_contain(key)
+    except LogdexError:
+        return True

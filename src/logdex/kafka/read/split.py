@@ -1,0 +1,171 @@
+"""One part of a read plan: a value that can be sent to another process and read there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
+from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
+from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
+from logdex.kafka.scan.scanner import ScanEnd
+from logdex.kernels.kafka.batch_columns import Int64s
+
+OnBadBatch = Callable[[CorruptError], None]
+OnOffsets = Callable[[Int64s], None]
+
+SCAN_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        *RECORD_SCHEMA,
+    ]
+)
+"""The columns of a read: where a record lies, and its own."""
+
+_PLACE = ("topic", "partition")
+
+
+def schema_of(columns: Iterable[str] | None) -> pa.Schema:
+    """`SCAN_SCHEMA` with some columns, in the order given; None: all. Raises `UsageError` for an
+    unknown one."""
+    names = SCAN_SCHEMA.names if columns is None else list(columns)
+    unknown = [name for name in names if name not in SCAN_SCHEMA.names]
+    if unknown:
+        raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(SCAN_SCHEMA.names)}")
+    return pa.schema([SCAN_SCHEMA.field(name) for name in names])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSplit:
+    """The records of the batches that begin in bytes [`begin`, `end`) of one .log, where a batch
+    begins at `begin`. Of them those with offsets in [`offset`, `end_offset`) that pass the filter
+    and are not of an aborted transaction are read, with some columns (None: all).
+
+    `base_offset` is the segment's. `path` is as the plan was given it; a process with another
+    working directory needs a plan of absolute paths. Immutable; can be pickled.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    base_offset: int
+    begin: int
+    end: int
+    offset: int
+    end_offset: int
+    filter: ReadFilter
+    columns: tuple[str, ...] | None = None
+    aborted: AbortedTransactions = NOTHING_ABORTED
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the .log that the split covers."""
+        return self.end - self.begin
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return schema_of(self.columns)
+
+    def __repr__(self) -> str:
+        return f"ReadSplit({self.path!r}, bytes {self.begin} to {self.end})"
+
+    def to_batches(
+        self, *, env: Env = DEFAULT_ENV, on_bad_batch: OnBadBatch | None = None
+    ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
+        """The records in log order, as Arrow batches of the columns, none empty.
+
+        Raises `CorruptError` (after the records before it) for a bad batch, unless `on_bad_batch`
+        takes the error: then reading goes on behind the batch. Returns how the part ends; None if
+        offsets ended it before.
+        """
+        schema = self.schema
+        names = [name for name in schema.names if name not in _PLACE]
+        read = self.read(names, env=env, on_bad_batch=on_bad_batch)
+        while True:
+            try:
+                batch = next(read)
+            except StopIteration as stopped:
+                end: ScanEnd | None = stopped.value
+                return end
+            yield with_place(batch, schema, self.topic, self.partition)
+
+    def read(
+        self,
+        names: Iterable[str],
+        *,
+        env: Env = DEFAULT_ENV,
+        on_bad_batch: OnBadBatch | None = None,
+        on_offsets: OnOffsets | None = None,
+    ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
+        """As `to_batches`, with the columns `names` of `RECORD_SCHEMA`, then those that the filter
+        needs. `on_offsets` is called with the offsets of all records that are read, before the
+        filter."""
+        columns = list(names)
+        read = read_record_batches(
+            self.path,
+            start=self.begin,
+            stop=self.end,
+            columns=[*columns, *sorted(self._needed_columns() - set(columns))],
+            skip_control=False,
+            on_bad_batch=on_bad_batch,
+            env=env,
+        )
+        while True:
+            try:
+                batch = next(read)
+            except StopIteration as stopped:
+                end: ScanEnd = stopped.value
+                return end
+            offsets = batch.column("offset").to_numpy()
+            if on_offsets is not None:
+                on_offsets(offsets)
+            kept = self._kept(batch, offsets)
+            if len(kept):
+                yield kept
+            if len(offsets) and self.end_offset - 1 <= offsets[-1] < OFFSET_MAX:
+                read.close()
+                return None
+
+    def _needed_columns(self) -> set[str]:
+        wanted = self.filter
+        needed = {"offset", "is_control"}
+        needed |= set() if wanted.begin_ms is None and wanted.end_ms is None else {"timestamp_ms"}
+        needed |= set() if wanted.key is None else {"key"}
+        return needed | ({"producer_id", "is_transactional"} if self.aborted else set())
+
+    def _kept(self, batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
+        """The wanted rows of a batch."""
+        wanted = self.filter
+        keep: npt.NDArray[np.bool_] = (offsets >= self.offset) & (offsets < self.end_offset)
+        if not wanted.control:
+            keep &= ~batch.column("is_control").to_numpy(zero_copy_only=False)
+        if wanted.begin_ms is not None:
+            keep &= batch.column("timestamp_ms").to_numpy() >= wanted.begin_ms
+        if wanted.end_ms is not None:
+            keep &= batch.column("timestamp_ms").to_numpy() <= wanted.end_ms
+        if wanted.key is not None:
+            matches = pc.equal(batch.column("key"), pa.scalar(wanted.key, pa.binary()))
+            keep &= pc.fill_null(matches, False).to_numpy(zero_copy_only=False)
+        if self.aborted:
+            keep &= ~self.aborted.rows(batch)
+        return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def with_place(batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:
+    """The batch with the columns of `schema`, among them topic and partition."""
+    rows = len(batch)
+    place = {
+        "topic": lambda: pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([topic])),
+        "partition": lambda: pa.array(np.full(rows, partition, np.int32)),
+    }
+    columns = [place[name]() if name in place else batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
