@@ -156,7 +156,8 @@ class _Cleaning:
         for segment in core.segments.values(start, self._end):
             if segment.base_offset >= self._end:
                 break
-            position = segment.offset_index.lookup(start).position
+            with self._source.reading(segment):  # a cut may close the index
+                position = segment.offset_index.lookup(start).position
             for at, window in self._source.windows(segment, position):
                 with self._source.located(segment, at):
                     if not _map_window(window, transactions, offset_map, start):
