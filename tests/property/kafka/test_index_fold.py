@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logdex.errors import OffsetOrderError, OffsetOverflowError
@@ -49,6 +49,7 @@ def rows_of_logs(draw: st.DrawFn) -> tuple[int, list[Row]]:
     return base, rows
 
 
+@example((0, [(0, 0, 0, 61), (61, 0, 0, 61), (122, 5, 1, 61), (183, 2, 2, 61)]), 61, [])
 @given(rows_of_logs(), st.integers(0, 600), st.lists(st.integers(0, 30), max_size=4))
 def test_kernel_and_plain_twin_agree(log: tuple[int, list[Row]], interval: int, cuts: list[int]) -> None:
     base, rows = log
@@ -75,7 +76,14 @@ def test_kernel_and_plain_twin_agree(log: tuple[int, list[Row]], interval: int, 
     assert (found_offsets, found_times) == (offset_entries, time_entries)
     assert fold._state.tolist() == state
     assert fold.max_timestamp == ((state[1], state[2]) if state[1] > -1 else (-1, base))
-    if not cuts:
+    if (
+        fold.max_timestamp[1] < state[kernel.TIME_OFFSET]
+    ):  # a larger timestamp at a lower offset, and no entry since: no file can say it
+        with pytest.raises(OffsetOrderError, match="max_timestamp_ms"):
+            fold.finish()
+        with pytest.raises(OffsetOrderError, match="max_timestamp_ms"):
+            derive_indexes([columns_of(rows)], base, interval)
+    elif not cuts:
         index, times_index = derive_indexes([columns_of(rows)], base, interval)
         assert index == encode_offset_entries(np.array(offset_entries, np.int64).reshape(-1, 2), base)
         assert times_index == encode_time_entries(
