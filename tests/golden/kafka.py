@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +62,26 @@ def lines(name: str, section: str, kind: str | None = None) -> list[Line]:
     return [line for line in found if kind is None or line["kind"] == kind]
 
 
-def records(name: str) -> Iterator[Line]:
-    """Every batch and record line of a case, batches before their records, in the order of the log."""
+@lru_cache(maxsize=3)
+def records(name: str) -> tuple[Line, ...]:
+    """Every batch and record line of a case, batches before their records, in the order of the log.
+
+    Cached: do not change them."""
     packed = CASES[name].with_suffix(".records.jsonl.zst")
     with pa.OSFile(str(packed)) as raw, pa.CompressedInputStream(raw, "zstd") as stream:
-        for line in stream.read().splitlines():
-            yield json.loads(line)
+        return tuple(json.loads(f"[{','.join(stream.read().decode().splitlines())}]"))
 
 
-def cut_partitions(name: str) -> set[str]:
+@cache
+def cut_partitions(name: str) -> frozenset[str]:
     """Partitions of which the real broker, recovering them, loads less than lies there: there is a batch with a wrong
     checksum, or a segment in the middle that ends within a batch."""
     invalid = {line["partition"] for line in records(name) if line["kind"] == "batch" and not line["valid"]}
-    return invalid | {line["partition"] for line in lines(name, "recovered", "dropped")}
+    return frozenset(invalid | {line["partition"] for line in lines(name, "recovered", "dropped")})
 
 
-def segments_of_harmed_headers(name: str) -> set[tuple[str, int]]:
+@cache
+def segments_of_harmed_headers(name: str) -> frozenset[tuple[str, int]]:
     """(partition, base offset) of the segments with a flip in a batch's header: what look-ups say by it is anyone's."""
     flips = [harm for harm in manifest(name).get("damage") or [] if harm["op"] == "flip"]
     found = set()
@@ -88,7 +91,7 @@ def segments_of_harmed_headers(name: str) -> set[tuple[str, int]]:
             header = range(line["position"], line["position"] + RECORD_BATCH.size_bytes)
             if any(harm["file"] == log and harm["position"] in header for harm in flips):
                 found.add((line["partition"], line["segment"]))
-    return found
+    return frozenset(found)
 
 
 def by_segment(found: list[Line]) -> dict[tuple[str, int], list[Line]]:

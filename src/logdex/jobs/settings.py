@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from logdex.errors import UsageError
@@ -30,6 +31,7 @@ class Setting:
     flag: Flag | None = None
 
 
+@cache
 def declared_settings(declaration: type) -> tuple[Setting, ...]:
     """Returns the settings of a declaration, in its order."""
     found = []

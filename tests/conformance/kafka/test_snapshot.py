@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def by_partition(lines: Iterator[Line] | list[Line]) -> dict[str, list[Line]]:
     return found
 
 
+@cache
 def bad_partitions(name: str) -> set[str]:
     """Partitions with a batch whose checksum is wrong."""
     lines = golden_kafka.records(name)

@@ -24,6 +24,18 @@ VARIANTS = [
 ]
 """Every directory; the manifest's `messages` and `exact` hold for all of them."""
 
+QUESTIONS_MAX = 150
+"""Of a store's questions, evenly spread; the others are asked by `scripts/test --all`."""
+
+
+def questions_of(name: str, recovered: bool) -> list[Any]:
+    """(name, recovered, first question, every how many-th from there)."""
+    step = -(-len(golden.manifest(name)["queries"]) // QUESTIONS_MAX)
+    return [
+        pytest.param(name, recovered, first, step, marks=[pytest.mark.slow] if first else []) for first in range(step)
+    ]
+
+
 AS_THE_ENGINE_LEFT_IT = [(name, golden.has_recovered(name)) for name in golden.NAMES]
 """The directories that the rest of the manifest describes."""
 
@@ -69,11 +81,15 @@ def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "recovered"), VARIANTS)
-def test_queries_mean_what_a_person_means(name: str, recovered: bool, golden_store: GoldenStore) -> None:
+@pytest.mark.parametrize(
+    ("name", "recovered", "first", "step"), [each for variant in VARIANTS for each in questions_of(*variant)]
+)
+def test_queries_mean_what_a_person_means(
+    name: str, recovered: bool, first: int, step: int, golden_store: GoldenStore
+) -> None:
     manifest = golden.manifest(name)
     with open_case(golden_store(name, recovered=recovered), name) as store:
-        for question in manifest["queries"]:
+        for question in manifest["queries"][first::step]:
             asked = (question["topic"], question["key"], question["begin"], question["end"])
             every = store.query_message(*asked, scan_missing=True, index_type=question["indexType"])
             assert list(every.phy_offsets) == sorted(question["exact"], reverse=True), question
