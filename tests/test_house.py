@@ -82,3 +82,11 @@ def test_the_map_equals_the_tree() -> None:
     rows = re.findall(r"^\| ((?:`[\w/.]+`(?:, )?)+) \|", text[: text.index("## Tests")], re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`([\w/.]+)`", row) if name.endswith("/")]
     assert sorted(named) == sorted(f"{folder.as_posix()}/" for folder in folders())
+
+
+def test_the_map_of_the_tests_equals_the_tree() -> None:
+    """Every folder below tests/ that holds tests has a row in ARCHITECTURE, and the other way round."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").split("\n## Tests\n")[1]
+    named = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
+    held = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert sorted(named) == sorted(held)

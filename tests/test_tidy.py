@@ -82,12 +82,19 @@ def file_length(source: str) -> list[str]:
 
 
 def function_lengths(source: str) -> list[str]:
-    found = []
-    for node in ast.walk(ast.parse(source)):
+    if "def " not in source:
+        return []
+    found, waiting = [], list[ast.AST](ast.parse(source).body)
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
                 found.append(f"{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}")
+        # Only a statement holds a function, and only these fields hold statements: the rest of the tree is not visited.
+        waiting += [
+            each for field in ("body", "orelse", "finalbody", "handlers", "cases") for each in getattr(node, field, [])
+        ]
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import logdex
+from tests.cli.helpers import run
 
 
 def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -48,13 +49,26 @@ def path_without_java(tmp_path: Path) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_machine_that_has_all() -> None:
+    done = run("doctor", "--master", "local[2]")
+    assert (done.exit_code, done.stderr) == (0, "")
+    check_text(done.stdout, "local[2]")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_machine_that_has_all_by_a_spark_of_its_own() -> None:
     done = doctor()
     assert (done.returncode, done.stderr) == (0, "")
-    rows = {line[:10].strip(): line[11:] for line in done.stdout.splitlines()}
+    check_text(done.stdout, "local[1]")
+
+
+def check_text(stdout: str, master: str) -> None:
+    rows = {line[:10].strip(): line[11:] for line in stdout.splitlines()}
     assert rows["logdex"] == logdex.__version__
     assert rows["workers"] == f"Python {sys.version.split()[0]}  {sys.executable}  logdex {logdex.__version__}"
-    assert rows["job"].startswith("ok  on local[1]  in ")
+    assert rows["job"].startswith(f"ok  on {master}  in ")
     assert "PROBLEM" not in rows
 
 

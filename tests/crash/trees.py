@@ -73,6 +73,16 @@ class Run(Protocol):
     def __call__(self, outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None: ...
 
 
+EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+"""How many of a run's operations are harmed: in `scripts/test --all` each."""
+
+
+def chosen(log: list[tuple[str, str]], every: int) -> list[int]:
+    """Numbers of the operations to harm: all that change names, and so many of the others."""
+    names = {at for at, (kind, _) in enumerate(log, 1) if kind in ("rename", "remove", "remove_tree", "lock_file")}
+    return [at for at in range(1, len(log) + 1) if at % every == 0 or at in names]
+
+
 def place(outputs: Outputs, folder: Path, *, had_old: bool) -> Path:
     """Where a rebuild writes to: nothing there yet, nor its parent; or an old output."""
     output = folder / "new" / "out"

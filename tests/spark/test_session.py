@@ -72,7 +72,7 @@ def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
     here, temp = tmp_path / "here", tmp_path / "temp"
     here.mkdir()
     temp.mkdir()
-    environ = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environ = {name: value for name, value in os.environ.items() if "SPARK" not in name or name == "SPARK_SUBMIT_OPTS"}
     environ |= {"TMPDIR": str(temp)}
     code = WHOLE_LIFE.replace("LOCAL", repr({"spark.local.dir": str(temp)}))
     done = subprocess.run(

@@ -15,10 +15,12 @@ from logdex.kafka.files import file_names as segment_files
 from logdex.kafka.rebuild import rebuild
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.trees import (
+    EVERY,
     REFUSALS,
     Fresh,
     Outputs,
     check_outlives_power_cuts,
+    chosen,
     count_harmed_without_sync,
     fingerprint,
     killed_at,
@@ -69,15 +71,6 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
 
 def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
     rebuild(str(outputs.source), str(output), index_interval_bytes=INTERVAL, env=env, sync=sync)
-
-
-EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
-
-
-def chosen(log: list[tuple[str, str]], every: int) -> list[int]:
-    """Numbers of the operations to harm: all that change names, and so many of the others."""
-    names = {at for at, (kind, _) in enumerate(log, 1) if kind in ("rename", "remove", "remove_tree", "lock_file")}
-    return [at for at in range(1, len(log) + 1) if at % every == 0 or at in names]
 
 
 def test_the_logs_tell_something(outputs: Outputs) -> None:

@@ -69,9 +69,11 @@ def read(root: Path, action: Callable[[StoreSnapshot], Answer], env: FaultEnv) -
     ids=["EIO", "EIO-lasting", "EACCES", "EMFILE-lasting"],
 )
 @pytest.mark.parametrize("action", READS, ids=lambda action: action.__name__)
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_refused_at_every_operation(
-    root: Path, action: Callable[[StoreSnapshot], Answer], code: int, lasting: bool
+    root: Path, action: Callable[[StoreSnapshot], Answer], code: int, lasting: bool, half: int
 ) -> None:
+    """Every second operation; `lasting` refusals and others begin with another one."""
     before = fingerprint(root)
     clean = FaultEnv(str(root))
     right, whole = read(root, action, clean)
@@ -80,7 +82,7 @@ def test_refused_at_every_operation(
     assert clean.open_paths == []
     assert clean.count(CHANGES) == 0
     refused = 0
-    for at in range(1, clean.count() + 1):
+    for at in range(1 + (half + lasting) % 2, clean.count() + 1, 2):
         env = FaultEnv(str(root), Fault(at, code, lasting=lasting))
         try:
             answer, whole = read(root, action, env)

@@ -17,10 +17,12 @@ from logdex.rocketmq.rebuild import rebuild
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.rocketmq.stores import CONFIG, NAMES, make_outputs
 from tests.crash.trees import (
+    EVERY,
     REFUSALS,
     Fresh,
     Outputs,
     check_outlives_power_cuts,
+    chosen,
     count_harmed_without_sync,
     fingerprint,
     killed_at,
@@ -45,10 +47,11 @@ def run(outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None:
     rebuild(str(outputs.source), str(output), CONFIG, env=env, sync=sync)
 
 
+@EVERY
 @pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
-def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool) -> None:
+def test_killed_at_operations(outputs: Outputs, fresh: Fresh, had_old: bool, every: int) -> None:
     store = fingerprint(outputs.source)
-    for at in range(1, len(operations(run, outputs, fresh(), had_old=had_old)) + 1):
+    for at in chosen(operations(run, outputs, fresh(), had_old=had_old), every):
         folder = fresh()
         output, env = killed_at(run, outputs, folder, at, had_old=had_old)
         for seed in range(SEEDS):
@@ -64,7 +67,8 @@ def test_killed_at_every_operation(outputs: Outputs, fresh: Fresh, had_old: bool
     assert fingerprint(outputs.source) == store
 
 
-def test_in_place_keeps_the_log_and_what_is_replaced(outputs: Outputs, fresh: Fresh) -> None:
+@EVERY
+def test_in_place_keeps_the_log_and_what_is_replaced(outputs: Outputs, fresh: Fresh, every: int) -> None:
     def start(folder: Path) -> Path:
         root = folder / "store"
         shutil.copytree(outputs.source, root)
@@ -74,7 +78,7 @@ def test_in_place_keeps_the_log_and_what_is_replaced(outputs: Outputs, fresh: Fr
     folder = fresh()
     env, root = FaultEnv(str(folder)), start(folder)
     rebuild(str(root), str(root), CONFIG, in_place=True, env=env)
-    for at in range(1, env.count() + 1):
+    for at in chosen(env.log, every):
         folder = fresh()
         root = start(folder)
         log = fingerprint(root / "commitlog")
@@ -103,8 +107,9 @@ def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> N
     assert count_harmed_without_sync(run, outputs, fresh(), seeds=40) > 5
 
 
+@EVERY
 @pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
-def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: int) -> None:
+def test_refused_once_at_operations(outputs: Outputs, fresh: Fresh, code: int, every: int) -> None:
     """The output is as it was, swept, with no file left open; or, where only the sweeping was refused, it is done."""
     had_old = code != errno.EIO
     store = fingerprint(outputs.source)
@@ -112,7 +117,7 @@ def test_refused_once_at_every_operation(outputs: Outputs, fresh: Fresh, code: i
     clean = operations(run, outputs, folder, had_old=had_old)
     last_rename = max(number for number, (kind, _) in enumerate(clean) if kind == "rename")
     published = clean.index(("sync_dir", f"{folder}/new/out"), last_rename)
-    for at in range(1, len(clean) + 1):
+    for at in chosen(clean, every):
         folder = fresh()
         output = refused_at(run, outputs, folder, at, code, had_old=had_old)
         if at <= published + 1:
