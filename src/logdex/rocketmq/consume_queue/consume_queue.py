@@ -19,6 +19,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list_offset_files, offset_in_name
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 ENTRY_SIZE_BYTES = CONSUME_QUEUE_ENTRY.size_bytes
@@ -259,17 +260,22 @@ def discover_queues(store: str, *, env: Env = DEFAULT_ENV) -> Iterator[tuple[byt
     A topic is the bytes of its folder's name. Other names are skipped. A store without the
     directory has no queues.
     """
-    root = f"{store}/consumequeue"
+    root = f"{store}/{CONSUME_QUEUE_DIR}"
     if not env.is_dir(root):
         return
     for topic in sorted(env.list_dir(root), key=os.fsencode):
-        directory = f"{root}/{topic}"
-        if not env.is_dir(directory):
-            continue
-        names = [name for name in env.list_dir(directory) if is_queue_id(name)]
-        for name in sorted(names, key=int):
-            if env.is_dir(f"{directory}/{name}"):
-                yield os.fsencode(topic), int(name), f"{directory}/{name}"
+        for queue_id, directory in queues_of_topic(store, topic, env=env):
+            yield os.fsencode(topic), queue_id, directory
+
+
+def queues_of_topic(store: str, folder: str, *, env: Env = DEFAULT_ENV) -> list[tuple[int, str]]:
+    """Returns (queue id, directory) per queue of the topic with this folder, ordered by queue
+    id."""
+    root = f"{store}/{CONSUME_QUEUE_DIR}/{folder}"
+    if not env.is_dir(root):
+        return []
+    names = sorted((name for name in env.list_dir(root) if is_queue_id(name)), key=int)
+    return [(int(name), f"{root}/{name}") for name in names if env.is_dir(f"{root}/{name}")]
 
 
 def is_queue_id(name: str) -> bool:

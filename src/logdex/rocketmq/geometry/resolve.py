@@ -17,6 +17,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, discover_queues
 from logdex.rocketmq.files.offset_files import infer_file_size, list_offset_files
 from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.geometry.delay_levels import infer_delay_levels
 from logdex.rocketmq.geometry.dialect_evidence import infer_dialect
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
 from logdex.rocketmq.index_file.index_file import list_index_files
@@ -69,6 +70,7 @@ def resolve_config(
         dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
         said.evidence += reasons
         said.assumed += guesses
+    levels, levels_shown = _resolve_delays(root, given.get("message_delay_level"), said, log, queue_size, env)
     if log is not None:
         log.close()
     return StoreConfig(
@@ -77,7 +79,8 @@ def resolve_config(
         max_hash_slot_num=geometry.max_hash_slot_num,
         max_index_num=geometry.max_index_num,
         dialect=dialect,
-        delay_levels_ms=parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
+        delay_levels_ms=levels,
+        delay_levels_shown=levels_shown,
         evidence=tuple(said.evidence),
         assumed=tuple(said.assumed),
     )
@@ -114,6 +117,24 @@ class _Said:
         if from_conf is not None:
             self.evidence.append(f"{name}: {from_conf}, from {self.conf.path}")
         return from_conf
+
+
+def _resolve_delays(
+    root: str, flag: str | None, said: _Said, log: CommitLog | None, queue_size: int, env: Env
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The delay levels, and those that the store shows if they were not stated."""
+    if flag is not None:
+        said.evidence.append(f"messageDelayLevel: {flag}, as given")
+        return parse_delay_levels(flag), None
+    if said.conf.message_delay_level:
+        said.evidence.append(f"messageDelayLevel: {said.conf.message_delay_level}, from {said.conf.path}")
+        return parse_delay_levels(said.conf.message_delay_level), None
+    if log is None:
+        return parse_delay_levels(DEFAULT_DELAY_LEVELS), ()
+    found = infer_delay_levels(root, log, queue_size, env=env)
+    if found.shown:
+        said.evidence.append(found.evidence)
+    return found
 
 
 def _first(value: int | None, default: int) -> int:

@@ -85,7 +85,7 @@ def rebuild_on(
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
         report.kept = staging.publish(PUBLISHED)
-    outputs.note(whole, report)
+    outputs.note(whole, config, report)
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset
     report.seconds = time.perf_counter() - started

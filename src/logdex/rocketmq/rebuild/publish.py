@@ -11,6 +11,7 @@ from logdex.rocketmq.rebuild.parts import WholeLog
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.write import IndexDone, QueuesDone
 from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 @dataclass(slots=True)
@@ -41,13 +42,14 @@ class Outputs:
                     env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}/{topic}")
                 env.rename(f"{part.directory}/{folder}", f"{directory}/{CONSUME_QUEUE_DIR}/{folder}")
 
-    def note(self, log: WholeLog, report: RebuildReport) -> None:
+    def note(self, log: WholeLog, config: StoreConfig, report: RebuildReport) -> None:
         """Fills in the report as a rebuild in one process does, with the queues in the order of
         their first entries."""
         report.index_files = len(self.index)
         report.index_entries = sum(file.entries for file in self.index)
         report.files = report.index_files + sum(part.files for part in self.queues)
         found = {folder: queue for part in self.queues for folder, queue in part.queues.items()}
+        report.note_delay_levels(found, config)
         for scan in log.scans:
             for name in scan.queues:
                 folder = queue_folder(*name)

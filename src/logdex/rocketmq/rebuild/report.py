@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from logdex.jobs import reports
 from logdex.rocketmq.consume_queue.writer import QueueReport
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.scan.scanner import LogEnd
+from logdex.rocketmq.settings.store_config import StoreConfig, delay_text
 
 
 @dataclass(slots=True)
@@ -28,6 +31,25 @@ class RebuildReport(reports.RebuildReport):
         if not end.is_clean:
             where = end.reason if end.error is not None else f"{end.path}: byte {end.position}: {end.reason}"
             self.losses.append(f"the log ends at offset {end.offset}: {where}")
+
+    def note_delay_levels(self, folders: Iterable[str], config: StoreConfig) -> None:
+        """Records the delay levels of messages in these queues that nobody stated and the store
+        does not show. The broker puts the messages of a level into the queue level - 1."""
+        if config.delay_levels_shown is None:
+            return
+        topic = SCHEDULE_TOPIC_NAME.decode()
+        levels = sorted(int(folder[len(topic) + 1 :]) + 1 for folder in folders if folder.startswith(f"{topic}/"))
+        delays = config.delay_levels_ms
+        guesses = [
+            f"level {level} is {delay_text(delays[min(max(level, 1), len(delays)) - 1])}"
+            for level in levels
+            if level not in config.delay_levels_shown
+        ]
+        if guesses:
+            self.assumed.append(
+                f"messageDelayLevel {', '.join(guesses)}, as by default: no ConsumeQueue shows it, and the delivery "
+                "times of delayed messages depend on it (--message-delay-level, --broker-conf)"
+            )
 
     def note_queue(self, folder: str, queue: QueueReport) -> None:
         """Adds the counts of one queue."""

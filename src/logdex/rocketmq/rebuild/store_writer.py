@@ -58,6 +58,7 @@ class StoreWriter:
         report.index_entries = sum(max(header.index_count - 1, 0) for header in headers)
         for folder, writer in self.queues.writers.items():
             report.note_queue(folder, writer.report)
+        report.note_delay_levels(self.queues.writers, self._config)
         for (topic, queue_id), entries in self.queues.skipped.items():
             report.note_skipped(topic, queue_id, entries)
 

@@ -22,7 +22,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """The milliseconds of each delay level of a messageDelayLevel setting, level 1 first.
 
-    Raises `UsageError` for a malformed setting.
+    Raises `UsageError` for a malformed setting, and for one without a level.
     """
     levels = []
     for part in text.split():
@@ -31,7 +31,21 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
                 f"messageDelayLevel: {part[:40]!r} is not a number of at most ten digits with s, m, h or d"
             )
         levels.append(int(part[:-1]) * _UNIT_MS[part[-1]])
+    if not levels:
+        raise UsageError("messageDelayLevel: there is no level")
     return tuple(levels)
+
+
+def is_delay(delay_ms: int) -> bool:
+    """Whether a level of messageDelayLevel can be this long: whole seconds, at most a year. No
+    single changed bit of a delivery time gives whole seconds."""
+    return 0 <= delay_ms <= 366 * _UNIT_MS["d"] and delay_ms % _UNIT_MS["s"] == 0
+
+
+def delay_text(delay_ms: int) -> str:
+    """Returns a delay as messageDelayLevel states it: in the largest unit that divides it."""
+    unit = next((unit for unit in reversed(_UNIT_MS) if delay_ms and delay_ms % _UNIT_MS[unit] == 0), "s")
+    return f"{delay_ms // _UNIT_MS[unit]}{unit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +62,9 @@ class StoreConfig:
     max_index_num: int = 20_000_000
     dialect: Dialect = field(default_factory=lambda: Dialect.of(DEFAULT_VERSION))
     delay_levels_ms: tuple[int, ...] = field(default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS))
+    delay_levels_shown: tuple[int, ...] | None = field(default=None, compare=False)
+    """The delay levels that the store shows, if nobody stated messageDelayLevel. The delays of the
+    others are guesses. None if all delays were stated."""
     evidence: tuple[str, ...] = field(default=(), compare=False)
     """The source of each value, one line each, if `geometry.resolve_config` made the config."""
     assumed: tuple[str, ...] = field(default=(), compare=False)

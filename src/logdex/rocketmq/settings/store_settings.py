@@ -21,5 +21,6 @@ class StoreSettings(TypedDict, total=False):
     ]
     max_hash_slot_num: Annotated[int | None, Flag("maxHashSlotNum of the broker.", "N")]
     max_index_num: Annotated[int | None, Flag("maxIndexNum of the broker.", "N")]
+    message_delay_level: Annotated[str | None, Flag("messageDelayLevel of the broker, such as '1s 5s 10s'.", "LEVELS")]
     rocketmq_version: Annotated[str | None, Flag("Version of the broker that wrote the store.", "VERSION")]
     broker_conf: Annotated[StrPath | None, Flag("The broker's properties file, for all of these.", "FILE")]

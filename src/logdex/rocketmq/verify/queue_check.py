@@ -11,6 +11,8 @@ import numpy.typing as npt
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_disk import QueueDisk, Rows, fields_of, is_pre_blank, is_written
 from logdex.rocketmq.verify.report import RESTORE, Collector
@@ -18,6 +20,7 @@ from logdex.rocketmq.verify.report import RESTORE, Collector
 _CHUNK_ROWS = 4096
 _AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
 _FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
+_DELAYED = f"{SCHEDULE_TOPIC_NAME.decode()}/"
 LEFT_OVER_MAX = 100_000
 """The maximum number of messages without their entry, and of entries without their message, that
 are kept to be matched at the end."""
@@ -68,6 +71,9 @@ class QueueCheck:
         self.gaps = 0
         self.first_gap = -1
         self.has_ext = False
+        self.is_delayed = folder.startswith(_DELAYED)
+        self.other_delays = 0
+        """The entries that hold another delay than that of their message's level."""
         self.lacks_front = False
         self._out = out
         self._damage = damage
@@ -198,6 +204,9 @@ class QueueCheck:
     def _field_differs(self, disk: QueueDisk, offset: int, expected: np.void, found: np.void) -> None:
         differ = [(name, check) for name, check in _FIELDS if expected[name] != found[name]]
         if self.has_ext and found["tags_code"] <= EXT_ADDRESS_MAX:
+            differ = [pair for pair in differ if pair[0] != "tags_code"]
+        elif self.is_delayed and is_delay(abs(int(found["tags_code"]) - int(expected["tags_code"]))):
+            self.other_delays += found["tags_code"] != expected["tags_code"]
             differ = [pair for pair in differ if pair[0] != "tags_code"]
         if len(differ) == 1:
             self._find_entry(differ[0][1], disk, offset, differ[0][0], expected, found)

@@ -138,7 +138,7 @@ class QueueSet:
                 self._directory,
                 f"{behind} messages have no entry yet: a broker's next start makes them, the last end was unclean",
             )
-        self._note_gaps()
+        self._note_gaps_and_delays()
 
     def _no_queues(self, messages: int) -> None:
         if not messages:
@@ -256,13 +256,19 @@ class QueueSet:
         )
         return False
 
-    def _note_gaps(self) -> None:
+    def _note_gaps_and_delays(self) -> None:
         for folder, queue in sorted(self._by_folder.items()):
             if queue.gaps:
                 self._out.info(
                     "queue-offset-gap",
                     f"{self._directory}/{folder}",
                     f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
+                )
+            if queue.other_delays:
+                self._out.info(
+                    "delay-levels",
+                    f"{self._directory}/{folder}",
+                    f"{queue.other_delays} entries were written with another messageDelayLevel",
                 )
 
     def close(self) -> None:

@@ -1,0 +1,56 @@
+"""Stores with a history that production knows, written by the real engine (`WriteScenario` of the peers)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify import verify
+from tests.directories import contents
+from tests.java import QUICK
+from tests.unit.rocketmq.rebuild.test_job import Serial
+
+GEOMETRY = ("--commitlog", "16384", "--cq", "20", "--slots", "100", "--max-index", "1000")
+VERSIONS = ("5.5.0", "4.9.7")
+
+
+def run_peer(peers: Path, version: str, *arguments: str | Path) -> str:
+    """What a program of the peers prints."""
+    command = [str(peers / "run"), "-v", version, *map(str, arguments), *GEOMETRY]
+    environ = {**os.environ, "JAVA_OPTS": " ".join(QUICK)}
+    return subprocess.run(command, env=environ, capture_output=True, timeout=300, check=True).stdout.decode()
+
+
+def write_scenario(peers: Path, version: str, what: str, store: Path, *more: str) -> Path:
+    """A store of one scenario, as the engine left it."""
+    run_peer(peers, version, "WriteScenario", "--what", what, "--dir", store, "--messages", "200", *more)
+    return store
+
+
+def queue_files(root: Path) -> dict[str, bytes]:
+    """The files below consumequeue/, by name."""
+    return {name: data for name, data in contents(root).items() if name.startswith("consumequeue/") and data}
+
+
+def index_contents(root: Path) -> list[bytes]:
+    """The IndexFiles in the order of their names, which are a clock's."""
+    return [data for name, data in sorted(contents(root).items()) if name.startswith("index/") and data]
+
+
+def require_same_again(store: Path, output: Path, config: StoreConfig | None = None) -> RebuildReport:
+    """Both engines must rebuild what the broker has on its disk, and verify must have no findings. Returns the
+    report."""
+    config = config or resolve_config(str(store))
+    assert [str(finding) for finding in verify(store, config).findings] == []
+    report = rebuild(str(store), str(output / "local"), config, sync=False)
+    parallel = rebuild_on(Serial(3), str(store), str(output / "tasks"), config, sync=False, part_size_bytes=5000)
+    assert (report.losses, parallel.losses) == ([], [])
+    assert report.assumed == parallel.assumed
+    for rebuilt in (output / "local", output / "tasks"):
+        assert queue_files(rebuilt) == queue_files(store)
+        assert index_contents(rebuilt) == index_contents(store)
+    return report
