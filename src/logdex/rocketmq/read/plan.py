@@ -20,8 +20,8 @@ from logdex.jobs.read_plan import ReadPlanBase
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.message.stored_message import checked_size
-from logdex.rocketmq.read.key_offsets import KeyIndex, index_offsets
-from logdex.rocketmq.read.key_question import TIME_MAX_MS, KeyQuestion
+from logdex.rocketmq.read.keys.key_offsets import KeyIndex, index_offsets
+from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, KeyQuestion
 from logdex.rocketmq.read.parts.boundaries import Boundaries
 from logdex.rocketmq.read.parts.time_range import offsets_of_times
 from logdex.rocketmq.read.read_filter import ReadFilter
@@ -202,19 +202,18 @@ class _Planner:
             self._known |= {begin}
             if low < high:
                 parts += self.parts(low, high, split_bytes)
-            runs = [run for run in runs if not begin <= run[0] < end]
         return self._in_order(parts, runs)
 
     def _runs_of_key(self, index: KeyIndex, question: KeyQuestion) -> list[tuple[int, int]] | None:
-        """Returns (physical offset, size) of the messages that the IndexFiles point to, in order;
-        None if one is damaged or not a message."""
+        """Returns (physical offset, size) of the messages outside the missing ranges that the
+        IndexFiles point to, in order; None if one is damaged or not a message."""
         problems: list[LogdexError] = []
         first = self._files[0].start_offset if self._files else 0
         low = first if self.begin is None else max(self.begin, first)
         high = index.valid_end if self.end is None else min(self.end, index.valid_end)
         runs = []
         for offset in sorted(set(index_offsets(index.files, question, TIME_MAX_MS, problems))):
-            if low <= offset < high:
+            if low <= offset < high and not any(begin <= offset < end for begin, end in index.missing):
                 try:
                     path, position = self._log.place_of(offset)
                     head = self._log.read(offset, BLANK.size_bytes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError, UsageError
@@ -16,8 +16,8 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.key_offsets import index_offsets
-from logdex.rocketmq.read.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.read.keys.key_offsets import index_offsets
+from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
 from logdex.rocketmq.read.plan import PlanSource, plan_read
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.results import OffsetRange, QueryMessageResult
@@ -42,6 +42,10 @@ class QuerySource:
     store: str | None = None
     """The store's directory, whose ConsumeQueues a search of the log may use."""
 
+    def is_missing(self, offset: int) -> bool:
+        """Whether a physical offset lies in a missing range. Index entries for it may be stale."""
+        return any(begin <= offset < end for begin, end in self.missing)
+
 
 def query_exact(
     source: QuerySource, question: KeyQuestion, *, max_num: int | None, cursor: int | None, scan_missing: bool
@@ -54,40 +58,68 @@ def query_exact(
     problems: list[LogdexError] = [*source.index.unusable]
     scanned = _scan_missing(source, question, below, problems) if scan_missing else []
     found: list[tuple[int, StoredMessage]] = []
-    collisions = expired = behind_end = 0
+    counts = _Counts()
     more = False
-    for offset in _merged(scanned, index_offsets(source.index.files, question, below, problems)):
-        if offset < source.log.min_offset:
-            expired += 1
-            continue
-        if offset >= source.valid_end:
-            behind_end += 1
-            continue
-        try:
-            message = source.log.read_message(offset)
-        except (CorruptError, MissingFileError) as error:
-            problems.append(error)
-            continue
-        if not question.names(message):
-            collisions += 1
-        elif question.wants(message):
+    offsets = index_offsets(source.index.files, question, below, problems)
+    if scan_missing:
+        offsets = (offset for offset in offsets if not source.is_missing(offset))
+    for offset in _merged(scanned, offsets):
+        message = _wanted_at(source, question, offset, counts, scan_missing=scan_missing)
+        if message is not None:
             if len(found) == max_num:
                 more = True
                 break
             found.append((offset, message))
+    problems += counts.problems
     return QueryMessageResult(
         messages=tuple(message for _, message in found),
         phy_offsets=tuple(offset for offset, _ in found),
         complete=(scan_missing or not source.missing) and not problems,
         missing=source.missing,
         next_cursor=found[-1][0] if more else None,
-        collisions=collisions,
-        expired=expired,
-        behind_end=behind_end,
+        collisions=counts.collisions,
+        expired=counts.expired,
+        behind_end=counts.behind_end,
         unreadable=tuple(problems),
         index_last_update_timestamp=_last_header(source.index)[0],
         index_last_update_phyoffset=_last_header(source.index)[1],
     )
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What the index entries of a query led to, beside its messages."""
+
+    collisions: int = 0
+    expired: int = 0
+    behind_end: int = 0
+    problems: list[LogdexError] = field(default_factory=list)
+
+
+def _wanted_at(
+    source: QuerySource, question: KeyQuestion, offset: int, counts: _Counts, *, scan_missing: bool
+) -> StoredMessage | None:
+    """Returns the message at a physical offset if the question asks for it. Entries in a missing
+    range may be stale, so they are no problem."""
+    if offset < source.log.min_offset:
+        counts.expired += 1
+        return None
+    if offset >= source.valid_end:
+        counts.behind_end += 1
+        return None
+    is_doubtful = not scan_missing and source.is_missing(offset)
+    try:
+        message = source.log.read_message(offset)
+    except (CorruptError, MissingFileError) as error:
+        counts.problems += [] if is_doubtful else [error]
+        return None
+    if question.names(message):
+        return message if question.wants(message) else None
+    if question.may_mean(message):
+        counts.collisions += 1
+    elif not is_doubtful:
+        counts.problems.append(_contradiction(source.log, offset))
+    return None
 
 
 def query_as_broker(source: QuerySource, question: KeyQuestion, *, max_num: int) -> QueryMessageResult:
@@ -128,6 +160,12 @@ def _handed_out(source: QuerySource, offset: int) -> StoredMessage | None:
         return source.log.read_message(offset, check_crc=False)
     except (CorruptError, MissingFileError):
         return None
+
+
+def _contradiction(log: CommitLog, offset: int) -> CorruptError:
+    path, position = log.place_of(offset)
+    message = "the index points to this message for a key that it does not have, so the index may lack keys too"
+    return CorruptError(message, path=path, position=position, hint="logdex rebuild derives the index anew")
 
 
 def _last_header(index: IndexService) -> tuple[int, int]:

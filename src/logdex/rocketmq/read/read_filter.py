@@ -11,7 +11,7 @@ from logdex.errors import UsageError
 from logdex.rocketmq.consume_queue.queue_cursor import Int64s
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
-from logdex.rocketmq.read.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 

@@ -29,9 +29,9 @@ from logdex.rocketmq.index_file.index_service import IndexService, QueryOffsetRe
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.get_message import QueueView, get_message
-from logdex.rocketmq.read.index_coverage import find_missing
-from logdex.rocketmq.read.key_offsets import KeyIndex
-from logdex.rocketmq.read.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.read.keys.index_coverage import find_missing
+from logdex.rocketmq.read.keys.key_offsets import KeyIndex
+from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
@@ -82,7 +82,7 @@ class StoreSnapshot:
         self._index_error: GeometryError | None = None
         self._valid_end: LogEnd | None = None
         self._valid_end_offset: int | None = None
-        self._missing: tuple[OffsetRange, ...] | None = None
+        self._missing: dict[bool, tuple[OffsetRange, ...]] = {}
         self._extent: LogExtent | None = None
         if config is not None and geometry:
             raise UsageError("both a config and single settings", hint="give one of them")
@@ -295,7 +295,7 @@ class StoreSnapshot:
             return PlanSource(self.commit_log, self.config, None, self._env)
         index = None
         if wanted.key is not None and self._index_error is None:
-            missing = self._missing_for(wanted.index_type)
+            missing = self.missing_ranges(wanted.index_type)
             index = KeyIndex(self.index_service.files, missing, self.valid_end_offset)
         return PlanSource(self.commit_log, self.config, self.root, self._env, index)
 
@@ -347,7 +347,7 @@ class StoreSnapshot:
             index_type=index_type,
         )
         log, index, end = self.commit_log, self.index_service, self.valid_end_offset
-        missing = () if broker_semantics else self._missing_for(index_type)
+        missing = () if broker_semantics else self.missing_ranges(index_type)
         source = QuerySource(log, index, missing, end, self.config, self._env, None if log.is_one_file else self.root)
         if broker_semantics:
             return query_as_broker(source, question, max_num=limits.QUERY_MAX_NUM if max is None else max)
@@ -356,20 +356,16 @@ class StoreSnapshot:
         result = query_exact(source, question, max_num=max, cursor=cursor, scan_missing=True)
         return replace(result, complete=result.complete and self.valid_end.is_clean)
 
-    def missing_ranges(self) -> tuple[OffsetRange, ...]:
-        """The parts of the CommitLog that hold messages with keys and that no IndexFile covers.
-        Found once."""
+    def missing_ranges(self, index_type: str | None = None) -> tuple[OffsetRange, ...]:
+        """The parts of the CommitLog that hold messages with keys and that no IndexFile covers; with
+        `index_type` ``T``, those whose tags are not in the IndexFiles. Found once. A bounded number
+        of entries is held against the log (see `logdex.rocketmq.read.keys.index_probe`)."""
+        tags = index_type == TAG_INDEX_TYPE
         with self._lock:
-            if self._missing is None:
-                files = self.index_service.files
-                self._missing = find_missing(files, self.commit_log, self.valid_end_offset, self.config, self._env)
-            return self._missing
-
-    def _missing_for(self, index_type: str | None) -> tuple[OffsetRange, ...]:
-        if index_type == TAG_INDEX_TYPE and not self.config.dialect.tags_in_index:
-            begin, end = self.commit_log.min_offset, self.valid_end_offset
-            return ((begin, end),) if begin < end else ()
-        return self.missing_ranges()
+            if tags not in self._missing:
+                files, log, end = self.index_service.files, self.commit_log, self.valid_end_offset
+                self._missing[tags] = find_missing(files, log, end, self.config, self._env, tags=tags)
+            return self._missing[tags]
 
     # -- the store as a whole ------------------------------------------------------------------------------------------
     def refresh(self) -> None:
@@ -381,7 +377,8 @@ class StoreSnapshot:
             if self._index is not None:
                 self._index.reload()
             self._views.clear()
-            self._valid_end = self._valid_end_offset = self._missing = self._extent = None
+            self._valid_end = self._valid_end_offset = self._extent = None
+            self._missing = {}
 
     def close(self) -> None:
         """Closes all files."""

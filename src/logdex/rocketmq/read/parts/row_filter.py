@@ -9,7 +9,7 @@ from logdex.kernels.rocketmq.message_scan import ColumnAddresses, Int64s
 from logdex.kernels.rocketmq.property_match import match_tags
 from logdex.kernels.rocketmq.property_text import FOUND_SIZE
 from logdex.rocketmq.message.stored_message import decode_message
-from logdex.rocketmq.read.key_question import KeyQuestion
+from logdex.rocketmq.read.keys.key_question import KeyQuestion
 from logdex.rocketmq.read.read_filter import ReadFilter, last_before, within
 from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import TopicTable

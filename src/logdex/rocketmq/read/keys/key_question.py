@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
-from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE, key_hash_of
+from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE, key_hash_of, message_key_hashes
 from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.settings.dialect import DEFAULT_VERSION, Dialect
 
 TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
+_EVERY_KEY = Dialect.of(DEFAULT_VERSION)
+"""The rules of a version that indexes everything that any version does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,10 @@ class KeyQuestion:
         if self.index_type == TAG_INDEX_TYPE:
             return message.tags == self.key
         return self.key == message.unique_key or self.key in message.keys
+
+    def may_mean(self, message: StoredMessage) -> bool:
+        """Whether the index may point to the message: one of its keys has the hash."""
+        return self.key_hash() in message_key_hashes(message, _EVERY_KEY)
 
     def wants(self, message: StoredMessage) -> bool:
         """Whether a message with this key is within the requested times and was not rolled back."""

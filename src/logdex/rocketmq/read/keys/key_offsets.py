@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.rocketmq.index_file.index_file import ChainEnd, IndexEntry, IndexFile
-from logdex.rocketmq.read.key_question import KeyQuestion
+from logdex.rocketmq.read.keys.key_question import KeyQuestion
 from logdex.rocketmq.read.results import OffsetRange
 
 _TIME_DIFF_MAX_S = (1 << 31) - 1

@@ -1,0 +1,100 @@
+"""Finds the parts of the CommitLog that hold messages with keys but are covered by no IndexFile.
+
+IndexFiles are missing after an unclean shutdown, after files were deleted, or after the CommitLog
+was reset. The missing range then lies before the first file, between two files or after the last
+one. A range within a file is missing if entries there contradict the log (see `index_probe`). A
+bounded number of entries of each file is read, and what lies between the parts that they cover.
+
+Source: ``docs/formats/index-file.md``; IndexService.load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from logdex.io.env import Env
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.index_file.index_file import IndexFile
+from logdex.rocketmq.index_file.index_keys import message_key_hashes
+from logdex.rocketmq.read.keys.index_probe import IndexProbe, looks_for
+from logdex.rocketmq.read.results import OffsetRange
+from logdex.rocketmq.scan.log_walk import STEPS_MAX, walk
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
+
+
+def find_missing(
+    files: list[IndexFile], log: CommitLog, valid_end: int, config: StoreConfig, env: Env, *, tags: bool = False
+) -> tuple[OffsetRange, ...]:
+    """Returns the missing ranges in order. Each begins at a message with keys, and ends where the
+    files go on or at `valid_end`, the end of the log. With `tags`, a message's tag is a key too.
+
+    Raises the errors of reading the files and the log.
+    """
+    dialect, config = config.dialect, replace(config, dialect=replace(config.dialect, tags_in_index=tags))
+    looks = looks_for(len(files))
+    covered = [
+        part
+        for file in files
+        for part in IndexProbe(file, log, dialect, tags=tags).parts(log.min_offset, valid_end, looks)
+    ]
+    covered.sort(key=lambda part: (part.first.offset, part.last.end))
+    missing: list[OffsetRange] = []
+    at, last, more_behind = log.min_offset, -1, False
+    for part in covered:
+        if part.first.offset != last:  # else the message's keys lie in both files
+            end = part.first.end if part.first.more_before else part.first.offset
+            missing += _with_keys(log, last if more_behind else at, end, config, env)
+        if part.last.end >= at:
+            at, last, more_behind = part.last.end, part.last.offset, part.last.more_behind
+    missing += _with_keys(log, last if more_behind else at, valid_end, config, env)
+    return tuple(missing)
+
+
+def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: Env) -> list[OffsetRange]:
+    """Returns [begin, end) shortened to begin at its first message with keys, or nothing if it has
+    none."""
+    if begin >= end:
+        return []
+    steps = walk(log, begin, config, env, look_behind=False)
+    for _ in range(STEPS_MAX):
+        try:
+            offset, message = next(steps)
+        except StopIteration:
+            return [(begin, end)]  # not readable up to the end: it may hold keys
+        if offset >= end:
+            return []
+        if message_key_hashes(message, config.dialect):
+            return [(offset, end)]
+        begin = offset + message.size_bytes
+        if begin >= end:
+            return []
+    from logdex.rocketmq.scan.scanner import LogEnd, Scanner
+
+    scanner = Scanner(config, check_crc=False, env=env)
+    for part in scan_range(scanner, log, begin, end):
+        if isinstance(part, LogEnd):
+            return [(part.offset, end)]
+        if part.key_count:
+            first = int(np.argmax(part.columns.key_end[: part.count] > 0))
+            return [(int(part.columns.position[first]), end)]
+    return []
+
+
+def scan_range(scanner: Scanner, log: CommitLog, begin: int, end: int) -> Iterator[Window | LogEnd]:
+    """Yields windows of the messages that begin in [begin, end), file by file. If a file cannot be
+    read further, its `LogEnd` is yielded in place of the rest of the file. Missing files are
+    skipped."""
+    for file in log.files:
+        if file.end_offset <= begin or file.start_offset >= end:
+            continue
+        stop = min(end - file.start_offset, file.size_bytes)
+        stopped = yield from scanner.scan_file(file, max(begin - file.start_offset, 0), stop)
+        if stopped is not None and stopped.offset < end:
+            yield stopped
