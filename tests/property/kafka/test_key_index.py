@@ -17,6 +17,7 @@ from logdex.io.env import ByteArray
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import derive_key_index
+from logdex.kafka.key_index.covered_log import CoveredLog
 from logdex.kafka.key_index.plain import derive_plain
 from logdex.kernels.kafka.xxh64 import hash_column, hash_records
 from logdex.layout.kafka import KEY_INDEX_HEADER
@@ -24,6 +25,7 @@ from logdex.primitives.crc32c import crc32c
 from logdex.primitives.xxh64 import xxh64
 
 Pairs = list[tuple[bytes | None, int]]
+COVERED = CoveredLog(17, 3, 5, 9, 6)
 KEYS = st.one_of(st.none(), st.binary(max_size=3), st.binary(max_size=80), st.sampled_from([b"hot", b"warm"]))
 
 
@@ -38,8 +40,7 @@ def derive(records: Pairs, *, base_offset: int = 0, seed: int = 0) -> ByteArray:
         hashes[:count],
         places[:count],
         base_offset=base_offset,
-        log_size_bytes=17,
-        edges_crc=5,
+        covered=COVERED,
         keyless_count=len(records) - count,
         hash_seed=seed,
     )
@@ -73,8 +74,7 @@ def test_hash_is_the_one_of_zstd_frames(data: bytes) -> None:
 
 def check(records: Pairs, base_offset: int, seed: int, write: Callable[[bytes], str]) -> None:
     raw = derive(records, base_offset=base_offset, seed=seed).tobytes()
-    settings_ = {"base_offset": base_offset, "log_size_bytes": 17, "edges_crc": 5, "hash_seed": seed}
-    assert raw == derive_plain(records, **settings_)
+    assert raw == derive_plain(records, base_offset=base_offset, covered=COVERED, hash_seed=seed)
     expected: dict[bytes, list[int]] = defaultdict(list)
     for key, place in records:
         if key is not None:
