@@ -13,6 +13,7 @@ import pytest
 from logdex.errors import LogdexError, NotAStoreError, UsageError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.index_file import writer
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
 from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
@@ -150,7 +151,7 @@ def test_repeated_attempts_and_any_order(seed: int, tmp_path: Path) -> None:
 
 
 def test_bodies_that_look_like_messages(tmp_path: Path) -> None:
-    """A part may take such a body for its first message: seen when the parts are joined, and the file scanned anew."""
+    """Wherever parts begin: none begins with a message inside such a body, so only the log's end is looked at again."""
     plain = [make_message(queue_offset=number, body=b"y" * 600) for number in range(12)]
     size = 16384
     step = plain[0].size_bytes
@@ -167,7 +168,13 @@ def test_bodies_that_look_like_messages(tmp_path: Path) -> None:
     runner = Serial()
     report = check(tmp_path / "store", tmp_path, config, 100, runner)
     assert report.messages == 12
-    assert [name for name, _ in runner.jobs].count("logdex rebuild: scan") == 2, "no part was deceived"
+    with CommitLog.of_store(str(tmp_path / "store"), file_size_bytes=size) as log:
+        parts = [part for task in rebuild_parts.plan_parts(log, 100) for part in task]
+        firsts = [
+            rebuild_parts.scan_part(part, config, str(tmp_path / f"stage-{number}")).first
+            for number, part in enumerate(parts)
+        ]
+    assert [first for first in firsts if first >= 0] == [step * number for number in range(12)]
 
 
 def harm(store: Path, number: int, position: int, data: bytes) -> None:
