@@ -21,6 +21,7 @@ import pyarrow as pa
 from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.mapped.mapping import require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, filter_blocks
@@ -160,6 +161,7 @@ class KeyIndex:
         header = self.header
         crcs_at = _HEAD + header.body_size
         crc = crc32c(array[crcs_at:].tobytes())
+        require_no_faults(array)
         if crc != header.block_crcs_crc:
             raise CrcMismatchError(
                 "a key index's checksums are damaged",
@@ -260,6 +262,7 @@ class KeyIndex:
         np.cumsum(runs[:, 1], out=starts[1:])
         offsets = np.empty(int(starts[-1]), np.int64)
         kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.base_offset, offsets.ctypes.data)
+        require_no_faults(self._mapped.array)
         return KeyCandidates(starts, offsets)
 
     def verify(self) -> None:
@@ -267,6 +270,7 @@ class KeyIndex:
         self._refuse_damage(kernel.check_all(self._body))
 
     def _refuse_damage(self, bad: int) -> None:
+        require_no_faults(self._mapped.array)
         if bad != kernel.GOOD:
             raise CrcMismatchError(
                 f"{KEY_INDEX_BLOCK_SIZE_BYTES} bytes of a key index are damaged",
