@@ -11,3 +11,297 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, CrcMismatchError, UnreadableError
 from logdex.io.env import Env
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end
+from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.resume import Named, find_behind
+from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
+from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
+
+_TEXTS = {
+    "message-crc": "the body's CRC is wrong",
+    "message-delay": "the property DELAY is no number: the engine's dispatch stops here",
+    "message-lengths": "the message's parts do not add up to its size",
+    "message-magic": "no message starts here, and messages follow",
+    "message-size": "no possible message size, and messages follow",
+}
+
+
+def _check_of(error: CorruptError) -> str:
+    if isinstance(error, CrcMismatchError):
+        return "message-crc"
+    if error.field == "total_size" and not isinstance(error.expected, int):
+        return "message-size"
+    return {"magic": "message-magic", "DELAY": "message-delay"}.get(error.field or "", "message-lengths")
+
+
+def _blank_of(file: CommitLogFile, position: int, head: bytes) -> tuple[int, int]:
+    """Returns the size and the magic of a filler with the bytes `head`. Raises `UnreadableError` if
+    the file was truncated meanwhile and has fewer."""
+    if len(head) < BLANK.size_bytes:
+        size = position + len(head)
+        end = position + BLANK.size_bytes
+        raise UnreadableError(path=file.path, position=size, end_position=end, size_bytes=size)
+    size, magic = BLANK.struct.unpack(head)
+    return size, magic
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """A place where the scan stopped, and what the bytes from there on are."""
+
+    end: LogEnd
+    file: CommitLogFile
+    stray: int | None
+    """The position of the first byte from there on that is not zero."""
+    is_cut: bool
+    """Whether the message is cut short by the end of the file or by zeros."""
+
+
+class LogPass:
+    """One pass over a log. `damage` and `end_offset` grow during the pass. Not thread-safe."""
+
+    def __init__(
+        self, log: CommitLog, config: StoreConfig, out: Collector, env: Env, named: Named | None = None
+    ) -> None:
+        self.log = log
+        self.damage = Damage()
+        self.end_offset = log.min_offset
+        """The offset after the last readable message or filler; after the pass the offset of
+        `end`."""
+        self.end: LogEnd | None = None
+        """The end of the log after its last readable message; set when the pass is complete."""
+        self.scanner = Scanner(config, env=env)
+        self._config = config
+        self._out = out
+        self._env = env
+        self._named = named
+        self._pending: _Stop | None = None
+
+    def windows(self) -> Iterator[Window]:
+        """Yields windows of all readable messages."""
+        self._check_foreign()
+        previous: CommitLogFile | None = None
+        for file in self.log.files:
+            self._out.files += 1
+            self._check_size(file)
+            if previous is not None:
+                self._check_place(previous, file)
+            yield from self._file(file)
+            previous = file
+        self._end()
+
+    def _check_foreign(self) -> None:
+        for name in self.log.foreign:
+            path = f"{self.log.directory}/{name}"
+            if len(name) == FILE_NAME_DIGITS and name.isdigit() and self._env.is_dir(path):
+                text = "no file, but with the name of one of the log"
+                self._out.find("unreadable", path, 0, text, expected="a CommitLog file", mend=RESTORE)
+
+    def _check_size(self, file: CommitLogFile) -> None:
+        size = self._config.mapped_file_size_commit_log
+        is_last = file is self.log.files[-1]
+        if file.size_bytes != size and not (is_last and not file.size_bytes):
+            self._out.find(
+                "commit-log-file-size",
+                file.path,
+                file.size_bytes,
+                "a CommitLog file of another size: no broker loads it",
+                expected=size,
+                found=file.size_bytes,
+                mend=f"{RESTORE}; if all files are so long, state --mapped-file-size-commit-log",
+            )
+
+    def _check_place(self, previous: CommitLogFile, file: CommitLogFile) -> None:
+        expected = previous.start_offset + self._config.mapped_file_size_commit_log
+        if file.start_offset > expected:
+            missing = f"{self.log.directory}/{expected:020d}"
+            self._out.find(
+                "commit-log-gap",
+                missing,
+                0,
+                "a CommitLog file is missing, the log goes on behind it",
+                expected=f"{expected:020d}",
+                found=f"{file.start_offset:020d}",
+                mend=RESTORE,
+            )
+            self._settle(expected)
+            self.damage.add(expected, file.start_offset)
+        elif previous.size_bytes < self._config.mapped_file_size_commit_log and self._pending is None:
+            self.damage.add(previous.end_offset, file.start_offset)
+
+    def _file(self, file: CommitLogFile) -> Iterator[Window]:
+        start: int | None = 0
+        while start is not None:
+            position = start
+            scanning = self.scanner.scan_file(file, start)
+            while True:
+                try:
+                    window = next(scanning)
+                except StopIteration as done:
+                    stop: LogEnd | None = done.value
+                    break
+                self._settle(file.start_offset + start)
+                last = window.count - 1
+                self.end_offset = int(window.columns.position[last]) + int(window.columns.size[last])
+                position = self.end_offset - file.start_offset
+                yield window
+            if stop is not None and self._is_harmed_filler(file, stop):
+                stop = None
+            elif stop is None:
+                self._check_filler(file, position)
+            start = None if stop is None else self._behind_stop(file, stop)
+        end = next_file_or_end(self.log, file, position, stop)
+        if isinstance(end, LogEnd) and self.end is None:
+            self.end = end
+
+    def _check_filler(self, file: CommitLogFile, position: int) -> None:
+        """Checks the filler of a file that was read to its end."""
+        if file.size_bytes - position < BLANK.size_bytes:
+            if file is self.log.files[-1] and 0 < file.size_bytes == self._config.mapped_file_size_commit_log:
+                self._out.find(
+                    "filler",
+                    file.path,
+                    position,
+                    "the file ends behind a message: it was cut, and its size is not that of the broker's files",
+                    expected="a blank",
+                    found="the end of the file",
+                    mend=f"{RESTORE}; state --mapped-file-size-commit-log",
+                )
+            return
+        self._settle(file.start_offset + position)
+        self.end_offset = file.end_offset
+        with self._env.open_read(file.path) as opened:
+            size, _ = _blank_of(file, position, opened.read_at(position, BLANK.size_bytes))
+        if size != file.size_bytes - position:
+            self._out.find(
+                "filler",
+                file.path,
+                position,
+                "the blank's size does not reach the end of the file",
+                expected=file.size_bytes - position,
+                found=size,
+                mend="nothing: no broker reads this size",
+            )
+
+    def _behind_stop(self, file: CommitLogFile, end: LogEnd) -> int | None:
+        """Returns the position in the file at which to continue after a stop. None if no message
+        follows in this file; the stop is then the log's end unless the next file continues the
+        log."""
+        with self._env.map_read(file.path) as mapped:
+            data = LogBytes(mapped.array, file.start_offset)
+            following = find_behind(data, end.position, self._named)
+            if following is None:
+                self._note_stop(file, end, data)
+                return None
+        self._settle(end.offset)
+        self._report_inside(_Stop(end, file, None, False))
+        self.damage.add(end.offset, file.start_offset + following)
+        return following
+
+    def _is_harmed_filler(self, file: CommitLogFile, end: LogEnd) -> bool:
+        """Whether the file was read up to a filler with a wrong magic; reports it."""
+        at, left = end.position, file.size_bytes - end.position
+        if left < BLANK.size_bytes or file.size_bytes != self._config.mapped_file_size_commit_log:
+            return False
+        size, magic = _blank_of(file, at, self.log.read(end.offset, BLANK.size_bytes))
+        if size != left or magic in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
+            return False
+        self._out.find(
+            "filler",
+            file.path,
+            at + 4,
+            "the blank's magic is wrong: for a broker the log ends here",
+            expected=f"{BLANK_MAGIC:08x}",
+            found=f"{magic:08x}",
+            mend=RESTORE,
+        )
+        self._settle(end.offset)
+        self.end_offset = file.end_offset
+        return True
+
+    def _note_stop(self, file: CommitLogFile, end: LogEnd, data: LogBytes) -> None:
+        """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
+        at = end.position
+        stray = data.first_nonzero(at)
+        if self._pending is not None:
+            if stray is not None and self._pending.stray is None:
+                self._find_stray(file.path, stray, 0)
+            return
+        last = data.last_nonzero(at)
+        # A message without properties ends with two zero bytes of its own.
+        size = data.number(at, 4) if data.size - at >= 4 else 0
+        is_cut = end.kind is EndKind.TORN or (last is not None and last < at + size - BLANK.size_bytes)
+        self._pending = _Stop(end, file, stray, is_cut)
+
+    def _find_stray(self, path: str, position: int, zeros_from: int) -> None:
+        self._out.find(
+            "commit-log-stray-bytes",
+            path,
+            position,
+            "not zero, behind the end of the log",
+            expected=f"zeros from byte {zeros_from} on",
+            found="other bytes",
+            mend=CUT_AT_START,
+        )
+
+    def _settle(self, offset: int) -> None:
+        """Notes that the log continues at `offset`, so that an earlier stop was not its end."""
+        stop, self._pending, self.end = self._pending, None, None
+        if stop is not None:
+            self._report_inside(stop)
+            self.damage.add(stop.end.offset, offset)
+
+    def _report_inside(self, stop: _Stop) -> None:
+        """Reports a stop with messages after it."""
+        end = stop.end
+        if end.is_zeros:
+            self._out.find(
+                "commit-log-hole",
+                end.path,
+                end.position,
+                "zeros where a message must be, messages follow",
+                expected="a message",
+                found="zeros",
+                mend=RESTORE,
+            )
+        elif stop.file.size_bytes >= self._config.mapped_file_size_commit_log or end.kind is not EndKind.TORN:
+            self._report_message(end)
+
+    def _report_message(self, end: LogEnd, mend: str = f"{RESTORE}: a broker that recovers cuts the log here") -> None:
+        error = end.error
+        assert error is not None  # every stop except zeros has an error
+        check = _check_of(error)
+        self._out.find(
+            check, end.path, error.position, _TEXTS[check], expected=error.expected, found=error.found, mend=mend
+        )
+
+    def _end(self) -> None:
+        assert self.end is not None  # the last file sets it
+        self.end_offset = self.end.offset
+        stop = self._pending
+        if stop is None:
+            return
+        end = stop.end
+        if end.is_zeros:
+            if stop.stray is not None:
+                self._find_stray(end.path, stop.stray, end.position)
+            return
+        self.damage.add(end.offset, OFFSET_MAX)
+        if stop.file.size_bytes < self._config.mapped_file_size_commit_log and stop.is_cut:
+            return  # the file's size is reported instead
+        if stop.is_cut:
+            self._out.find(
+                "torn-tail",
+                end.path,
+                end.position,
+                "the log ends inside a message: it was cut off or not written to its end",
+                expected="a whole message, or zeros",
+                found=f"a part of one at offset {end.offset}",
+                mend=CUT_AT_START,
+            )
+        else:
+            self._report_message(end, CUT_AT_START)
