@@ -23,6 +23,7 @@ from logdex.kernels.kafka.xxh64 import hash_column, hash_records
 from logdex.layout.kafka import KEY_INDEX_HEADER
 from logdex.primitives.crc32c import crc32c
 from logdex.primitives.xxh64 import xxh64
+from tests.examples import examples
 
 Pairs = list[tuple[bytes | None, int]]
 COVERED = CoveredLog(17, 3, 5, 9, 6)
@@ -91,7 +92,7 @@ def check(records: Pairs, base_offset: int, seed: int, write: Callable[[bytes], 
                 assert index.candidates(key).tolist() == offsets
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     keys=st.lists(KEYS, max_size=200),
     gaps=st.integers(1, 9),
@@ -170,7 +171,7 @@ def test_damage_is_found_where_it_is_touched(write: Callable[[bytes], str]) -> N
         assert max(positions) < len(raw) - 500
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(at=st.integers(0, 63), harm=st.binary(min_size=1, max_size=8))
 def test_any_header_with_a_right_checksum(at: int, harm: bytes, write: Callable[[bytes], str]) -> None:
     """Crafted headers: an error, or an index that answers without leaving its file."""

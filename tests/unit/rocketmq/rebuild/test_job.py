@@ -97,8 +97,14 @@ def messages(count: int, seed: int = 1, *, keys_max: int = 3) -> Iterator[Stored
         offsets[queue] += 1
 
 
-@pytest.mark.parametrize("part_size", [3000, 30_000, 1 << 20])
-@pytest.mark.parametrize("name", golden.NAMES)
+def real_stores() -> Iterator[Any]:
+    """Each store with each size; the default run takes one size a store, in turn."""
+    for number, name in enumerate(golden.NAMES):
+        for turn, part_size in enumerate([3000, 30_000, 1 << 20]):
+            yield pytest.param(name, part_size, marks=[] if turn == number % 3 else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("name", "part_size"), list(real_stores()))
 def test_stores_of_real_brokers(name: str, part_size: int, golden_store: Callable[[str], Path], tmp_path: Path) -> None:
     config = config_of(name)
     if config.max_index_num > 1 << 20:
@@ -109,7 +115,7 @@ def test_stores_of_real_brokers(name: str, part_size: int, golden_store: Callabl
 
 
 @pytest.mark.parametrize("max_index_num", [2, 3, 5, 8, 1000])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_rolled_index_files(max_index_num: int, seed: int, tmp_path: Path) -> None:
     write_commit_log(str(tmp_path / "store"), messages(60, seed), 4096)
     for part_size in PART_SIZES:
@@ -185,7 +191,7 @@ def harm(store: Path, number: int, position: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("part_size", PART_SIZES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 def test_harmed_logs_end_where_they_end(seed: int, part_size: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     store = tmp_path / "store"
