@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.snapshot.overview import StoreOverview
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
+_DELETED_TOPICS = "deleted_topics"
+
 
 def _recognise(look: PathLook) -> StorePath | None:
     from logdex.rocketmq.recognise.store_path import recognise
@@ -100,13 +102,20 @@ def _rebuild(
 
     root = require_store(found).path
     target = root if output is None else output
-    config = resolve_config(root, env=env, **settings)
+    own = {name: value for name, value in settings.items() if name != _DELETED_TOPICS}
+    config = resolve_config(root, env=env, **own)
+    options: dict[str, Any] = {
+        "in_place": in_place,
+        "sync": sync,
+        "deleted_topics": bool(settings.get(_DELETED_TOPICS)),
+        "env": env,
+    }
 
     def run(progress: Progress | None) -> RebuildReport:
-        return rebuild(root, target, config, in_place=in_place, sync=sync, progress=progress, env=env)
+        return rebuild(root, target, config, progress=progress, **options)
 
     def run_on(runner: Runner, engine: str) -> RebuildReport:
-        return rebuild_on(runner, root, target, config, in_place=in_place, sync=sync, engine=engine, env=env)
+        return rebuild_on(runner, root, target, config, engine=engine, **options)
 
     return RebuildJob(target, _log_size_bytes(found, env=env), run, run_on)
 
@@ -127,6 +136,7 @@ FORMAT = Format(
     paths=("a RocketMQ store's root (it holds commitlog/)", "a CommitLog file"),
     log_title="CommitLog",
     settings=declared_settings(StoreSettings),
+    rebuild_settings=(_DELETED_TOPICS,),
     recognise=_recognise,
     why_not=_why_not,
     open=_open,

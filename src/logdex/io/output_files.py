@@ -62,6 +62,15 @@ class OutputFiles:
             file.truncate(file_size_bytes)
         return file
 
+    def remove_dir(self, directory: str) -> None:
+        """Removes a directory with all files that were written in it."""
+        for path in [path for path in self._open if posixpath.dirname(path) == directory]:
+            self._open.pop(path).close()
+        for path in [path for path in self._closed if posixpath.dirname(path) == directory]:
+            del self._closed[path]
+        self._directories.discard(directory)
+        self._env.remove_tree(directory)
+
     def close(self) -> int:
         """Syncs the files if `sync` is set, closes them and returns their number."""
         count = len(self._open) + len(self._closed)

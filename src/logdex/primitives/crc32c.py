@@ -17,21 +17,18 @@ _INVERT = 0xFFFFFFFF
 _CHECK_TEXT, _CHECK_VALUE = b"123456789", 0xE3069283
 
 
-def crc32c(data: bytes | memoryview, value: int = 0) -> int:
-    """The CRC-32C of `data` (at most 2 GiB - 1) as an unsigned 32-bit number.
-
-    `value` is the CRC-32C of the bytes before `data`.
-    """
+def crc32c(data: bytes | memoryview) -> int:
+    """The CRC-32C of `data` (at most 2 GiB - 1) as an unsigned 32-bit number."""
     function = isal_crc32c()
     if function is None or not len(data):
-        return crc32c_by_table(data, value)
+        return crc32c_by_table(data)
     view = np.frombuffer(data, np.uint8)
-    return (function(view.ctypes.data, view.size, value ^ _INVERT) ^ _INVERT) & _INVERT
+    return (function(view.ctypes.data, view.size, _INVERT) ^ _INVERT) & _INVERT
 
 
-def crc32c_by_table(data: bytes | memoryview, value: int = 0) -> int:
+def crc32c_by_table(data: bytes | memoryview) -> int:
     """The same checksum as `crc32c`, computed byte by byte."""
-    table, value = _table(), value ^ _INVERT
+    table, value = _table(), _INVERT
     for byte in data:
         value = (value >> 8) ^ table[(value ^ byte) & 0xFF]
     return value ^ _INVERT

@@ -57,6 +57,10 @@ def rebuild(
         bool, typer.Option("--in-place", help="Write into the store itself; what is replaced is kept.")
     ] = False,
     key_index: Annotated[bool, typer.Option("--key-index", help="Also write a .keyindex per segment (Kafka).")] = False,
+    deleted_topics: Annotated[
+        bool,
+        typer.Option("--deleted-topics", help="Also rebuild the queues of topics that topics.json lacks (RocketMQ)."),
+    ] = False,
     engine: Annotated[Engine, typer.Option(help="Run in this process or on Spark.")] = Engine.LOCAL,
     master: Annotated[str, typer.Option(help="The Spark master for --engine spark.")] = "local[*]",
     no_sync: NoSyncOption = False,
@@ -64,7 +68,7 @@ def rebuild(
 ) -> None:
     """Derive all indexes from the logs alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
     written_to = output_of("rebuild", target.path, output, in_place=in_place)
-    target = target.with_settings(key_index=key_index)
+    target = target.with_settings(key_index=key_index, deleted_topics=deleted_topics)
     found = find(target)
     view = view_of(found.format, "rebuild")
     job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync)

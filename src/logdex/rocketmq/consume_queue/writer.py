@@ -16,6 +16,7 @@ from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
 from logdex.rocketmq.consume_queue.derive import PRE_BLANK_ENTRY
+from logdex.rocketmq.consume_queue.lives import begins_anew
 from logdex.rocketmq.files.store_files import queue_folder
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
@@ -28,7 +29,8 @@ class QueueReport:
 
     `entries` were written, and `gaps` positions were filled with pre-blank entries. `repeated`
     entries were skipped because their queue offset was written already; `implausible` ones because
-    it is negative or too far ahead.
+    it is negative or too far ahead. `earlier` entries belong to earlier lives of the queue, which
+    the newest one replaces.
     """
 
     entries: int = 0
@@ -37,6 +39,7 @@ class QueueReport:
     implausible: int = 0
     first_offset: int = -1
     next_offset: int = -1
+    earlier: int = 0
 
 
 @dataclass(slots=True)
@@ -45,14 +48,18 @@ class ConsumeQueueWriter:
 
     Each file has its full size, with pre-blank entries before the queue's first entry and zeros
     after its last one. Entries must come in log order. An entry whose queue offset is not greater
-    than the last one is skipped, as the engine does. A gap (messages that are missing from the log)
-    is filled with pre-blank entries, so that the next entries are at their positions.
+    than the last one is skipped, as the engine does, unless the queue begins anew there (see
+    `lives`): then the files are begun anew too. A gap (messages that are missing from the log) is
+    filled with pre-blank entries, so that the next entries are at their positions. The owner must
+    call `finish` after the last entry.
     """
 
     directory: str
     file_size_bytes: int
     output: OutputFiles
     report: QueueReport = field(default_factory=QueueReport)
+    _held: npt.NDArray[np.uint8] | None = None
+    """An entry with queue offset 0 that may begin a new life: the next entry decides."""
 
     def put(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
         """Writes entries (20 bytes each) at their queue offsets."""
@@ -61,7 +68,12 @@ class ConsumeQueueWriter:
             return
         first = int(queue_offset[0])
         begun = report.next_offset >= 0 or self._begin(first)
-        in_order = begun and first == report.next_offset and int(queue_offset[-1]) - first == len(queue_offset) - 1
+        in_order = (
+            begun
+            and self._held is None
+            and first == report.next_offset
+            and int(queue_offset[-1]) - first == len(queue_offset) - 1
+        )
         if in_order and (len(queue_offset) == 1 or bool((np.diff(queue_offset) == 1).all())):
             self._write(first, entries)
             report.entries += len(queue_offset)
@@ -73,10 +85,14 @@ class ConsumeQueueWriter:
         report = self.report
         gap_max = min(limits.QUEUE_GAP_MAX, limits.QUEUE_GAP_FILES_MAX * self.file_size_bytes // _ENTRY_SIZE)
         for i, offset in enumerate(queue_offset.tolist()):
+            self._settle_held(offset)
             begun = report.next_offset >= 0 or self._begin(offset)
             ahead = offset - report.next_offset
             if not begun or offset < 0 or ahead + report.gaps > gap_max:
                 report.implausible += 1
+                continue
+            if offset == 0 and ahead < 0:
+                self._held = entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)].copy()
                 continue
             if ahead < 0:
                 report.repeated += 1
@@ -87,6 +103,27 @@ class ConsumeQueueWriter:
             self._write(offset, entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)])
             report.entries += 1
             report.next_offset = offset + 1
+
+    def _settle_held(self, following: int | None) -> None:
+        """Decides whether the held entry begins a new life. `following` is the queue offset of the
+        entry after it, None if there is none."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        report = self.report
+        if not begins_anew(report.next_offset, 0, following):
+            report.repeated += 1
+            return
+        self.output.remove_dir(self.directory)
+        report.earlier += report.entries
+        report.entries = report.gaps = 0
+        self._begin(0)
+        self._write(0, held)
+        report.entries = report.next_offset = 1
+
+    def finish(self) -> None:
+        """Completes the queue. Its files stay open until the output is closed."""
+        self._settle_held(None)
 
     def _begin(self, first: int) -> bool:
         """Begins the file that holds `first`, with pre-blank entries before it. Returns False if
@@ -147,4 +184,6 @@ class ConsumeQueueSet:
 
     def close(self) -> int:
         """Closes all files, after an fsync if `sync` was given. Returns the number of files."""
+        for writer in self.writers.values():
+            writer.finish()
         return self.output.close()

@@ -16,6 +16,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout.rocketmq import PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, STORED_DTYPE, ConsumeQueue
+from logdex.rocketmq.consume_queue.lives import begins_anew
 from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -25,7 +26,8 @@ class ScannedQueue(ConsumeQueue):
     construction and by `refresh`.
 
     Places without a message read as pre-blank entries. As in a written queue, messages are left out
-    whose queue offset was passed already or is impossible. Takes 28 bytes of memory per message.
+    whose queue offset was passed already or is impossible, and those of an earlier life of the
+    queue. Takes 28 bytes of memory per message.
     Raises `MissingFileError` if the log has no message of the queue.
     """
 
@@ -51,16 +53,16 @@ class ScannedQueue(ConsumeQueue):
         from logdex.rocketmq.scan.scanner import Scanner
 
         scanner, deriver = Scanner(self._config, env=self._env), ConsumeQueueDeriver()
-        all_offsets, all_entries, next_offset = [np.empty(0, np.int64)], [np.empty(0, STORED_DTYPE)], -1
+        found_offsets, found_entries = [np.empty(0, np.int64)], [np.empty(0, STORED_DTYPE)]
         for window in scanner.scan(self._log):
             names = scanner.table.queues
             for number, offsets, entries in deriver.derive(window, len(names)):
                 if tuple(names[number]) == (self.topic, self.queue_id):
-                    rising = _rising(offsets, next_offset)
-                    all_offsets.append(offsets[rising])
-                    all_entries.append(entries.view(STORED_DTYPE)[rising])
-                    next_offset = int(offsets[rising[-1]]) + 1 if len(rising) else next_offset
-        return np.concatenate(all_offsets), np.concatenate(all_entries)
+                    found_offsets.append(offsets.copy())
+                    found_entries.append(entries.view(STORED_DTYPE).copy())
+        all_offsets, all_entries = np.concatenate(found_offsets), np.concatenate(found_entries)
+        kept = _newest_life(all_offsets)
+        return all_offsets[kept], all_entries[kept]
 
     def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
         first, count = (file.start_offset + position) // ENTRY_SIZE_BYTES, size_bytes // ENTRY_SIZE_BYTES
@@ -71,10 +73,24 @@ class ScannedQueue(ConsumeQueue):
         return found.tobytes()
 
 
-def _rising(offsets: npt.NDArray[np.int64], next_offset: int) -> npt.NDArray[np.intp]:
-    """Returns the places of the offsets that continue from `next_offset` (-1: from the first one).
-    Offsets that go back or are implausibly far above the previous one are left out."""
-    steps = np.diff(offsets, prepend=offsets[0] - 1 if next_offset < 0 else next_offset - 1)
+def _newest_life(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Returns the places of the offsets that a ConsumeQueue keeps, of those that a queue's messages
+    have in log order."""
+    start = 0
+    for place in np.flatnonzero(offsets == 0).tolist():
+        before = _rising(offsets[start:place])
+        following = int(offsets[place + 1]) if place + 1 < len(offsets) else None
+        if len(before) and begins_anew(int(offsets[start + before[-1]]) + 1, 0, following):
+            start = place
+    return start + _rising(offsets[start:])
+
+
+def _rising(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Returns the places of the offsets that rise. Offsets that go back or are implausibly far
+    above the previous one are left out."""
+    if not len(offsets):
+        return np.empty(0, np.intp)
+    next_offset, steps = -1, np.diff(offsets, prepend=offsets[0] - 1)
     if 0 <= offsets[0] <= limits.QUEUE_OFFSET_MAX and bool((steps == 1).all()):
         return np.arange(len(offsets))
     kept = []

@@ -22,6 +22,7 @@ from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
+from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.rebuild.parts import (
     PartScan,
     ScanPart,
@@ -60,6 +61,7 @@ def rebuild_on(
     in_place: bool = False,
     sync: bool = True,
     engine: str = "local",
+    deleted_topics: bool = False,
     env: Env = DEFAULT_ENV,
     part_size_bytes: int | None = None,
 ) -> RebuildReport:
@@ -80,7 +82,7 @@ def rebuild_on(
     with staged_output(output, in_place=in_place, lock=lock, sync=sync, env=env) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
-        outputs = job.write(whole)
+        outputs = job.write(whole, KnownTopics.read(root, every=deleted_topics, env=env))
         outputs.assemble(staging.directory, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
@@ -119,17 +121,18 @@ class Rebuild:
                 return whole
             again = [[part] for part in whole]
 
-    def write(self, whole: WholeLog) -> Outputs:
-        """Phase 2: writes all files. IndexFiles come first, because each is one long task."""
+    def write(self, whole: WholeLog, known: KnownTopics) -> Outputs:
+        """Phase 2: writes all files, but for the queues of deleted topics. IndexFiles come first,
+        because each is one long task."""
         self.env.make_dirs(f"{self.directory}/{TASKS_DIR}")
         index = plan_index(whole, self.config)
-        queues, skipped = plan_queues(whole, QUEUE_TASKS_PER_CORE * self.runner.cores)
+        queues, left_out = plan_queues(whole, QUEUE_TASKS_PER_CORE * self.runner.cores, known)
         task = partial(write_task, f"{self.directory}/{TASKS_DIR}", self.config, self.sync)
         done = self.runner.run("logdex rebuild: write", task, [*index, *queues])
         return Outputs(
             [file for file in done if isinstance(file, IndexDone)],
             [part for part in done if isinstance(part, QueuesDone)],
-            skipped,
+            left_out,
         )
 
 

@@ -16,6 +16,7 @@ from logdex.jobs.output import staged_output
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
+from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
@@ -30,6 +31,7 @@ def rebuild(
     *,
     in_place: bool = False,
     sync: bool = True,
+    deleted_topics: bool = False,
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RebuildReport:
@@ -37,7 +39,8 @@ def rebuild(
     that is one CommitLog file. Writes nothing in ROOT, unless `in_place`.
 
     The files are staged and published at the end, so a rebuild that was killed can be run again.
-    `sync` False omits every fsync.
+    `sync` False omits every fsync. `deleted_topics` also rebuilds the queues of topics that
+    ``config/topics.json`` no longer has.
     """
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)
@@ -46,9 +49,10 @@ def rebuild(
     env.require_free(output, output_size_bytes(log.size_bytes, config))
     report = RebuildReport("local", assumed=list(config.assumed))
     scanner = Scanner(config, env=env)
+    known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)
     with staged_output(output, in_place=in_place, lock=lock, sync=sync, env=env) as staging:
-        with StoreWriter(staging.directory, config, env, sync=sync) as writer:
+        with StoreWriter(staging.directory, config, env, sync=sync, known=known) as writer:
             for window in scanner.scan(log):
                 writer.put(window, scanner)
                 if progress is not None:

@@ -9,8 +9,7 @@ from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, queu
 from logdex.rocketmq.index_file.derive import index_file_names
 from logdex.rocketmq.rebuild.parts import WholeLog
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.write import IndexDone, QueuesDone
-from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.rebuild.write import IndexDone, LeftOut, QueuesDone
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 
@@ -20,7 +19,7 @@ class Outputs:
 
     index: list[IndexDone]
     queues: list[QueuesDone]
-    skipped: dict[QueueName, int]
+    left_out: LeftOut
 
     def assemble(self, directory: str, env: Env) -> None:
         """Moves all files to their final names in ``directory/consumequeue`` and
@@ -55,7 +54,9 @@ class Outputs:
                 folder = queue_folder(*name)
                 if folder in found:
                     report.note_queue(folder, found.pop(folder))
-        for (topic, queue_id), entries in self.skipped.items():
+        for (topic, _), entries in self.left_out.deleted.items():
+            report.note_deleted(topic, entries)
+        for (topic, queue_id), entries in self.left_out.skipped.items():
             report.note_skipped(topic, queue_id, entries)
         report.note_end(log.end)
         report.messages = log.messages

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from logdex.jobs import reports
+from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.consume_queue.writer import QueueReport
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.scan.scanner import LogEnd
@@ -15,13 +16,20 @@ from logdex.rocketmq.settings.store_config import StoreConfig, delay_text
 
 @dataclass(slots=True)
 class RebuildReport(reports.RebuildReport):
-    """What a rebuild of a store did. `kept` maps directories."""
+    """What a rebuild of a store did. `kept` maps directories.
+
+    `earlier_life_entries` are those of topics that were deleted and created again: the newest life
+    replaces them. `deleted_topics` maps the topics that ``config/topics.json`` no longer has, and
+    whose queues were therefore left out, to the number of their messages.
+    """
 
     queues: int = 0
     queue_entries: int = 0
     index_files: int = 0
     index_entries: int = 0
     pre_blank_gaps: int = 0
+    earlier_life_entries: int = 0
+    deleted_topics: dict[str, int] = field(default_factory=dict)
     end: str = ""
     end_offset: int = 0
 
@@ -56,10 +64,16 @@ class RebuildReport(reports.RebuildReport):
         self.queues += 1
         self.queue_entries += queue.entries
         self.pre_blank_gaps += queue.gaps
+        self.earlier_life_entries += queue.earlier
         if queue.repeated:
             self.losses.append(f"{folder}: {queue.repeated} entries left out, their queue offset was there already")
         if queue.implausible:
             self.losses.append(f"{folder}: {queue.implausible} entries left out, their queue offset cannot be")
+
+    def note_deleted(self, topic: builtins.bytes, entries: int) -> None:
+        """Records entries of a topic that the broker has deleted."""
+        name = decode_utf8(topic)
+        self.deleted_topics[name] = self.deleted_topics.get(name, 0) + entries
 
     def note_skipped(self, topic: builtins.bytes, queue_id: int, entries: int) -> None:
         """Records a queue whose topic cannot be the name of a folder."""

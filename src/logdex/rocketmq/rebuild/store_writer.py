@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import TracebackType
 
 from logdex.io.env import Env
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet
+from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR
 from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
@@ -16,13 +18,15 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 class StoreWriter:
-    """Writes the derived files of one store below `directory`, from windows in log order. For one
-    thread.
+    """Writes the derived files of one store below `directory`, from windows in log order, but for
+    the queues of topics that are deleted according to `known`. For one thread.
 
     A context manager: after an error it closes its files without completing them.
     """
 
-    def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool) -> None:
+    def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool, known: KnownTopics) -> None:
+        self._is_deleted = cache(known.is_deleted)
+        self._deleted: dict[bytes, int] = {}
         self._directory = directory
         self._config = config
         self._env = env
@@ -45,7 +49,11 @@ class StoreWriter:
         """Derives the entries of one window and writes them."""
         names = scanner.table.queues
         for number, offsets, entries in self._deriver.derive(window, len(names)):
-            self.queues.put(*names[number], offsets, entries)
+            name = names[number]
+            if self._is_deleted(name.topic):
+                self._deleted[name.topic] = self._deleted.get(name.topic, 0) + len(offsets)
+            else:
+                self.queues.put(*name, offsets, entries)
         self.index.put(index_window(window))
 
     def finish(self, report: RebuildReport) -> None:
@@ -58,6 +66,8 @@ class StoreWriter:
         report.index_entries = sum(max(header.index_count - 1, 0) for header in headers)
         for folder, writer in self.queues.writers.items():
             report.note_queue(folder, writer.report)
+        for topic, entries in self._deleted.items():
+            report.note_deleted(topic, entries)
         report.note_delay_levels(self.queues.writers, self._config)
         for (topic, queue_id), entries in self.queues.skipped.items():
             report.note_skipped(topic, queue_id, entries)

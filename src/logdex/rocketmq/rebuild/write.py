@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
+from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.index_file.derive import IndexWindow
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
@@ -147,17 +149,29 @@ def _behind(window: IndexWindow, key: int) -> tuple[tuple[int, int], tuple[int, 
     return previous, (message + (key + 1 >= int(window.key_end[message])), key + 1)
 
 
-def plan_queues(log: WholeLog, tasks_max: int) -> tuple[list[QueueTask], dict[QueueName, int]]:
-    """Returns tasks of about equal work, each for some whole queues, and the number of entries per
-    queue whose topic cannot be the name of a folder."""
-    skipped: dict[QueueName, int] = {}
+@dataclass(slots=True)
+class LeftOut:
+    """The number of entries per queue that is not written: `skipped` ones have a topic that cannot
+    be the name of a folder, `deleted` ones a topic that the broker has deleted."""
+
+    skipped: dict[QueueName, int] = field(default_factory=dict)
+    deleted: dict[QueueName, int] = field(default_factory=dict)
+
+
+def plan_queues(log: WholeLog, tasks_max: int, known: KnownTopics) -> tuple[list[QueueTask], LeftOut]:
+    """Returns tasks of about equal work, each for some whole queues, and the queues that are left
+    out."""
+    left_out = LeftOut()
+    is_deleted = cache(known.is_deleted)
     entries: dict[str, int] = {}
     folders: dict[QueueName, str] = {}
     for scan in log.scans:
         for name, (_, count) in scan.queues.items():
             folder = folders.get(name) or queue_folder(*name)
             if folder is None:
-                skipped[name] = skipped.get(name, 0) + count
+                left_out.skipped[name] = left_out.skipped.get(name, 0) + count
+            elif is_deleted(name.topic):
+                left_out.deleted[name] = left_out.deleted.get(name, 0) + count
             else:
                 # Topics that are not UTF-8 may share a folder, and then must share a task.
                 folders[name] = folder
@@ -177,7 +191,7 @@ def plan_queues(log: WholeLog, tasks_max: int) -> tuple[list[QueueTask], dict[Qu
         for task, queues in numbers.items():
             assert scan.stage is not None  # it has entries
             tasks[task].stages.append((scan.stage, queues))
-    return tasks, skipped
+    return tasks, left_out
 
 
 def write_queues(

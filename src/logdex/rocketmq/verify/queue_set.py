@@ -3,22 +3,23 @@ match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
+from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
+from logdex.rocketmq.files.known_topics import LIGHT_QUEUE_PREFIX, KnownTopics
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
-from logdex.rocketmq.verify.queue_disk import QueueDisk
+from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, fields_of, is_written
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _OPEN_FILES_MAX = 256
-_LIGHT_QUEUE_PREFIX = "%LMQ%"
-"""Light message queues hold entries of messages of other topics."""
 
 
 class QueueSet:
@@ -29,7 +30,7 @@ class QueueSet:
         self,
         root: str,
         config: StoreConfig,
-        min_offset: int,
+        log: CommitLog,
         damage: Damage,
         out: Collector,
         env: Env,
@@ -38,14 +39,15 @@ class QueueSet:
     ) -> None:
         self._directory = StorePaths(root).consume_queue
         self._config = config
-        self._min_offset = min_offset
+        self._log = log
+        self._known = KnownTopics.read(root, env=env)
         self._damage = damage
         self._out = out
         self._env = env
         self._is_unclean = is_unclean
         self._open = OpenFiles(env, _OPEN_FILES_MAX)
         self._deriver = ConsumeQueueDeriver()
-        self._left = LeftOver(out, is_unclean)
+        self._left = LeftOver()
         self._queues: list[QueueCheck | None] = []
         self._by_folder: dict[str, QueueCheck] = {}
         self._has_any = env.is_dir(self._directory)
@@ -80,12 +82,26 @@ class QueueSet:
                 self._out.find("unreadable", path, 0, text, expected="a ConsumeQueue file", mend=self._out.rebuild)
             if disk is not None and not disk.files:
                 disk = None
-            queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._min_offset)
+            queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._log.min_offset)
             queue.has_ext = self._has_ext
             self._by_folder[folder] = queue
             if disk is not None:
+                queue.life_start = self._life_start(folder, disk)
                 self._check_files(disk)
         return queue
+
+    def _life_start(self, folder: str, disk: QueueDisk) -> int:
+        """Returns the physical offset where the queue's life on disk begins: that of its entry with
+        queue offset 0, if the message there states this offset, else 0."""
+        entries = fields_of(disk.read(0, 1))
+        if not disk.has(0) or not is_written(entries).all():
+            return 0
+        try:
+            message = self._log.read_message(int(entries["physical_offset"][0]), check_crc=False)
+        except StoreError:
+            return 0  # reported elsewhere
+        is_its_own = message.queue_offset == 0 and queue_folder(message.topic, message.queue_id) == folder
+        return message.physical_offset if is_its_own else 0
 
     def _check_files(self, disk: QueueDisk) -> None:
         self._out.files += len(disk.files)
@@ -129,7 +145,7 @@ class QueueSet:
         for extra in self._left.extras:
             self._match_extra(extra)
         self._missing_queues()
-        behind = self._left.behind
+        behind = 0
         for physical_offset, unplaced in self._left.unplaced.items():
             behind += self._find_unplaced(physical_offset, unplaced)
         if behind:
@@ -138,7 +154,7 @@ class QueueSet:
                 self._directory,
                 f"{behind} messages have no entry yet: a broker's next start makes them, the last end was unclean",
             )
-        self._note_gaps_and_delays()
+        self._note_histories()
 
     def _no_queues(self, messages: int) -> None:
         if not messages:
@@ -165,7 +181,7 @@ class QueueSet:
             folder = directory[len(self._directory) + 1 :]
             if folder in self._by_folder:
                 continue
-            if folder.startswith(_LIGHT_QUEUE_PREFIX):
+            if folder.startswith(LIGHT_QUEUE_PREFIX):
                 self._out.info("light-queue", directory, "a light message queue: its entries are not checked")
                 continue
             queue = self._queue(folder)
@@ -209,6 +225,9 @@ class QueueSet:
             if queue.disk is not None or queue.messages <= 0:
                 continue
             path = f"{self._directory}/{folder}"
+            if reason := self._why_gone(folder, queue):
+                self._out.info("deleted-queue", path, f"{queue.messages} messages and no ConsumeQueue: {reason}")
+                continue
             if self._is_unclean:
                 self._out.info("consume-queue-missing", path, f"{queue.messages} messages and no ConsumeQueue yet")
                 continue
@@ -222,18 +241,29 @@ class QueueSet:
                 mend=self._out.rebuild,
             )
 
+    def _why_gone(self, folder: str, queue: QueueCheck) -> str:
+        """Returns why a broker has no ConsumeQueue of a queue with messages; empty if it should
+        have one."""
+        topic = folder.rpartition("/")[0]
+        if self._known.is_deleted(topic.encode()):
+            return "the topic is deleted, topics.json does not have it"
+        others = [each for name, each in self._by_folder.items() if name.startswith(f"{topic}/") and each.earlier]
+        if others and queue.last_physical_offset < min(each.life_start for each in others):
+            return "the topic was deleted and created again, and they are of its earlier life"
+        return ""
+
     def _find_unplaced(self, physical_offset: int, unplaced: Unplaced) -> bool:
         """Reports a message that no queue has an entry of. Returns True instead if that is expected
         after an unclean shutdown."""
         disk = unplaced.queue.disk
         if disk is None:
             return False
-        if self._left.may_follow(unplaced):
+        if self._is_unclean and unplaced.is_zero and not unplaced.is_passed:
             return True
         offset = unplaced.queue_offset
-        if unplaced.check == "message-queue-offset":
+        if unplaced.is_passed or offset < 0 or offset > (1 << 62) // ENTRY_SIZE:
             self._out.find(
-                unplaced.check,
+                "message-queue-offset",
                 unplaced.path,
                 unplaced.position + 20,
                 f"{unplaced.queue.folder} holds another message at this queue offset",
@@ -245,7 +275,7 @@ class QueueSet:
             return False
         path, position = disk.place_of(offset)
         self._out.find(
-            unplaced.check,
+            "consume-queue-entry",
             path,
             position,
             f"queue offset {offset} has no entry of its message at {physical_offset}",
@@ -256,13 +286,19 @@ class QueueSet:
         )
         return False
 
-    def _note_gaps_and_delays(self) -> None:
+    def _note_histories(self) -> None:
         for folder, queue in sorted(self._by_folder.items()):
             if queue.gaps:
                 self._out.info(
                     "queue-offset-gap",
                     f"{self._directory}/{folder}",
                     f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
+                )
+            if queue.earlier:
+                self._out.info(
+                    "earlier-life",
+                    f"{self._directory}/{folder}",
+                    f"{queue.earlier} messages are of an earlier life: the topic was deleted and created again",
                 )
             if queue.other_delays:
                 self._out.info(

@@ -48,4 +48,10 @@ def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
         found.append(
             ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
         )
+    if report.earlier_life_entries:
+        left = human_count(report.earlier_life_entries, "entry", "entries")
+        found.append(("earlier lives", f"{left} left out, their topics were deleted and created again"))
+    for topic, entries in report.deleted_topics.items():
+        left = human_count(entries, "entry", "entries")
+        found.append(("deleted topic", f"{topic}: {left} left out, topics.json has no such topic (--deleted-topics)"))
     return found
