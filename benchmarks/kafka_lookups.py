@@ -17,6 +17,7 @@ from benchmarks.stores import read_in_file
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import build_key_index, derive_key_index
+from logdex.kafka.key_index.covered_log import CoveredLog
 from logdex.kafka.log.log import Log
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.xxh64 import hash_records
@@ -69,7 +70,7 @@ def key_index(data: Path, repeats: int, keys: int = KEYS, records: int = kafka_d
         hashes, offsets = np.empty(keys, np.uint64), np.empty(keys, np.uint32)
         places = spans_of(column), at.ctypes.data, keys, 0, 0, hashes.ctypes.data, offsets.ctypes.data
         hash_records(*places)
-        return derive_key_index(hashes, offsets, base_offset=0, log_size_bytes=0, edges_crc=0)
+        return derive_key_index(hashes, offsets, base_offset=0, covered=CoveredLog(0, 0, 0, 0, 0))
 
     rates = Rates(f"key index of {keys} keys: hash and build, M entries/s", keys, build)
     rates.measure(2 * repeats)

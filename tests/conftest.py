@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.examples import examples
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import SHARED
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The first example of a property compiles kernels: no deadline means anything.
-settings.register_profile("logdex", deadline=None)
+settings.register_profile("logdex", deadline=None, max_examples=examples(100))
 settings.load_profile("logdex")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK, "-XX:+UseSerialGC"]))
@@ -54,7 +55,8 @@ MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process."""
+    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, and in one those of the
+    golden stores, which are unpacked and whose manifests are parsed once then."""
     reasons = {name: missing() for name, missing in MARKERS.items()}
     for item in items:
         for name, reason in reasons.items():
@@ -62,6 +64,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "conformance" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("conformance"))
 
 
 @pytest.fixture(scope="session")

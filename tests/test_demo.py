@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.cli.helpers import run
 from tests.golden.archives import ROOT
 
 SCRIPT = ROOT / "scripts" / "demo.py"
@@ -44,8 +46,36 @@ QUEUE = "consumequeue/t/0/00000000000000000000"
 THEIRS = {QUEUE: b"queue", "index/20260101000000000": b"first", "index/20260101000000001": b"second"}
 
 
+def check_told(text: str) -> None:
+    assert "-> 11 of 11 files identical" in text
+    commands = re.findall(r"^\$ logdex (\w+) ", text, re.MULTILINE)
+    kafka = ["info", "get", "rebuild", "recover", "verify"]
+    assert commands == ["info", "rebuild", "query", "message", "get", *kafka]
+    assert "engine spark" in text
+    assert "-> 48 of 48 files identical" in text
+
+
 @pytest.mark.spark
-def test_the_demo(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands are run by this process, where Spark runs."""
+
+    def run_here(folder: Path, *arguments: str, exit_code: int = 0) -> str:
+        with chdir(folder):
+            ended = run(*arguments)
+        assert ended.exit_code == exit_code, ended
+        return ended.stdout
+
+    monkeypatch.setattr(demo, "run_quietly", run_here)
+    monkeypatch.setattr(demo.tempfile, "tempdir", str(tmp_path))
+    assert demo.main([]) == 0
+    check_told(capsys.readouterr().out)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_demo_in_processes_of_its_own(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     done = subprocess.run(
@@ -57,12 +87,7 @@ def test_the_demo(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "-> 11 of 11 files identical" in done.stdout
-    commands = re.findall(r"^\$ logdex (\w+) ", done.stdout, re.MULTILINE)
-    kafka = ["info", "get", "rebuild", "recover", "verify"]
-    assert commands == ["info", "rebuild", "query", "message", "get", *kafka]
-    assert "engine spark" in done.stdout
-    assert "-> 48 of 48 files identical" in done.stdout
+    check_told(done.stdout)
     assert list(temporary.iterdir()) == []
     assert list(tmp_path.iterdir()) == [temporary]
 

@@ -7,6 +7,8 @@ the command could not run.
 
 from __future__ import annotations
 
+import errno
+
 
 class LogdexError(Exception):
     """Base class of all typed errors. `hint` states what to type or do next."""
@@ -73,6 +75,23 @@ class StorageError(StoreError):
     def __init__(self, message: str, *, path: str, errno: int | None = None, hint: str | None = None) -> None:
         super().__init__(message, path=path, hint=hint)
         self.errno = errno
+
+
+class UnreadableError(StorageError):
+    """Bytes [`position`, `end_position`) of a file cannot be read: the disk cannot, or the file was
+    truncated while it was read. `size_bytes` is then its new size."""
+
+    def __init__(self, *, path: str, position: int, end_position: int, size_bytes: int | None = None) -> None:
+        if size_bytes is None:
+            text = f"byte {position}: bytes up to {end_position} cannot be read"
+            hint = "the disk or the file system fails: copy what can be read to another one"
+        else:
+            text = f"byte {position}: the file was truncated to {size_bytes} bytes while it was read"
+            hint = "try again"
+        super().__init__(text, path=path, errno=errno.EIO, hint=hint)
+        self.position = position
+        self.end_position = end_position
+        self.size_bytes = size_bytes
 
 
 class CorruptError(StoreError):

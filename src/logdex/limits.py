@@ -61,6 +61,14 @@ RECORD_SIZE_BYTES_MIN = 7
 """The fields of a record of magic 2 (length, attributes, two deltas, two lengths, header count)
 have a byte each at least."""
 
+BATCH_RECORDS_PER_BYTE_MAX = 64
+"""A batch of magic 2 that states more records per stored byte is refused.
+
+The records of a batch have rising offsets, so no codec stores many of them in one byte: two per
+byte were the most that was measured, for zstd and records without key and value. Records that are
+all equal, which no broker accepts, decompress to thousands per byte.
+"""
+
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """Offsets in index entries are Java ints, relative to the segment's base offset."""
 

@@ -51,9 +51,10 @@ with session("local[1]", conf=LOCAL) as spark:
     assert spark.range(3).count() == 3
 assert java.poll() is not None, "Java lives on"
 assert all(os.environ.get(name) == before.get(name) for name in OURS)  # PySpark leaves some of its own
-with session("local[1]", app_name="again", conf=LOCAL) as spark:  # a second one, with a Java of its own
-    assert spark._sc._gateway.proc.pid != java.pid
-    assert spark._sc.appName == "again"
+if AGAIN:
+    with session("local[1]", app_name="again", conf=LOCAL) as spark:  # a second one, with a Java of its own
+        assert spark._sc._gateway.proc.pid != java.pid
+        assert spark._sc.appName == "again"
 try:
     with session("nonsense"):
         pass
@@ -68,13 +69,14 @@ print(sorted(os.listdir()), sorted(os.listdir(os.environ["TMPDIR"])))
 """
 
 
-def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path, again: bool) -> None:
     here, temp = tmp_path / "here", tmp_path / "temp"
     here.mkdir()
     temp.mkdir()
     environ = {name: value for name, value in os.environ.items() if "SPARK" not in name or name == "SPARK_SUBMIT_OPTS"}
     environ |= {"TMPDIR": str(temp)}
-    code = WHOLE_LIFE.replace("LOCAL", repr({"spark.local.dir": str(temp)}))
+    code = WHOLE_LIFE.replace("LOCAL", repr({"spark.local.dir": str(temp)})).replace("AGAIN", str(again))
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=here, env=environ, capture_output=True, text=True, check=False, timeout=200
     )

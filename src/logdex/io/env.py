@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import EnvironmentProblem, StorageError
-from logdex.io.mapping import map_without_descriptor
+from logdex.errors import CorruptError, EnvironmentProblem, StorageError
+from logdex.io.mapped.mapping import map_without_descriptor, require_no_faults
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
 from logdex.io.writeback import begin_writeback
 
@@ -81,7 +81,7 @@ class ReadFile:
     def map(self) -> MappedBytes:
         """Maps the whole file as a read-only array of bytes, which is empty for an empty file."""
         with self._env.operation("map_read", self.path):
-            array = map_without_descriptor(self._fd)  # its current size may differ from `size_bytes`
+            array = map_without_descriptor(self._fd, self.path)  # its current size may differ from `size_bytes`
         self._env.counters.mapped_bytes += len(array)
         return MappedBytes(self._env, self.path, array)
 
@@ -99,7 +99,8 @@ class ReadFile:
 
 
 class MappedBytes:
-    """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`."""
+    """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`. The end of a ``with``
+    block raises `UnreadableError` if bytes that were used in it cannot be read (`logdex.io.mapped`)."""
 
     def __init__(self, env: Env, path: str, array: ByteArray, writable: mmap.mmap | None = None) -> None:
         self.path = path
@@ -120,8 +121,11 @@ class MappedBytes:
     def __enter__(self) -> MappedBytes:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        array = self.array
         self.close()
+        if error is None or isinstance(error, CorruptError):  # zeros in place of unreadable bytes are no corruption
+            require_no_faults(array)
 
 
 class WriteFile:

@@ -54,8 +54,7 @@ class Info:
 
 @dataclass(slots=True)
 class VerifyReport(WorkReport):
-    """What `verify` found, ordered by path and position. `truncated` is the number of findings
-    beyond the requested maximum.
+    """What `verify` found, ordered by path and position.
 
     `messages`, `bytes` (of the logs) and `files` count what was checked.
     """
@@ -63,14 +62,15 @@ class VerifyReport(WorkReport):
     findings: list[Finding] = field(default_factory=list)
     infos: list[Info] = field(default_factory=list)
     truncated: int = 0
+    """The number of findings that are counted and not listed."""
     unsettled: LogdexError | None = None
     """The reason why a setting is the broker's default: it could not be inferred, or the files
     contradict what is given."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are no findings."""
-        return not self.findings
+        """Whether there are no findings, listed or only counted."""
+        return not self.findings and not self.truncated
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends the output of ``logdex verify --json``. Findings are
@@ -92,13 +92,13 @@ class FindingCollector:
         unknown = sorted(set(checks or ()) - set(known))
         if unknown:
             raise UsageError(f"no such check: {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
-        self.truncated = 0
         self.files = 0
         self.rebuild = f"logdex rebuild {root} --output DIR"
         """The command that derives the indexes again from the log."""
         self._known = known
         self._checks = None if checks is None else frozenset(checks)
         self._max = max(max_findings, 0)
+        self._truncated = 0
         self._findings: dict[tuple[str, int], Finding] = {}
         self._infos: list[Info] = []
 
@@ -106,6 +106,16 @@ class FindingCollector:
     def is_full(self) -> bool:
         """Whether further findings are only counted."""
         return len(self._findings) >= self._max
+
+    def wants(self, check: str) -> bool:
+        """Whether findings of a check are reported."""
+        return self._checks is None or check in self._checks
+
+    def count(self, check: str, number: int) -> None:
+        """Adds findings of a check that are counted and not listed."""
+        assert check in self._known, check
+        if self.wants(check):
+            self._truncated += number
 
     def find(
         self,
@@ -126,10 +136,10 @@ class FindingCollector:
         """Adds a finding like `find`. Returns whether it was kept."""
         assert finding.check in self._known, finding.check
         place = finding.path, finding.position
-        if (self._checks is not None and finding.check not in self._checks) or place in self._findings:
+        if not self.wants(finding.check) or place in self._findings:
             return False
         if self.is_full:
-            self.truncated += 1
+            self._truncated += 1
             return False
         self._findings[place] = finding
         return True
@@ -148,10 +158,10 @@ class FindingCollector:
     def some(self, check: str, places: npt.NDArray[np.intp]) -> list[int]:
         """Returns the first of many places, each a finding of `check`, for which there is room. The
         others are only counted."""
-        if self._checks is not None and check not in self._checks:
+        if not self.wants(check):
             return []
         room = max(self._max - len(self._findings), 0)
-        self.truncated += max(len(places) - room, 0)
+        self.count(check, max(len(places) - room, 0))
         return [int(place) for place in places[:room]]
 
     def info(self, kind: str, path: str, message: str) -> None:
@@ -173,5 +183,5 @@ class FindingCollector:
             bytes=size_bytes,
             files=self.files,
             seconds=seconds,
-            truncated=self.truncated,
+            truncated=self._truncated,
         )

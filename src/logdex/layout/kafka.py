@@ -81,12 +81,14 @@ KEY_INDEX_HEADER = Layout(
     ("version", "h"),
     ("fan_out_bits", "h"),
     ("base_offset", "q"),
-    ("log_size", "q"),
-    ("log_edges_crc", "I"),
+    ("log_size", "i"),
+    ("batch_count", "i"),
+    ("headers_crc", "I"),
+    ("tail_position", "i"),
+    ("tail_headers_crc", "I"),
     ("entry_count", "i"),
     ("key_count", "i"),
-    ("filter_size", "i"),
-    ("keyless_count", "q"),
+    ("keyless_count", "i"),
     ("hash_seed", "q"),
     ("block_crcs_crc", "I"),
     ("header_crc", "I"),
@@ -94,9 +96,11 @@ KEY_INDEX_HEADER = Layout(
 KEY_INDEX_ENTRY = Layout("key-index-entry", 8, ("hash_bits", "I"), ("relative_offset", "i"))
 KEY_INDEX_MAGIC = 0x4C444B49
 """``LDKI``"""
-KEY_INDEX_VERSION = 1
+KEY_INDEX_VERSION = 2
 KEY_INDEX_BLOCK_SIZE_BYTES = 4096
 """The number of bytes that one CRC of a key index covers."""
+KEY_INDEX_TAIL_SIZE_BYTES = 256 << 10
+"""The batches that begin in this many last bytes of the covered .log have a CRC of their own."""
 
 MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
 BATCH_CODEC_MASK = 0x7

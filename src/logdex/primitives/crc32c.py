@@ -17,18 +17,21 @@ _INVERT = 0xFFFFFFFF
 _CHECK_TEXT, _CHECK_VALUE = b"123456789", 0xE3069283
 
 
-def crc32c(data: bytes | memoryview) -> int:
-    """The CRC-32C of `data` (at most 2 GiB - 1) as an unsigned 32-bit number."""
+def crc32c(data: bytes | memoryview, value: int = 0) -> int:
+    """The CRC-32C of `data` (at most 2 GiB - 1) as an unsigned 32-bit number.
+
+    `value` is the CRC-32C of the bytes before `data`.
+    """
     function = isal_crc32c()
     if function is None or not len(data):
-        return crc32c_by_table(data)
+        return crc32c_by_table(data, value)
     view = np.frombuffer(data, np.uint8)
-    return (function(view.ctypes.data, view.size, _INVERT) ^ _INVERT) & _INVERT
+    return (function(view.ctypes.data, view.size, value ^ _INVERT) ^ _INVERT) & _INVERT
 
 
-def crc32c_by_table(data: bytes | memoryview) -> int:
+def crc32c_by_table(data: bytes | memoryview, value: int = 0) -> int:
     """The same checksum as `crc32c`, computed byte by byte."""
-    table, value = _table(), _INVERT
+    table, value = _table(), value ^ _INVERT
     for byte in data:
         value = (value >> 8) ^ table[(value ^ byte) & 0xFF]
     return value ^ _INVERT

@@ -22,9 +22,10 @@ def offsets_of(store: StoreSnapshot, wanted: ReadFilter) -> list[int]:
     return [offset for batch in batches for offset in batch["physical_offset"].to_pylist()]
 
 
+@pytest.mark.parametrize("queues_max", [4, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "recovered"), VARIANTS)
 def test_every_queue_tag_and_key_of_a_plan_is_that_of_a_scan(
-    golden_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str, recovered: bool
+    golden_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str, recovered: bool, queues_max: int
 ) -> None:
     monkeypatch.setattr(queue_guide, "is_worth_it", lambda guide, begin: True)
     scanned_bytes = 0
@@ -40,7 +41,7 @@ def test_every_queue_tag_and_key_of_a_plan_is_that_of_a_scan(
         everything = list(store.scan().items())
         queues = sorted({(message.topic, message.queue_id) for _, message in everything})
         monkeypatch.setattr(PartReader, "_scan", counted)
-        for topic, queue_id in queues[:12]:
+        for topic, queue_id in queues[:queues_max]:
             of_queue = [item for item in everything if (item[1].topic, item[1].queue_id) == (topic, queue_id)]
             scan = LogScan(store.plan_source(ReadFilter()), ReadFilter(topic=topic, queue_id=queue_id))
             assert list(scan.items()) == of_queue

@@ -140,7 +140,7 @@ def cut_at(store: Path, ends: tuple[Content, Content, list[int]], folder: Path, 
 
 
 @pytest.mark.parametrize(
-    ("step", "seeds"), [(5, 1), pytest.param(1, 8, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))]
+    ("step", "seeds"), [(10, 1), pytest.param(1, 8, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))]
 )
 def test_power_cuts_at_operations(
     store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, step: int, seeds: int
@@ -152,7 +152,7 @@ def test_power_cuts_at_operations(
         cut_at(store, ends, tmp_path / str(at), at, seeds)
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
+@pytest.mark.parametrize("step", [14, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_refusals_at_operations(
     store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, code: int, step: int

@@ -62,6 +62,7 @@ BATCHES = {
     "a header has no key": batch(whole(b"\0\0\0\1\1" + varint(1) + b"\1\1"), 1, base_offset=10),
     "bytes behind the last record": batch(ONE + b"\0" * 50, 1, base_offset=10),
     "a count of two billion": fields(count=INT_MAX),
+    "thousands of records per byte": batch(zstandard.compress(ONE * 200_000), 200_000, base_offset=10, attributes=4),
     "a count below zero": fields(count=-INT_MAX),
     "more records than stated": batch(ONE * 3, 1, base_offset=10),
     "the largest last offset delta": fields(last_offset_delta=INT_MAX),

@@ -19,6 +19,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.segment.segment_recovery import derive_segment
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
+from tests.examples import examples
 
 RETENTION_MS = 1000
 KEYS = [b"", b"a", b"b", b"c", b"d" * 32, b"e" * 33, b"f" * 300, b"f" * 299 + b"g"]
@@ -182,7 +183,7 @@ class Runner:
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

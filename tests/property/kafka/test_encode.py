@@ -21,6 +21,7 @@ from logdex.kafka.columns.encode_columns import EncodedBatches, encode_columns, 
 from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kernels.kafka import compress as encode_codecs
 from logdex.kernels.kafka.batch_columns import BatchColumns
+from tests.examples import examples
 
 BLOB = st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 400).map(lambda n: b"abcd" * n))
 HEADERS = st.lists(st.tuples(st.binary(max_size=140), st.one_of(st.none(), st.binary(max_size=9))), max_size=3)
@@ -74,7 +75,7 @@ def check_columns(encoded: EncodedBatches) -> None:
         assert ours.tolist() == getattr(scanned, name).tolist(), name
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     records=RECORDS,
     codec=st.sampled_from(list(Compression)),

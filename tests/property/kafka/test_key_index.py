@@ -17,13 +17,16 @@ from logdex.io.env import ByteArray
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import derive_key_index
+from logdex.kafka.key_index.covered_log import CoveredLog
 from logdex.kafka.key_index.plain import derive_plain
 from logdex.kernels.kafka.xxh64 import hash_column, hash_records
 from logdex.layout.kafka import KEY_INDEX_HEADER
 from logdex.primitives.crc32c import crc32c
 from logdex.primitives.xxh64 import xxh64
+from tests.examples import examples
 
 Pairs = list[tuple[bytes | None, int]]
+COVERED = CoveredLog(17, 3, 5, 9, 6)
 KEYS = st.one_of(st.none(), st.binary(max_size=3), st.binary(max_size=80), st.sampled_from([b"hot", b"warm"]))
 
 
@@ -38,8 +41,7 @@ def derive(records: Pairs, *, base_offset: int = 0, seed: int = 0) -> ByteArray:
         hashes[:count],
         places[:count],
         base_offset=base_offset,
-        log_size_bytes=17,
-        edges_crc=5,
+        covered=COVERED,
         keyless_count=len(records) - count,
         hash_seed=seed,
     )
@@ -73,8 +75,7 @@ def test_hash_is_the_one_of_zstd_frames(data: bytes) -> None:
 
 def check(records: Pairs, base_offset: int, seed: int, write: Callable[[bytes], str]) -> None:
     raw = derive(records, base_offset=base_offset, seed=seed).tobytes()
-    settings_ = {"base_offset": base_offset, "log_size_bytes": 17, "edges_crc": 5, "hash_seed": seed}
-    assert raw == derive_plain(records, **settings_)
+    assert raw == derive_plain(records, base_offset=base_offset, covered=COVERED, hash_seed=seed)
     expected: dict[bytes, list[int]] = defaultdict(list)
     for key, place in records:
         if key is not None:
@@ -91,7 +92,7 @@ def check(records: Pairs, base_offset: int, seed: int, write: Callable[[bytes], 
                 assert index.candidates(key).tolist() == offsets
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     keys=st.lists(KEYS, max_size=200),
     gaps=st.integers(1, 9),
@@ -170,7 +171,7 @@ def test_damage_is_found_where_it_is_touched(write: Callable[[bytes], str]) -> N
         assert max(positions) < len(raw) - 500
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(at=st.integers(0, 63), harm=st.binary(min_size=1, max_size=8))
 def test_any_header_with_a_right_checksum(at: int, harm: bytes, write: Callable[[bytes], str]) -> None:
     """Crafted headers: an error, or an index that answers without leaving its file."""

@@ -15,6 +15,7 @@ from logdex.kafka.batch import compression as codecs
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch, encode_batch, with_base_offset
 from logdex.testing.kafka_strategies import EncodedBatch, encoded_batches, message_sets
+from tests.examples import examples
 
 
 def _read_all(data: bytes) -> tuple[list[RecordBatch], list[Record]]:
@@ -73,7 +74,7 @@ def test_moved_to_another_offset(made: EncodedBatch, offset: int, epoch: int) ->
 
 
 @given(st.sampled_from(list(Compression)), st.integers(0, 2), st.binary(max_size=300), st.integers(0, 700))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_compressed_bytes_come_back(codec: Compression, magic: int, data: bytes, times: int) -> None:
     plain = data * times
     packed = codecs.compress(codec, plain, magic=magic)

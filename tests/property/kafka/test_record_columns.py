@@ -26,6 +26,7 @@ from logdex.kafka.columns.record_window import records_to_batch
 from logdex.kafka.scan.scanner import EndKind, ScanEnd, find_next_batch
 from logdex.kernels.common.libraries import address_of
 from logdex.kernels.kafka import decompress as codec_functions
+from tests.examples import examples
 from tests.unit.kafka.batch.batch_bytes import batch, legacy, record
 
 _BYTES = st.none() | st.binary(max_size=6) | st.binary(min_size=30, max_size=200)
@@ -126,7 +127,7 @@ def expected(rows: list[Record], schema: pa.Schema = RECORD_SCHEMA) -> pa.Table:
     return pa.Table.from_batches([records_to_batch(rows, schema)] if rows else [], schema=schema)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(good_batches(), max_size=6), st.booleans(), st.sampled_from([1, 1 << 13, 1 << 22]), st.booleans())
 def test_columns_are_those_of_the_records(
     parts: list[bytes], skip_control: bool, window_bytes: int, check_crc: bool
@@ -139,7 +140,7 @@ def test_columns_are_those_of_the_records(
     assert found.equals(expected(rows))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.one_of(good_batches(), odd_batches()), max_size=5), st.booleans())
 def test_what_the_scalar_refuses_is_refused(parts: list[bytes], skip_control: bool) -> None:
     data = b"".join(parts)
@@ -150,7 +151,7 @@ def test_what_the_scalar_refuses_is_refused(parts: list[bytes], skip_control: bo
     assert found.equals(expected(rows))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(good_batches(), max_size=4), st.lists(st.sampled_from(RECORD_SCHEMA.names), unique=True, min_size=1))
 def test_only_the_columns_that_are_wanted(parts: list[bytes], names: list[str]) -> None:
     data = b"".join(parts)

@@ -15,6 +15,7 @@ from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEn
 from logdex.kernels.common.crc32c import crc32c, crc32c_function_address, crc32c_table, crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.primitives.crc32c import crc32c_by_table
+from tests.examples import examples
 from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, sized, varint
 
 _KINDS = {
@@ -90,7 +91,7 @@ def rows_of(window: BatchWindow) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in window.columns), strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(logs(), st.booleans())
 def test_the_kernel_and_the_plain_scan_agree(data: bytes, check_crc: bool) -> None:
     expected, position, reason = scan_plain(data, check_crc=check_crc)
@@ -106,7 +107,7 @@ def test_the_kernel_and_the_plain_scan_agree(data: bytes, check_crc: bool) -> No
         assert position <= end.error.position <= position + 16
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=60), logs(), st.integers(-1, 80))
 def test_the_next_batch_behind_damage_is_found_alike(before: bytes, data: bytes, position: int) -> None:
     assert find_next_batch(before + data, position) == find_next_plain(before + data, position)

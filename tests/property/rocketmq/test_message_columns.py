@@ -27,6 +27,7 @@ from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 from logdex.testing.strategies import INT64, properties_raw, stored_messages
+from tests.examples import examples
 
 _FILTERS = st.builds(
     ReadFilter,
@@ -67,7 +68,7 @@ def check_equal(got: pa.Table, items: Iterable[tuple[int, StoredMessage]]) -> No
     assert got.combine_chunks().equals(pa.Table.from_batches([expected]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(stored_messages(), max_size=12), _FILTERS, st.none() | st.integers(0, 6), st.integers(0, 3), st.data())
 def test_columns_and_decoded_messages_agree(
     messages: list[StoredMessage], wanted: ReadFilter, limit: int | None, skipped: int, data: st.DataObject
@@ -90,7 +91,7 @@ def test_columns_and_decoded_messages_agree(
         assert list(scan_of(directory, wanted, limit).items()) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(properties_raw() | st.binary(max_size=80) | st.text().map(str.encode), max_size=8))
 def test_properties_alone(raws: list[bytes]) -> None:
     with_slack = pa.array([*raws, bytes(kernel.SLACK)], pa.binary())[:-1]

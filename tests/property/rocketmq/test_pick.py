@@ -23,6 +23,7 @@ from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 from logdex.testing.strategies import stored_messages
+from tests.examples import examples
 from tests.property.rocketmq.test_scan import row_of
 
 MESSAGES = st.lists(stored_messages(), max_size=8)
@@ -39,7 +40,7 @@ def encoded(messages: list[StoredMessage]) -> tuple[bytes, list[tuple[int, int]]
     return data, places
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(MESSAGES, st.integers(0, 1 << 32), st.booleans())
 def test_picked_messages_are_those_of_the_twin(messages: list[StoredMessage], seed: int, check_crc: bool) -> None:
     chance = Random(seed)
@@ -73,7 +74,7 @@ def picked_rows(window: Window, scanner: Scanner) -> list[PlainRow]:
     return rows
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(MESSAGES, st.sets(st.sampled_from([b"", b"a", b"A", b"ab", b"\xff"]) | st.binary(max_size=4), min_size=1))
 def test_tags_are_matched_as_by_the_twin(messages: list[StoredMessage], tags: set[bytes]) -> None:
     raws = [message.properties_raw for message in messages]
@@ -105,7 +106,7 @@ def drained(
         rows += [row_of(window, scanner, i) for i in range(window.count)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     MESSAGES,
     st.sampled_from(

@@ -29,6 +29,7 @@ from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.scan import scanner
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing.store_builder import make_message
+from tests.examples import examples
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, START_MS, build
 
 TOPICS = (b"TopicA", b"TopicB", b"SCHEDULE_TOPIC_XXXX")
@@ -220,7 +221,7 @@ def check_rows(table: pa.Table, items: list[Item], columns: list[str] | None) ->
     assert table.to_pylist() == (expected if columns is None else expected.select(columns)).to_pylist()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(0, 1 << 32), FILTERS, st.integers(0, 12), st.data())
 def test_scans_give_the_rows_and_the_end_of_a_full_scan(
     seed: int, wanted: ReadFilter, limit: int, data: st.DataObject
@@ -243,7 +244,7 @@ def test_scans_give_the_rows_and_the_end_of_a_full_scan(
             assert list(some.items()) == expected[: limit or None]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(0, 1 << 32), FILTERS, RANGES, st.sampled_from([None, 200, 1_000]), st.data())
 def test_plans_give_the_rows_of_a_full_scan(
     seed: int, wanted: ReadFilter, offsets: tuple[int | None, int | None], split_bytes: int | None, data: st.DataObject

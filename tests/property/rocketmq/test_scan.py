@@ -19,6 +19,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message
 from logdex.testing.strategies import stored_messages
+from tests.examples import examples
 
 VERSIONS = ("5.5.0", "4.9.7", "3.5.8")
 _KINDS = {
@@ -101,7 +102,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("scan") / "file"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     messages=st.lists(stored_messages(), max_size=8),
     tail=st.sampled_from([b"", bytes(40), BLANK.pack(123, BLANK_MAGIC) + b"stale" * 9, b"\x00\x01"]),
@@ -116,7 +117,7 @@ def test_any_messages(
     check_equal(path, data, version, first=first, check_crc=check_crc)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(message=stored_messages(), flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), max_size=3))
 def test_flipped_bytes(path: Path, message: StoredMessage, flips: list[tuple[int, int]]) -> None:
     data = bytearray(encode_message(message) * 2)

@@ -173,6 +173,14 @@ class RecordBatch:
             return
         if self.count == 0:  # compaction removed all records
             return
+        count_max = len(self.raw) * limits.BATCH_RECORDS_PER_BYTE_MAX
+        if self.count > count_max:
+            raise self._problem(
+                "the batch states more records than its bytes can hold",
+                "count",
+                expected=f"at most {count_max}",
+                found=self.count,
+            )
         codec = self.compression
         plain: bytes | memoryview = memoryview(self.raw)[RECORD_BATCH.size_bytes :]
         if codec is not Compression.NONE:

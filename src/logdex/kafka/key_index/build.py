@@ -12,10 +12,11 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError, NotAStoreError
-from logdex.io.env import DEFAULT_ENV, ByteArray, Env, ReadFile
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.files.file_names import LOG_SUFFIX, parse_offset_file
+from logdex.kafka.key_index.covered_log import CoveredLog, read_covered_log
 from logdex.kafka.scan.scanner import ScanEnd
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import key_index as kernel
@@ -33,8 +34,8 @@ from logdex.primitives.crc32c import crc32c
 FAN_OUT_BITS_MAX = 22
 _ENTRIES_A_BUCKET_BITS = 3
 _KEYS_A_FILTER_BLOCK = kernel.FILTER_BLOCK_SIZE_BYTES  # 8 bits per key
-_EDGE_SIZE_BYTES = 64
 _BUFFER_ENTRIES = 1 << 16
+_INT_MAX = (1 << 31) - 1
 _LOG_BYTES_AN_ENTRY = 32
 """Memory is first allocated for one entry per this many bytes: more than most logs need, and unused
 memory is free."""
@@ -52,20 +53,12 @@ def filter_blocks(key_count: int) -> int:
     return max(key_count // _KEYS_A_FILTER_BLOCK, 1) if key_count else 0
 
 
-def log_edges_crc(log: ReadFile, size_bytes: int) -> int:
-    """Identifies a .log of `size_bytes`: the CRC-32C of its first and last 64 bytes."""
-    first = log.read_at(0, min(size_bytes, _EDGE_SIZE_BYTES))
-    last_size = min(size_bytes, _EDGE_SIZE_BYTES)
-    return crc32c(first + log.read_at(size_bytes - last_size, last_size))
-
-
 def derive_key_index(
     hashes: UInt64s,
     relative_offsets: UInt32s,
     *,
     base_offset: int,
-    log_size_bytes: int,
-    edges_crc: int,
+    covered: CoveredLog,
     keyless_count: int = 0,
     hash_seed: int = 0,
 ) -> ByteArray:
@@ -97,12 +90,10 @@ def derive_key_index(
         KEY_INDEX_VERSION,
         bits,
         base_offset,
-        log_size_bytes,
-        edges_crc,
+        *covered,
         count,
         key_count,
-        filter_size,
-        keyless_count,
+        min(keyless_count, _INT_MAX),
         hash_seed,
         crc32c(out[head + body_size :].tobytes()),
         0,
@@ -130,18 +121,16 @@ def build_key_index(
         if parsed is None or parsed[1] != LOG_SUFFIX:
             raise NotAStoreError("the file name is not a base offset followed by .log", path=log_path)
         base_offset = parsed[0]
-    with env.open_read(log_path) as log:
-        entries = _Entries(log_path, base_offset, hash_seed, log.size_bytes // _LOG_BYTES_AN_ENTRY)
-        end = entries.read(stop, env)
-        return derive_key_index(
-            entries.hashes[: entries.count],
-            entries.offsets[: entries.count],
-            base_offset=base_offset,
-            log_size_bytes=end.position,
-            edges_crc=log_edges_crc(log, end.position),
-            keyless_count=entries.records - entries.count,
-            hash_seed=hash_seed,
-        )
+    entries = _Entries(log_path, base_offset, hash_seed, env.size_bytes(log_path) // _LOG_BYTES_AN_ENTRY)
+    end = entries.read(stop, env)
+    return derive_key_index(
+        entries.hashes[: entries.count],
+        entries.offsets[: entries.count],
+        base_offset=base_offset,
+        covered=read_covered_log(log_path, end.position, env),
+        keyless_count=entries.records - entries.count,
+        hash_seed=hash_seed,
+    )
 
 
 class _Entries:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from logdex.kafka.key_index.build import fan_out_bits, filter_blocks
+from logdex.kafka.key_index.covered_log import CoveredLog
 from logdex.layout.kafka import (
     KEY_INDEX_BLOCK_SIZE_BYTES,
     KEY_INDEX_ENTRY,
@@ -21,12 +22,7 @@ _MASK = (1 << 64) - 1
 
 
 def derive_plain(
-    records: Sequence[tuple[bytes | None, int]],
-    *,
-    base_offset: int,
-    log_size_bytes: int,
-    edges_crc: int,
-    hash_seed: int = 0,
+    records: Sequence[tuple[bytes | None, int]], *, base_offset: int, covered: CoveredLog, hash_seed: int = 0
 ) -> bytes:
     """The file's bytes from the (key, relative offset) of all records, in log order."""
     hashed = [(xxh64(key, hash_seed), offset) for key, offset in records if key is not None]
@@ -49,9 +45,8 @@ def derive_plain(
     body += b"".join(KEY_INDEX_ENTRY.pack(value & 0xFFFFFFFF, offset) for value, offset in entries)
     step = KEY_INDEX_BLOCK_SIZE_BYTES
     crcs = b"".join(crc32c(body[at : at + step]).to_bytes(4, "big") for at in range(0, len(body), step))
-    counts = (len(entries), len(keys), len(filter_bits), len(records) - len(entries))
+    counts = (len(entries), len(keys), len(records) - len(entries))
     header = KEY_INDEX_HEADER.pack(
-        *(KEY_INDEX_MAGIC, KEY_INDEX_VERSION, bits, base_offset, log_size_bytes, edges_crc, *counts),
-        *(hash_seed, crc32c(crcs), 0),
+        *(KEY_INDEX_MAGIC, KEY_INDEX_VERSION, bits, base_offset, *covered, *counts), *(hash_seed, crc32c(crcs), 0)
     )[:-4]
     return header + crc32c(header).to_bytes(4, "big") + body + crcs

@@ -18,11 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.mapped.mapping import require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.kafka.columns.encode_input import spans_of
-from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, log_edges_crc
+from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, filter_blocks
+from logdex.kafka.key_index.covered_log import CoveredLog, read_covered_log, tail_is_in
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import key_index as kernel
 from logdex.kernels.kafka.batch_columns import Int64s
@@ -60,14 +63,26 @@ class KeyIndexHeader:
     fan_out_bits: int
     base_offset: int
     log_size: int
-    log_edges_crc: int
+    batch_count: int
+    headers_crc: int
+    tail_position: int
+    tail_headers_crc: int
     entry_count: int
     key_count: int
-    filter_size: int
     keyless_count: int
     hash_seed: int
     block_crcs_crc: int
     header_crc: int
+
+    @property
+    def covered(self) -> CoveredLog:
+        """What the header states of the .log."""
+        return CoveredLog(*(getattr(self, name) for name in CoveredLog._fields))
+
+    @property
+    def filter_size(self) -> int:
+        """The size of the filter."""
+        return filter_blocks(self.key_count) * kernel.FILTER_BLOCK_SIZE_BYTES
 
     @property
     def body_size(self) -> int:
@@ -106,15 +121,14 @@ def decode_header(data: bytes, size_bytes: int, path: str) -> KeyIndexHeader:
         raise UnsupportedLayoutError(f"key index version {header.version} is not supported", path=path, hint=_HINT)
     bounds = {
         "fan_out_bits": (1, FAN_OUT_BITS_MAX),
-        "log_size": (0, (1 << 63) - 1),
+        "log_size": (0, limits.SEGMENT_SIZE_BYTES_MAX),
+        "tail_position": (0, max(header.log_size, 0)),
         "entry_count": (0, (1 << 31) - 1),
-        "filter_size": (kernel.FILTER_BLOCK_SIZE_BYTES if header.entry_count else 0, (1 << 31) - 1),
+        "key_count": (min(header.entry_count, 1), header.entry_count),
     }
     for field, (least, most) in bounds.items():
         if not least <= getattr(header, field) <= most:
             raise _wrong(path, field, f"{least} to {most}", getattr(header, field), "a key index's header is invalid")
-    if header.filter_size % kernel.FILTER_BLOCK_SIZE_BYTES:
-        raise _wrong(path, "filter_size", "a multiple of 64", header.filter_size, "a key index's header is invalid")
     if size_bytes < header.file_size:
         raise TruncatedError(
             "a key index ends early", path=path, position=size_bytes, expected=header.file_size, found=size_bytes
@@ -147,6 +161,7 @@ class KeyIndex:
         header = self.header
         crcs_at = _HEAD + header.body_size
         crc = crc32c(array[crcs_at:].tobytes())
+        require_no_faults(array)
         if crc != header.block_crcs_crc:
             raise CrcMismatchError(
                 "a key index's checksums are damaged",
@@ -190,12 +205,17 @@ class KeyIndex:
 
     def covers(self, log_path: StrPath) -> int:
         """How many bytes of the .log the index covers: those it was built from, or 0 for another
-        .log."""
-        with self._env.open_read(os.fspath(log_path)) as log:
-            size = self.header.log_size
-            if log.size_bytes < size or log_edges_crc(log, size) != self.header.log_edges_crc:
-                return 0
-            return size
+        .log.
+
+        Compares the last batches only, which takes the same small time for every log.
+        """
+        return self.header.log_size if tail_is_in(self.header.covered, os.fspath(log_path), self._env) else 0
+
+    def was_built_from(self, log_path: StrPath) -> bool:
+        """Whether the .log begins with all batches that the index was built from. Reads the header
+        of each."""
+        path = os.fspath(log_path)
+        return read_covered_log(path, self.header.log_size, self._env) == self.header.covered
 
     def may_contain(self, key: bytes) -> bool:
         """False means that no record has `key`. One small read; about one absent key in 40 returns
@@ -242,6 +262,7 @@ class KeyIndex:
         np.cumsum(runs[:, 1], out=starts[1:])
         offsets = np.empty(int(starts[-1]), np.int64)
         kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.base_offset, offsets.ctypes.data)
+        require_no_faults(self._mapped.array)
         return KeyCandidates(starts, offsets)
 
     def verify(self) -> None:
@@ -249,6 +270,7 @@ class KeyIndex:
         self._refuse_damage(kernel.check_all(self._body))
 
     def _refuse_damage(self, bad: int) -> None:
+        require_no_faults(self._mapped.array)
         if bad != kernel.GOOD:
             raise CrcMismatchError(
                 f"{KEY_INDEX_BLOCK_SIZE_BYTES} bytes of a key index are damaged",

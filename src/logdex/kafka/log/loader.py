@@ -289,7 +289,7 @@ class LogLoader:
         position = first_fall(segment.log.path, segment.base_offset, env=self._env)
         if position is None:
             return False
-        lost = segment.log.truncate_to(position)
+        lost = segment.cut_log(position)
         reason = "torn: the batch's offset is not above those before it"
         self._report.note(LoadStep.CUT, segment.log.path, reason, position=position, size_bytes=lost)
         return True
@@ -305,7 +305,7 @@ class LogLoader:
             found = None
         last = segment.log.last_header(found.position if found else 0)
         next_offset, position = (last.last_offset + 1, last.end) if last else (segment.base_offset, 0)
-        torn = segment.log.truncate_to(position)
+        torn = segment.cut_log(position)
         if torn:
             for index in (segment.offset_index, segment.time_index):
                 index.truncate_to(next_offset)  # entries of a batch that was removed

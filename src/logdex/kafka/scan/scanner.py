@@ -17,6 +17,7 @@ import numpy as np
 
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.io.mapped.mapping import readable_end, require_readable
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka import batch_scan as kernel
@@ -94,7 +95,8 @@ class BatchScanner:
         """Yields windows of the batches that begin in bytes [start, stop) of a .log. `start` must
         be the first byte of a batch.
 
-        The end is of kind END if `stop` was reached.
+        The end is of kind END if `stop` was reached. Raises `UnreadableError`, behind the batches
+        before it, where bytes cannot be read or the file was truncated meanwhile.
         """
         with self._env.map_read(path) as mapped:
             return (yield from self.scan_bytes(mapped.array, start, stop, path=path))
@@ -112,12 +114,26 @@ class BatchScanner:
             kernel.scan_window(
                 array.ctypes.data, array.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs
             )
-            position, count, reason = (int(place) for place in state)
+            before, (position, count, reason) = position, (int(place) for place in state)
+            readable = readable_end(array, position)
+            if readable < position:
+                count = _whole_before(readable, self._columns, count)
             if count:
                 self.batches += count
                 yield BatchWindow(pick_columns(self._columns, slice(count)), count, array, path)
+            if readable < position:
+                good = int(self._columns.position[count - 1] + self._columns.size[count - 1]) if count else before
+                self.end = ScanEnd(EndKind.CORRUPT, good, "the bytes cannot be read")
+                require_readable(array, good, position)
         self.end = scan_end(array, position, reason, path)
+        if self.end.kind is not EndKind.END:
+            require_readable(array, position, array.size)
         return self.end
+
+
+def _whole_before(position: int, columns: BatchColumns, count: int) -> int:
+    """How many of the first `count` batches end at or before a position."""
+    return int(np.searchsorted(columns.position[:count] + columns.size[:count], position, side="right"))
 
 
 def find_next_batch(data: ByteArray | bytes, position: int) -> int:

@@ -167,7 +167,8 @@ def _first_entries(path: str, env: Env) -> Int64s:
         return np.empty(0, np.int64)
     with env.open_read(path) as file:
         raw = file.read_at(0, min(file.size_bytes // _ENTRY.itemsize, ENTRIES_MAX) * _ENTRY.itemsize)
-    positions = np.frombuffer(raw, _ENTRY)["position"].astype(np.int64)
+    whole = len(raw) // _ENTRY.itemsize  # a file that was truncated meanwhile may end within an entry
+    positions = np.frombuffer(raw, _ENTRY, whole)["position"].astype(np.int64)
     zeros = np.flatnonzero(positions == 0)
     return positions[: zeros[0]] if len(zeros) else positions
 

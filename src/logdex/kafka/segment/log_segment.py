@@ -298,7 +298,7 @@ class LogSegment(SegmentFiles):
             index.truncate_to(offset)
             index.resize(index.max_size_bytes)
         self.txn_index.truncate_to(offset)
-        dropped = 0 if found is None else self.log.truncate_to(found.position)
+        dropped = 0 if found is None else self.cut_log(found.position)
         if self.size_bytes == 0:
             self.created_ms, self._first_timestamp_ms = self.clock_ms(), None
         self._fold = self._fold_from_indexes(self._read_largest_timestamp() if largest >= 0 else None)
@@ -323,7 +323,7 @@ class LogSegment(SegmentFiles):
         interval = self.config.index_interval_bytes
         derived = derive_segment(self.log.path, self.base_offset, interval, on_columns=on_columns, env=self.env)
         self.log.refresh()
-        self.log.truncate_to(derived.size_bytes)
+        self.cut_log(derived.size_bytes)
         self.offset_index.rewrite(derived.offset_index)
         self.time_index.rewrite(derived.time_index)
         self._first_timestamp_ms = None

@@ -154,8 +154,19 @@ class SegmentFiles:
         for ending in _SUFFIXES.values():
             self.env.remove(self.path_of(ending))
         if self.suffix == names.DELETED_SUFFIX:
-            key_index = names.offset_file_name(self.base_offset, names.KEY_INDEX_SUFFIX)
-            self.env.remove(posixpath.join(self.directory, key_index))
+            self._remove_key_index()
+
+    def _remove_key_index(self) -> None:
+        """Removes the key index, which is of use only for the .log that it was built from."""
+        name = names.offset_file_name(self.base_offset, names.KEY_INDEX_SUFFIX)
+        self.env.remove(posixpath.join(self.directory, name))
+
+    def cut_log(self, size_bytes: int) -> int:
+        """Truncates the .log and returns the number of bytes removed. If there are any, the key
+        index is removed first."""
+        if size_bytes < self.size_bytes and not self.suffix:
+            self._remove_key_index()
+        return self.log.truncate_to(size_bytes)
 
     def release(self) -> None:
         """Closes the descriptors of a segment that is no longer written. Later use opens them

@@ -65,6 +65,7 @@ class IndexEntries(ABC):
                 "size", whole, f"{size - whole} bytes behind the last whole entry", f"a multiple of {slot}", size
             )
         self._mapped = env.map_read(self.path)
+        size = min(size, self._mapped.array.size)  # it may have been truncated meanwhile
         slots = self._mapped.array[: size // slot * slot].view(self.layout.dtype)
         count = _used_slots(slots)
         self.zero_slots = len(slots) - count

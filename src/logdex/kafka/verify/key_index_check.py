@@ -22,18 +22,18 @@ def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Coll
     try:
         with KeyIndex.open(path, env=env) as index:
             index.verify()
-            covered = index.covers(segment.path)
-            stated, base_offset = index.header.log_size, index.base_offset
+            is_of_log = index.was_built_from(segment.path)
+            covered, base_offset = index.header.log_size, index.base_offset
     except CorruptError as error:
         out.find_error("key-index", error, _MEND)
         return
     except UnsupportedLayoutError as error:
         out.info("key-index-version", path, error.message)
         return
-    if covered != stated and (scanned.holes or scanned.has_bad_tail or out.is_blamed(segment.path)):
+    if not is_of_log and (scanned.holes or scanned.has_bad_tail or out.is_blamed(segment.path)):
         out.info("key-index-stale", path, "the log is damaged: a key index is built anew from what is saved")
-    elif base_offset != segment.base_offset or covered != stated:
-        found = f"base offset {base_offset}, {stated} bytes of another log"
+    elif base_offset != segment.base_offset or not is_of_log:
+        found = f"base offset {base_offset}, {covered} bytes of another log"
         expected = f"base offset {segment.base_offset}, this log"
         out.find("key-index", path, 0, "built from another log", expected=expected, found=found, mend=_MEND)
     elif covered < scanned.end_position:

@@ -59,6 +59,7 @@ _CONTROL = layout.BATCH_CONTROL
 _NONE, _LZ4, _ZSTD = 0, 3, 4
 _CODEC_MAX = 4
 _RECORD_SIZE_MIN = limits.RECORD_SIZE_BYTES_MIN
+_RECORDS_PER_BYTE_MAX = limits.BATCH_RECORDS_PER_BYTE_MAX
 _COPY_STEP = 64
 _LONG_COPY = 512
 
@@ -339,7 +340,7 @@ def _decode_batch(batch: int, c: ColumnAddresses, t: RecordTargets, s: Sources, 
     if count == 0 or (s.skip_control and attributes & _CONTROL):
         return -1
     codec = attributes & _CODEC
-    if codec > _CODEC_MAX or count < 0:
+    if codec > _CODEC_MAX or count < 0 or count > load_i32(c.size + 4 * batch) * _RECORDS_PER_BYTE_MAX:
         return BAD
     at, size = _find_records(batch, codec, c, s, state)
     if size < 0:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from logdex.errors import GeometryError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.mapped.mapping import require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
@@ -298,6 +299,7 @@ class IndexFile:
                 out = np.tile(out, 2)
                 if done == before:
                     found_row, found_offset = np.tile(found_row, 2), np.tile(found_offset, 2)
+        require_no_faults(mapped)
         return IndexSelection(out[:filled], row_end, np.flatnonzero(wild))
 
     def _map(self) -> npt.NDArray[np.uint8]:

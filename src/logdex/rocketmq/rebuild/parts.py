@@ -1,9 +1,9 @@
 """A CommitLog in parts: plans the parts, scans one part, and joins the results.
 
 Parts make a rebuild parallel; this module does not depend on what runs the tasks. A part begins
-where its file begins, or at the first message that its task finds in its bytes. This is checked
-afterwards: if the parts of a file do not join up byte for byte (a body looked like a message), the
-rest of that file is scanned again as one part.
+where its file begins, or at the first message that its task finds in its bytes
+(`logdex.rocketmq.scan.resume`). This is checked afterwards: if the parts of a file do not join up
+byte for byte (a body looked like messages), the rest of that file is scanned again as one part.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from logdex.io.env import DEFAULT_ENV, ByteArray, Env
-from logdex.layout.rocketmq import MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
+from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.resume import find_first
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.scan.topic_table import QueueName
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -30,15 +31,6 @@ PART_SIZE_BYTES_MIN = 64 << 20
 PART_SIZE_BYTES_MAX = 1 << 30
 """The size of a broker's file. No task takes longer than a second or two."""
 PARTS_PER_CORE = 2
-
-_SEARCH_BYTES_MAX = 16 << 20
-"""How far a part is searched for its first message: well beyond the broker's largest message (4
-MiB), and much less than a preallocated tail."""
-_SEARCH_BLOCK = 64 << 10
-_AT_MAGIC = MESSAGE_HEAD.offset_of("magic")
-_AT_PHYSICAL = MESSAGE_HEAD.offset_of("physical_offset")
-_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2))
-_COMMON = _MAGICS[0][:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +110,6 @@ def reachable_files(log: CommitLog) -> list[CommitLogFile]:
     return files
 
 
-def find_message(data: ByteArray, file_start_offset: int, begin: int, stop: int) -> int:
-    """Returns the first byte in [begin, stop) where a message seems to begin, by its magic code and
-    its own physical offset; -1 if there is none."""
-    stop = min(stop, begin + _SEARCH_BYTES_MAX)
-    for block in range(begin, stop, _SEARCH_BLOCK):
-        last = min(block + _SEARCH_BLOCK, stop)
-        text = data[block : last + _AT_PHYSICAL + 8].tobytes()
-        at = text.find(_COMMON, _AT_MAGIC)
-        while 0 <= at < last - block + _AT_MAGIC:
-            start = at - _AT_MAGIC
-            stored = text[start + _AT_PHYSICAL : start + _AT_PHYSICAL + 8]
-            if text[at : at + 4] in _MAGICS and int.from_bytes(stored, "big") == file_start_offset + block + start:
-                return block + start
-            at = text.find(_COMMON, at + 1)
-    return -1
-
-
 def scan_part(
     part: ScanPart,
     config: StoreConfig,
@@ -145,13 +120,10 @@ def scan_part(
 ) -> PartScan:
     """Scans a part into a new stage file, one window at a time. `progress` is called with the
     (messages, bytes) of each window."""
-    first = part.begin
-    if not part.found:
-        with env.map_read(part.file.path) as mapped:
-            first = find_message(mapped.array, part.file.start_offset, part.begin, part.stop)
+    first = part.begin if part.found else _first_of(part, env)
+    if first is None:
+        return PartScan(part, -1)
     result = PartScan(part, first)
-    if first < 0:
-        return result
     scanner, deriver = Scanner(config, env=env), ConsumeQueueDeriver()
     windows = scanner.scan_file(part.file, first, part.stop)
     at = first
@@ -171,6 +143,11 @@ def scan_part(
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
     return result
+
+
+def _first_of(part: ScanPart, env: Env) -> int | None:
+    with env.map_read(part.file.path) as mapped:
+        return find_first(LogBytes(mapped.array, part.file.start_offset), part.begin, part.stop)
 
 
 def _end_of(window: Window) -> int:

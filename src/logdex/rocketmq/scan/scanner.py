@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.io.mapped.mapping import has_faults, readable_end, require_readable
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK, MESSAGE_FIXED_SIZE_BYTES_MIN
@@ -110,15 +111,19 @@ class Scanner:
     ) -> Generator[Window, None, LogEnd | None]:
         """Yields windows of the messages that begin in bytes [start, stop) of a file. Returns the
         `LogEnd`, or None if the log continues after the filler or at `stop`. Then `stopped_at` is
-        the position where the scan stopped."""
+        the position where the scan stopped. Raises `UnreadableError`, after the messages before
+        it, where bytes cannot be read or the file was truncated meanwhile."""
         with self._env.map_read(file.path) as mapped:
             data = mapped.array
             stop = data.size if stop is None else stop
+            self.stopped_at = start
             reason, position = yield from self._windows(file, data, file.start_offset, start, stop)
             self.stopped_at = position
             if reason in (kernel.FILE_END, kernel.LIMIT):
                 return None
-            return log_end_at(file, data, position, reason)
+            end = log_end_at(file, data, position, reason)
+            require_readable(data, position, data.size)
+            return end
 
     def scan_part(self, file: CommitLogFile, start: int, stop: int) -> Generator[Window, None, LogEnd | None]:
         """Yields the windows that `scan_file` yields, for a small part: the bytes are read block by
@@ -201,13 +206,28 @@ class Scanner:
         while reason == kernel.WINDOW_FULL:
             state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
             reason = self._fill(data, data_offset, stop)
-            if state[kernel.COUNT]:
-                count = int(state[kernel.COUNT])
+            position, count = int(state[kernel.POSITION]), int(state[kernel.COUNT])
+            readable = readable_end(data, position)
+            if readable < position:
+                count = self._whole_before(data_offset + readable, count)
+            if count:
                 self.messages += count
-                position = int(state[kernel.POSITION])
-                yield Window(self._columns, count, int(state[kernel.KEY_COUNT]), file, data, data_offset)
+                self.stopped_at = self._end_of(count) - file.start_offset
+                keys = int(self._columns.key_end[count - 1])
+                yield Window(self._columns, count, keys, file, data, data_offset)
                 state[kernel.POSITION] = position
-        return reason, int(state[kernel.POSITION])
+            require_readable(data, self.stopped_at, position)
+        return reason, position
+
+    def _whole_before(self, offset: int, count: int) -> int:
+        """Returns how many of the first `count` messages of the columns end at or before a physical
+        offset."""
+        ends = self._columns.position[:count] + self._columns.size[:count]
+        return int(np.searchsorted(ends, offset, side="right"))
+
+    def _end_of(self, count: int) -> int:
+        """Returns the physical offset after the first `count` messages of the columns."""
+        return int(self._columns.position[count - 1]) + int(self._columns.size[count - 1])
 
     def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
         """Runs the kernel until the window is full or the part of the file ends, and adds new
@@ -229,11 +249,14 @@ class Scanner:
 
     def _meet_name(self, state: kernel.Int64s, data: ByteArray) -> bool:
         """Adds the unknown topic or queue at which a kernel stopped. Returns False if it stopped
-        for another reason."""
+        for another reason, or if the name cannot be read."""
         reason = int(state[kernel.REASON])
         if reason == kernel.NEW_TOPIC:
             at = int(state[kernel.TOPIC_ADDRESS]) - data.ctypes.data
-            self.table.add_topic(data[at : at + int(state[kernel.TOPIC_LENGTH])].tobytes())
+            topic = data[at : at + int(state[kernel.TOPIC_LENGTH])].tobytes()
+            if has_faults(data):
+                return False
+            self.table.add_topic(topic)
         elif reason == kernel.NEW_QUEUE:
             self.table.add_queue(int(state[kernel.TOPIC_ID]), int(state[kernel.QUEUE_ID]))
         else:

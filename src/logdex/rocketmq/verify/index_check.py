@@ -196,8 +196,8 @@ class IndexCheck:
         wrong = np.flatnonzero(expected != rows.time_diff_s)
         if not len(wrong):
             return
-        if self._out.is_full:
-            self._out.truncated += len(wrong)
+        if self._out.is_full and self._out.wants("index-entry-time"):
+            self._out.count("index-entry-time", len(wrong))
             return
         for offset in np.unique(offsets[wrong]).tolist():
             all_of_it = np.flatnonzero(offsets == offset)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from logdex.errors import UnreadableError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -48,6 +49,9 @@ class IndexDisk:
         self.max_index_num = config.max_index_num
         self._mapped = env.map_read(path)
         data = self._mapped.array
+        size = _HEADER + _SLOT * self.slot_num + _ENTRY * self.max_index_num
+        if data.size < size:
+            raise UnreadableError(path=path, position=data.size, end_position=size, size_bytes=data.size)
         self.header: tuple[int, ...] = INDEX_HEADER.struct.unpack(data[:_HEADER].tobytes())
         """The six header fields as stored."""
         self.slots = data[_HEADER : _HEADER + _SLOT * self.slot_num].view(">i4")

@@ -9,18 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import StoreError
 from logdex.io.env import Env
-from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, MESSAGE_HEAD, SYS_FLAG_BORN_HOST_V6
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
-from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index_check import IndexCheck
 from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
+from logdex.rocketmq.verify.index_others import OtherEntries
 from logdex.rocketmq.verify.report import Collector
 
 _LOOK_AHEAD_ROWS = 4096
@@ -87,8 +85,7 @@ class IndexSet:
         self._end_ms: int | None = None if log.min_offset else 0
         self._is_excused = False  # an unreadable file precedes the next match
         self._lacks: list[_Lack] = []
-        self._repeats = 0
-        self._expired = 0
+        self._others = OtherEntries(config, log, damage, out)
         self._steps = 0
 
     # -- the files, one after the other --------------------------------------------------------------------------------
@@ -110,7 +107,7 @@ class IndexSet:
         expected, size = self._config.index_file_size_bytes, self._env.size_bytes(path)
         if size == expected:
             disk = IndexDisk(path, self._config, self._env)
-            self._check = IndexCheck(disk, self._end_ms, self._config, self._out, self._suspect_time)
+            self._check = IndexCheck(disk, self._end_ms, self._config, self._out, self._others.suspect_time)
             return
         self._out.find(
             "index-file-size",
@@ -195,7 +192,7 @@ class IndexSet:
             return until
         first, end = np.searchsorted(keys.offset, offset), np.searchsorted(keys.offset, offset, side="right")
         if found_hash in keys.key_hash[first:at]:
-            self._repeats += 1
+            self._others.repeats += 1
             self._take_extra(rows.part(0, 1))
             return at
         if found_hash in keys.key_hash[at:end]:
@@ -228,7 +225,7 @@ class IndexSet:
                 mend=self._out.rebuild,
             )
         elif self._check.fits_better(rows, found_hash, key_hash):
-            self._suspect_keys(offset, key_hash, found_hash)
+            self._others.suspect_keys(offset, key_hash, found_hash)
             self._check.put(rows.part(0, 1), rows.key_hash[:1], keys.offset[at : at + 1], keys.store_ms[at : at + 1])
             return
         else:
@@ -250,58 +247,7 @@ class IndexSet:
         assert self._check is not None  # rows came from it
         disk = self._check.disk
         self._take_extra(rows)
-        self._explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
-
-    def _explain(self, disk: IndexDisk, rows: IndexRows, which: npt.NDArray[np.bool_]) -> None:
-        """Counts or reports those of the entries in the mask `which`, which match none of the log's
-        next keys."""
-        gone = which & (rows.phy_offset >= 0) & (rows.phy_offset < self._log.min_offset)
-        self._expired += int(gone.sum())
-        unexplained = np.flatnonzero(which & ~gone & ~self._damage.covers(rows.phy_offset))
-        for i in self._out.some("index-extra-entry", unexplained):
-            offset = int(rows.phy_offset[i])
-            key_hash = int(rows.key_hash[i])
-            hashes = self._hashes_of(offset)
-            if hashes is not None and key_hash in hashes:
-                self._repeats += 1
-            elif hashes is not None:
-                self._suspect_keys(offset, hashes[0] if hashes else "none", key_hash)
-            else:
-                self._out.find(
-                    "index-extra-entry",
-                    disk.path,
-                    disk.position(rows.first + i),
-                    f"entry {rows.first + i} is of no message",
-                    expected="an entry of a message that the log has",
-                    found=f"hash {key_hash}, physical offset {offset}",
-                    mend=self._out.rebuild,
-                )
-
-    def _hashes_of(self, offset: int) -> list[int] | None:
-        """Returns the key hashes of the message at a physical offset, or None if there is no
-        message."""
-        try:
-            message = self._log.read_message(offset, check_crc=False)
-        except StoreError:
-            return None
-        if message.physical_offset != offset:
-            return None
-        return message_key_hashes(message, self._config.dialect)
-
-    def _suspect_keys(self, offset: int, found: object, expected: int) -> None:
-        """Reports a message whose keys have changed: the hash chains agree with an entry that is of
-        none of its keys."""
-        file = self._log.file_of(offset)
-        if file is not None:
-            self._out.suspect(
-                offset,
-                "message-keys",
-                file.path,
-                offset - file.start_offset,
-                "its index entries are of other keys: its topic or properties have changed",
-                f"a key of hash {expected}",
-                f"hash {found}",
-            )
+        self._others.explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
 
     def _lack(self, keys: _Keys, start: int, end: int) -> None:
         """Notes that the keys [start, end) have no entry."""
@@ -327,24 +273,6 @@ class IndexSet:
         self.close()
         self._place, self._is_excused = len(self._paths), True
 
-    def _suspect_time(self, offset: int, store_ms: int, off_by_s: int) -> None:
-        """Reports a message whose entries all agree on a time other than its own."""
-        file = self._log.file_of(offset)
-        if file is None:
-            return
-        at = MESSAGE_HEAD.offset_of("sys_flag")
-        sys_flag = int.from_bytes(self._log.read(offset + at, 4), "big")
-        host = HOST_V6_SIZE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else HOST_V4_SIZE_BYTES
-        self._out.suspect(
-            offset,
-            "message-store-timestamp",
-            file.path,
-            offset - file.start_offset + MESSAGE_HEAD.size_bytes + host,
-            f"all IndexFile entries of this message are {off_by_s} s off its storeTimestamp",
-            f"about {store_ms + 1000 * off_by_s}",
-            store_ms,
-        )
-
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self, end_offset: int) -> None:
         """Checks the remaining entries after the end of the log, and reports missing entries."""
@@ -355,31 +283,20 @@ class IndexSet:
             disk = self._check.disk
             self._take_extra(rows)
             beyond = (rows.phy_offset >= end_offset) & ~self._damage.covers(rows.phy_offset)
-            self._explain(disk, rows, ~beyond)
+            self._others.explain(disk, rows, ~beyond)
             behind += int(beyond.sum())
             if beyond.any() and not self._is_unclean and found_in != disk.path:
                 found_in = disk.path
-                self._find_beyond(disk, rows, int(np.argmax(beyond)), end_offset)
+                self._others.find_beyond(disk, rows, int(np.argmax(beyond)), end_offset)
         if self._is_unclean:
             self._say(behind, "index-ahead", "entries point behind the log's end: the last end was unclean")
-        self._say(self._repeats, "index-repeated-entries", "entries repeat one of the same key and message")
-        self._say(self._expired, "index-expired-entries", "entries are of messages before the log's start")
+        for kind, count, text in self._others.summary():
+            self._say(count, kind, text)
         for lack in self._lacks:
             self._find_lack(lack)
 
-    def _find_beyond(self, disk: IndexDisk, rows: IndexRows, row: int, end_offset: int) -> None:
-        self._out.find(
-            "index-extra-entry",
-            disk.path,
-            disk.position(rows.first + row),
-            f"entry {rows.first + row}, and perhaps more of this file, points behind the log's end",
-            expected=f"a physical offset below {end_offset}",
-            found=int(rows.phy_offset[row]),
-            mend=self._out.rebuild,
-        )
-
     def _say(self, count: int, kind: str, text: str) -> None:
-        if count:
+        if count > 0:
             self._out.info(kind, self._directory, f"{count} {text}")
 
     def _find_lack(self, lack: _Lack) -> None:

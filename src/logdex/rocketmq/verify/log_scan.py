@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, CrcMismatchError
-from logdex.io.env import ByteArray, Env
+from logdex.errors import CorruptError, CrcMismatchError, UnreadableError
+from logdex.io.env import Env
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end
+from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
-from logdex.rocketmq.verify.resync import find_next, first_nonzero, last_nonzero, number_at
 
 _TEXTS = {
     "message-crc": "the body's CRC is wrong",
@@ -37,6 +38,17 @@ def _check_of(error: CorruptError) -> str:
     return {"magic": "message-magic", "DELAY": "message-delay"}.get(error.field or "", "message-lengths")
 
 
+def _blank_of(file: CommitLogFile, position: int, head: bytes) -> tuple[int, int]:
+    """Returns the size and the magic of a filler with the bytes `head`. Raises `UnreadableError` if
+    the file was truncated meanwhile and has fewer."""
+    if len(head) < BLANK.size_bytes:
+        size = position + len(head)
+        end = position + BLANK.size_bytes
+        raise UnreadableError(path=file.path, position=size, end_position=end, size_bytes=size)
+    size, magic = BLANK.struct.unpack(head)
+    return size, magic
+
+
 @dataclass(frozen=True, slots=True)
 class _Stop:
     """A place where the scan stopped, and what the bytes from there on are."""
@@ -52,7 +64,9 @@ class _Stop:
 class LogPass:
     """One pass over a log. `damage` and `end_offset` grow during the pass. Not thread-safe."""
 
-    def __init__(self, log: CommitLog, config: StoreConfig, out: Collector, env: Env) -> None:
+    def __init__(
+        self, log: CommitLog, config: StoreConfig, out: Collector, env: Env, named: Named | None = None
+    ) -> None:
         self.log = log
         self.damage = Damage()
         self.end_offset = log.min_offset
@@ -64,6 +78,7 @@ class LogPass:
         self._config = config
         self._out = out
         self._env = env
+        self._named = named
         self._pending: _Stop | None = None
 
     def windows(self) -> Iterator[Window]:
@@ -160,7 +175,7 @@ class LogPass:
         self._settle(file.start_offset + position)
         self.end_offset = file.end_offset
         with self._env.open_read(file.path) as opened:
-            size, _ = BLANK.struct.unpack(opened.read_at(position, BLANK.size_bytes))
+            size, _ = _blank_of(file, position, opened.read_at(position, BLANK.size_bytes))
         if size != file.size_bytes - position:
             self._out.find(
                 "filler",
@@ -177,9 +192,8 @@ class LogPass:
         follows in this file; the stop is then the log's end unless the next file continues the
         log."""
         with self._env.map_read(file.path) as mapped:
-            data = mapped.array
-            at = end.position
-            following = find_next(data, at + 1, file.start_offset)
+            data = LogBytes(mapped.array, file.start_offset)
+            following = find_behind(data, end.position, self._named)
             if following is None:
                 self._note_stop(file, end, data)
                 return None
@@ -193,7 +207,7 @@ class LogPass:
         at, left = end.position, file.size_bytes - end.position
         if left < BLANK.size_bytes or file.size_bytes != self._config.mapped_file_size_commit_log:
             return False
-        size, magic = BLANK.struct.unpack(self.log.read(end.offset, BLANK.size_bytes))
+        size, magic = _blank_of(file, at, self.log.read(end.offset, BLANK.size_bytes))
         if size != left or magic in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
             return False
         self._out.find(
@@ -209,17 +223,17 @@ class LogPass:
         self.end_offset = file.end_offset
         return True
 
-    def _note_stop(self, file: CommitLogFile, end: LogEnd, data: ByteArray) -> None:
+    def _note_stop(self, file: CommitLogFile, end: LogEnd, data: LogBytes) -> None:
         """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
         at = end.position
-        stray = first_nonzero(data, at)
+        stray = data.first_nonzero(at)
         if self._pending is not None:
             if stray is not None and self._pending.stray is None:
                 self._find_stray(file.path, stray, 0)
             return
-        last = last_nonzero(data, at)
+        last = data.last_nonzero(at)
         # A message without properties ends with two zero bytes of its own.
-        size = number_at(data, at, 4) if len(data) - at >= 4 else 0
+        size = data.number(at, 4) if data.size - at >= 4 else 0
         is_cut = end.kind is EndKind.TORN or (last is not None and last < at + size - BLANK.size_bytes)
         self._pending = _Stop(end, file, stray, is_cut)
 

@@ -14,13 +14,14 @@ from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.damage import Damage
-from logdex.rocketmq.verify.queue_disk import QueueDisk, Rows, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, Rows, fields_of, is_pre_blank, is_written
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _CHUNK_ROWS = 4096
 _AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
 _FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
 _DELAYED = f"{SCHEDULE_TOPIC_NAME.decode()}/"
+_QUEUE_OFFSET_MAX = (1 << 62) // ENTRY_SIZE
 LEFT_OVER_MAX = 100_000
 """The maximum number of messages without their entry, and of entries without their message, that
 are kept to be matched at the end."""
@@ -39,6 +40,12 @@ class Unplaced:
     is_zero: bool
     """Whether its place holds zeros."""
 
+    @property
+    def check(self) -> str:
+        """The name of the check that finds it."""
+        is_possible = 0 <= self.queue_offset <= _QUEUE_OFFSET_MAX
+        return "consume-queue-entry" if is_possible and not self.is_passed else "message-queue-offset"
+
 
 @dataclass(slots=True)
 class Extra:
@@ -51,10 +58,38 @@ class Extra:
 
 @dataclass(slots=True)
 class LeftOver:
-    """The messages and entries that matched in no queue. `unplaced` is by physical offset."""
+    """The messages and entries that matched in no queue. `unplaced` is by physical offset. Those
+    beyond `LEFT_OVER_MAX` are not kept, only counted."""
 
+    out: Collector
+    is_unclean: bool
+    """Whether the store was not shut down cleanly, so that messages may have no entry yet."""
     unplaced: dict[int, Unplaced] = field(default_factory=dict)
     extras: list[Extra] = field(default_factory=list)
+    behind: int = 0
+    """The number of messages that were not kept and may have no entry yet."""
+
+    def add_message(self, physical_offset: int, unplaced: Unplaced) -> None:
+        """Adds a message whose entry is not in its place."""
+        if len(self.unplaced) < LEFT_OVER_MAX:
+            self.unplaced[physical_offset] = unplaced
+        elif unplaced.queue.disk is None:
+            return  # the whole queue is missing, which is one finding
+        elif self.may_follow(unplaced):
+            self.behind += 1
+        else:
+            self.out.count(unplaced.check, 1)
+
+    def add_entry(self, extra: Extra) -> None:
+        """Adds an entry at a place for which its queue has no message."""
+        if len(self.extras) < LEFT_OVER_MAX:
+            self.extras.append(extra)
+        else:
+            self.out.count("consume-queue-extra-entry", 1)
+
+    def may_follow(self, unplaced: Unplaced) -> bool:
+        """Whether the entry of a message may be missing after an unclean shutdown."""
+        return self.is_unclean and unplaced.is_zero and not unplaced.is_passed
 
 
 class QueueCheck:
@@ -260,11 +295,8 @@ class QueueCheck:
         file = self._file
         assert file is not None  # put() sets it
         physical = int(fields_of(row)[0]["physical_offset"])
-        found = Unplaced(self, offset, file.path, physical - file.start_offset, offset < self.next, is_zero)
-        if len(self._left.unplaced) < LEFT_OVER_MAX:
-            self._left.unplaced[physical] = found
-        else:
-            self._out.truncated += 1
+        at = physical - file.start_offset
+        self._left.add_message(physical, Unplaced(self, offset, file.path, at, offset < self.next, is_zero))
 
     def look_at_places(self, disk: QueueDisk, start: int, end: int) -> int:
         """Notes the entries at places [start, end) that point to no message; no message belongs to
@@ -275,11 +307,8 @@ class QueueCheck:
             entries = fields_of(rows)
             wanting = np.flatnonzero(self._calls_for_message(entries))
             explained += int(is_written(entries).sum()) - len(wanting)
-            for i in wanting[:LEFT_OVER_MAX].tolist():
-                if len(self._left.extras) < LEFT_OVER_MAX:
-                    self._left.extras.append(Extra(self, at + i, int(entries["physical_offset"][i])))
-                else:
-                    self._out.truncated += 1
+            for i in wanting.tolist():
+                self._left.add_entry(Extra(self, at + i, int(entries["physical_offset"][i])))
         return explained
 
     def finish(self, end_offset: int) -> int:
@@ -296,8 +325,7 @@ class QueueCheck:
             behind = is_written(entries) & (entries["physical_offset"] >= end_offset)
             stale += int(behind.sum())
             for i in np.flatnonzero(self._calls_for_message(entries) & ~behind).tolist():
-                if len(self._left.extras) < LEFT_OVER_MAX:
-                    self._left.extras.append(Extra(self, at + i, int(entries["physical_offset"][i])))
+                self._left.add_entry(Extra(self, at + i, int(entries["physical_offset"][i])))
             stray = rows.any(axis=1) & ~is_written(entries)
             if stray.any():
                 path, position = disk.place_of(at + int(np.argmax(stray)))

@@ -16,7 +16,7 @@ from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
-from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, fields_of, is_written
+from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_written
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _OPEN_FILES_MAX = 256
@@ -47,7 +47,7 @@ class QueueSet:
         self._is_unclean = is_unclean
         self._open = OpenFiles(env, _OPEN_FILES_MAX)
         self._deriver = ConsumeQueueDeriver()
-        self._left = LeftOver()
+        self._left = LeftOver(out, is_unclean)
         self._queues: list[QueueCheck | None] = []
         self._by_folder: dict[str, QueueCheck] = {}
         self._has_any = env.is_dir(self._directory)
@@ -145,7 +145,7 @@ class QueueSet:
         for extra in self._left.extras:
             self._match_extra(extra)
         self._missing_queues()
-        behind = 0
+        behind = self._left.behind
         for physical_offset, unplaced in self._left.unplaced.items():
             behind += self._find_unplaced(physical_offset, unplaced)
         if behind:
@@ -258,12 +258,12 @@ class QueueSet:
         disk = unplaced.queue.disk
         if disk is None:
             return False
-        if self._is_unclean and unplaced.is_zero and not unplaced.is_passed:
+        if self._left.may_follow(unplaced):
             return True
         offset = unplaced.queue_offset
-        if unplaced.is_passed or offset < 0 or offset > (1 << 62) // ENTRY_SIZE:
+        if unplaced.check == "message-queue-offset":
             self._out.find(
-                "message-queue-offset",
+                unplaced.check,
                 unplaced.path,
                 unplaced.position + 20,
                 f"{unplaced.queue.folder} holds another message at this queue offset",
@@ -275,7 +275,7 @@ class QueueSet:
             return False
         path, position = disk.place_of(offset)
         self._out.find(
-            "consume-queue-entry",
+            unplaced.check,
             path,
             position,
             f"queue offset {offset} has no entry of its message at {physical_offset}",

@@ -65,6 +65,7 @@ class Collector(FindingCollector):
         super().__init__(CHECKS, root, max_findings, checks)
         self._about: dict[int, list[tuple[str, int]]] = {}
         self._suspects: dict[int, Finding] = {}
+        self._last_suspect = -1
 
     def find(
         self,
@@ -92,9 +93,12 @@ class Collector(FindingCollector):
         """Adds a finding about a message that its own index entries contradict while they agree
         with each other. The message is then what is wrong, so findings about those entries are
         dropped."""
-        if physical_offset in self._suspects or len(self._suspects) >= max(self._max, 1):
+        if physical_offset in self._suspects or physical_offset == self._last_suspect:
             return
-        assert check in CHECKS, check
+        self._last_suspect = physical_offset
+        if len(self._suspects) >= max(self._max, 1):
+            self.count(check, 1)
+            return
         self._suspects[physical_offset] = Finding(
             check, path, position, message, str(expected), str(found), RESTORE_MESSAGE
         )

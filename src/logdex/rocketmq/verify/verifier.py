@@ -18,6 +18,7 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index_set import IndexSet
@@ -49,7 +50,8 @@ def verify(
     out = Collector(root, max_findings, checks)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     is_unclean = check_abort_and_lock(root, out, env)
-    scan = LogPass(log, config, out, env)
+    named = NamedMessages(root, config, env)
+    scan = LogPass(log, config, out, env, None if log.is_one_file else named)
     queues = QueueSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
     index = IndexSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
     newest_ms = 0
@@ -70,6 +72,7 @@ def verify(
     finally:
         queues.close()
         index.close()
+        named.close()
         log.close()
     if scan.damage:  # lost messages may have been newer than all others
         newest_ms = known_end = OFFSET_MAX

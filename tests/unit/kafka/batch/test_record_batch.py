@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UsageError
 from logdex.kafka.batch.compression import compress
 from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.batch.record_batch import EndMarker, decode_batch, encode_batch, encode_end_marker
+from logdex.kafka.columns.record_columns import read_record_batches
 from tests.unit.kafka.batch import batch_bytes as kb
 
 
@@ -221,6 +223,23 @@ def test_a_wrong_checksum_can_be_left_unseen() -> None:
     assert (batch.crc, batch.base_offset) == (7, 3)
     with pytest.raises(CrcMismatchError):
         batch.check_crc()
+
+
+@pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.GZIP])
+def test_more_records_than_the_bytes_can_hold_are_refused_before_decompression(codec: Compression) -> None:
+    """Records that are all equal, as no broker accepts them: thousands per byte."""
+    few, many = 5_000, 200_000 if codec is Compression.ZSTD else 20_000_000
+    raw = kb.batch(compress(codec, kb.record(0, 0, None, None) * few), few, attributes=codec.value)
+    assert len(_records(raw)) == few
+    assert sum(part.num_rows for part in read_record_batches(raw)) == few
+    raw = kb.batch(compress(codec, kb.record(0, 0, None, None) * 200_000), many, attributes=codec.value)
+    assert many > len(raw) * limits.BATCH_RECORDS_PER_BYTE_MAX
+    batch, _ = decode_batch(raw)
+    with pytest.raises(CorruptError, match=f"at most {64 * len(raw)}, found {many}") as by_twin:
+        next(batch.records())
+    assert by_twin.value.field == "count"
+    with pytest.raises(CorruptError, match=f"at most {64 * len(raw)}, found {many}"):
+        next(read_record_batches(raw))
 
 
 @pytest.mark.parametrize(

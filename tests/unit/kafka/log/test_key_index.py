@@ -49,3 +49,31 @@ def test_one_that_a_broker_left_behind_goes_when_the_log_is_opened(tmp_path: Pat
         ]
         assert log.log_start_offset == bases[1]
     assert key_indexes(path) == bases[1:]
+
+
+def test_one_goes_when_its_segment_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    bases = make(path)
+    with Log.open(str(path)) as log:
+        log.append([Record(b"key", b"behind the index")])
+        log.truncate_to(3)
+        assert key_indexes(path) == bases[:2]
+        log.append([Record(b"key", b"value 2")])
+        log.roll()
+        (path / f"{bases[2]:020d}.keyindex").write_bytes(bytes(build_key_index(str(path / f"{bases[2]:020d}.log"))))
+        log.truncate_to(bases[1] + 1)  # where the third segment begins
+        assert key_indexes(path) == bases[:2]
+        log.truncate_to(bases[1])
+        assert key_indexes(path) == bases[:1]
+        log.truncate_to(0)
+        assert key_indexes(path) == []
+
+
+def test_one_goes_when_a_crash_left_its_segment_torn(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    bases = make(path)
+    with (path / f"{bases[2]:020d}.log").open("ab") as file:
+        file.write(b"torn")
+    with Log.open(str(path)) as log:
+        assert [each.step for each in log.load_report.actions] == [LoadStep.CUT]
+        assert key_indexes(path) == bases[:2]

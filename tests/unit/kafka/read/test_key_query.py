@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import CorruptError, LogdexError
+from logdex.errors import CorruptError, LogdexError, UnsupportedLayoutError
 from logdex.kafka.batch.batch_writer import encode_batch
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.key_index.build import build_key_index
@@ -17,6 +17,7 @@ from logdex.kafka.read.key_query import query_key
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.segment import segment_lookups
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.primitives.crc32c import crc32c
 from tests.golden import kafka as golden_kafka
 
 KEYS = [b"", *(b"k%d" % i for i in range(12)), b"rare"]
@@ -126,6 +127,44 @@ def test_a_log_that_has_changed_since(partition: Partition, change: str) -> None
         partition.write_index(1000)
         partition.log(1000).write_bytes(b"".join(raw))
     partition.check(on_bad_index=fail)
+
+
+def same_size(*keys: bytes, first: int = 0) -> bytes:
+    """Batches of one record each, all of the same size, whose last bytes are equal."""
+    return b"".join(
+        encode_batch([Record(key, bytes(200), 1_000)], base_offset=first + place) for place, key in enumerate(keys)
+    )
+
+
+@pytest.mark.parametrize("batches", [3, 40, 3000])
+def test_a_log_of_the_same_size_with_other_records(batches: int, tmp_path: Path) -> None:
+    """A log that was cut and has grown again, or was compacted: only headers differ."""
+    before = [b"k%06d" % each for each in range(batches)]
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(same_size(*before))
+    log.with_suffix(".keyindex").write_bytes(build_key_index(str(log)).tobytes())
+    kept = batches // 2
+    after = before[:kept] + [b"n%06d" % each for each in range(kept, batches)]
+    log.write_bytes(same_size(*after))
+    for place in (0, kept - 1, kept, batches - 1):
+        assert [each.offset for each in ask(tmp_path, after[place], on_bad_index=fail)] == [place]
+    assert ask(tmp_path, before[-1]) == []
+    compacted = before[:1] + before[2:] + [b"n%06d" % batches]
+    log.write_bytes(same_size(before[0]) + same_size(*compacted[1:], first=2))
+    assert [each.offset for each in ask(tmp_path, compacted[-1], on_bad_index=fail)] == [batches]
+    assert [each.offset for each in ask(tmp_path, before[2], on_bad_index=fail)] == [2]
+
+
+def test_an_index_of_an_earlier_version_is_told_and_done_without(partition: Partition) -> None:
+    partition.write_index(1000)
+    raw = bytearray(partition.index(1000).read_bytes())
+    raw[4:6] = (1).to_bytes(2, "big")
+    raw[60:64] = crc32c(bytes(raw[:60])).to_bytes(4, "big")
+    partition.index(1000).write_bytes(raw)
+    told: list[LogdexError] = []
+    partition.check(on_bad_index=told.append)
+    assert {type(error) for error in told} == {UnsupportedLayoutError}
+    assert all("key index version 1 is not supported" in str(error) for error in told)
 
 
 @pytest.mark.parametrize("harm", ["header", "filter", "entries", "short"])

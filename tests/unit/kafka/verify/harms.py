@@ -92,6 +92,16 @@ def foreign_key_index(root: Path) -> None:
     (root / f"{FIRST}.keyindex").write_bytes(build_key_index(str(root / f"{SECOND}.log")).tobytes())
 
 
+def old_key_index(root: Path) -> None:
+    """The index of a log of the same size, of which one batch has another time."""
+    log = root / f"{FIRST}.log"
+    before = log.read_bytes()
+    in_log(0, 1, "base_timestamp_ms", 1)(root)
+    raw = build_key_index(str(log)).tobytes()
+    log.write_bytes(before)
+    (root / f"{FIRST}.keyindex").write_bytes(raw)
+
+
 def other_sequence(root: Path) -> None:
     """Another last sequence of the first producer, with a right checksum."""
     raw = bytearray((root / SNAPSHOT).read_bytes())

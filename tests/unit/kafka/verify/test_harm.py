@@ -26,6 +26,7 @@ from tests.unit.kafka.verify.harms import (
     foreign_key_index,
     in_log,
     insert,
+    old_key_index,
     other_sequence,
     put,
     remove,
@@ -131,6 +132,7 @@ HARMS: list[tuple[str, str, Harm, str, int]] = [
     ),
     ("key-index", "a bit", damaged_key_index, f"{FIRST}.keyindex", 64),
     ("key-index", "another log's", foreign_key_index, f"{FIRST}.keyindex", 0),
+    ("key-index", "of the log before", old_key_index, f"{FIRST}.keyindex", 0),
     (
         "leader-epoch",
         "a line",

@@ -1,0 +1,227 @@
+"""The SIGBUS handler: the process survives an access to mapped bytes that cannot be read.
+
+The system sends SIGBUS where a file was truncated after it was mapped, or where the disk cannot
+read a sector. The handler runs in the thread that made the access. If the address lies in a range
+of the table, the handler puts a page of zeros over the page, notes it in the row of the range, and
+the thread goes on. Any other SIGBUS goes to the handler that was installed before.
+
+The handler must not use Python, so it is written in LLVM's language and compiled by llvmlite, which
+Numba brings; that takes 10 ms per process, and needs no cache. It calls `mmap`, `sigaction` and
+`raise` only. (docs/design/0015)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import signal
+import sys
+from typing import Any, NamedTuple
+
+ROWS_MAX = 1 << 16
+"""As many mappings as a process may have by default on Linux (vm.max_map_count)."""
+HEADER_WORDS = 8
+ROW_WORDS = 8
+ROWS, FAULTS, HANDED_ON, FORMER_FUNCTION, FORMER_IGNORES = range(5)
+"""Words of the table's header: the rows in use, all faults so far, how often a signal was handed
+on, the address of the former handler if it takes three arguments, and whether SIGBUS was ignored.
+"""
+START, END, ROW_FAULTS, FIRST, BEHIND = range(5)
+"""Words of a row: the addresses [start, end) of the range, which is empty if the row is free; the
+number of faults, the lowest page with one, and the end of the highest."""
+
+_PAGE = mmap.PAGESIZE
+
+
+class _System(NamedTuple):
+    """Numbers of a system's C library that differ. Sources: the headers bits/sigaction.h and
+    asm-generic/siginfo.h of Linux, sys/signal.h of macOS."""
+
+    address_at: int
+    """Where `si_addr` lies in a siginfo_t. `si_code` is at byte 8 everywhere."""
+    action_size: int
+    flags_at: int
+    """Where `sa_flags` lies in a struct sigaction. The handler is at byte 0."""
+    siginfo: int
+    nodefer: int
+    onstack: int
+
+
+_SYSTEMS = {"linux": _System(16, 152, 136, 4, 0x40000000, 0x08000000), "darwin": _System(24, 16, 12, 0x40, 0x10, 0x1)}
+_MACHINES = ("x86_64", "AMD64", "aarch64", "arm64")
+_MAP_FIXED = 0x10
+
+
+def is_supported() -> bool:
+    """Whether the numbers of this system are known."""
+    return sys.platform in _SYSTEMS and platform.machine() in _MACHINES
+
+
+_CODE = """
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @sigaction(i32, ptr, ptr)
+declare i32 @raise(i32)
+
+define void @on_bus_error(i32 %signal, ptr %info, ptr %context) {{
+entry:
+  %table = inttoptr i64 {table} to ptr
+  %code_at = getelementptr i8, ptr %info, i64 8
+  %code = load i32, ptr %code_at
+  %address_at = getelementptr i8, ptr %info, i64 {address_at}
+  %address = load i64, ptr %address_at
+  %is_sent = icmp sle i32 %code, 0
+  %count = load atomic i64, ptr %table acquire, align 8
+  br i1 %is_sent, label %foreign, label %next
+
+next:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %behind ]
+  %i_next = add i64 %i, 1
+  %is_over = icmp uge i64 %i, %count
+  br i1 %is_over, label %foreign, label %look
+
+look:
+  %word = mul i64 %i, {row_words}
+  %row_word = add i64 %word, {header_words}
+  %row = getelementptr i64, ptr %table, i64 %row_word
+  %end_at = getelementptr i64, ptr %row, i64 1
+  %start = load atomic i64, ptr %row acquire, align 8
+  %end = load atomic i64, ptr %end_at acquire, align 8
+  %is_from = icmp uge i64 %address, %start
+  %is_to = icmp ult i64 %address, %end
+  %is_in = and i1 %is_from, %is_to
+  br i1 %is_in, label %ours, label %behind
+
+behind:
+  br label %next
+
+ours:
+  %page = and i64 %address, -{page_size}
+  %page_end = add i64 %page, {page_size}
+  %first_at = getelementptr i64, ptr %row, i64 3
+  %behind_at = getelementptr i64, ptr %row, i64 4
+  %faults_at = getelementptr i64, ptr %row, i64 2
+  %all_at = getelementptr i64, ptr %table, i64 1
+  %old_first = atomicrmw umin ptr %first_at, i64 %page seq_cst
+  %old_behind = atomicrmw umax ptr %behind_at, i64 %page_end seq_cst
+  %old_faults = atomicrmw add ptr %faults_at, i64 1 seq_cst
+  %old_all = atomicrmw add ptr %all_at, i64 1 seq_cst
+  %place = inttoptr i64 %page to ptr
+  %zeros = call ptr @mmap(ptr %place, i64 {page_size}, i32 {protection}, i32 {map_flags}, i32 -1, i64 0)
+  %is_there = icmp eq ptr %zeros, %place
+  br i1 %is_there, label %done, label %rest
+
+rest:
+  %rest_size = sub i64 %end, %page
+  %all_zeros = call ptr @mmap(ptr %place, i64 %rest_size, i32 {protection}, i32 {map_flags}, i32 -1, i64 0)
+  %is_rest_there = icmp eq ptr %all_zeros, %place
+  %old_end = atomicrmw umax ptr %behind_at, i64 %end seq_cst
+  br i1 %is_rest_there, label %done, label %foreign
+
+foreign:
+  %function_at = getelementptr i64, ptr %table, i64 3
+  %function = load ptr, ptr %function_at
+  %is_none = icmp eq ptr %function, null
+  br i1 %is_none, label %simple, label %call_it
+
+call_it:
+  call void %function(i32 %signal, ptr %info, ptr %context)
+  br label %done
+
+simple:
+  %ignores_at = getelementptr i64, ptr %table, i64 4
+  %ignores = load i64, ptr %ignores_at
+  %is_ignored = icmp ne i64 %ignores, 0
+  %is_quiet = and i1 %is_ignored, %is_sent
+  br i1 %is_quiet, label %done, label %restore
+
+restore:
+  %handed_at = getelementptr i64, ptr %table, i64 2
+  %handed = atomicrmw add ptr %handed_at, i64 1 seq_cst
+  %is_first = icmp eq i64 %handed, 0
+  %former = inttoptr i64 {former} to ptr
+  %default = inttoptr i64 {default} to ptr
+  %action = select i1 %is_first, ptr %former, ptr %default
+  %restored = call i32 @sigaction(i32 %signal, ptr %action, ptr null)
+  br i1 %is_sent, label %again, label %done
+
+again:
+  %raised = call i32 @raise(i32 %signal)
+  br label %done
+
+done:
+  ret void
+}}
+"""
+
+
+class BusErrorHandler:
+    """The handler and its table. One per process; a forked child inherits it."""
+
+    def __init__(self) -> None:
+        system = _SYSTEMS[sys.platform]
+        self._system = system
+        size_bytes = 8 * (HEADER_WORDS + ROWS_MAX * ROW_WORDS)
+        self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.words = memoryview(self._memory).cast("q")
+        """The table. Untouched pages of it take no memory."""
+        self._former = ctypes.create_string_buffer(system.action_size)
+        self._default = ctypes.create_string_buffer(system.action_size)
+        self._action = ctypes.create_string_buffer(system.action_size)
+        self._now = ctypes.create_string_buffer(system.action_size)
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._sigaction = libc.sigaction
+        self._sigaction.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        self._engine = self._compile()
+        self._handler: int = self._engine.get_function_address("on_bus_error")
+        flags = system.siginfo | system.nodefer | system.onstack
+        _put(self._action, 0, ctypes.c_uint64, self._handler)
+        _put(self._action, system.flags_at, ctypes.c_int32, flags)
+
+    def _compile(self) -> Any:
+        from llvmlite import binding
+
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        table = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        code = _CODE.format(
+            table=table,
+            address_at=self._system.address_at,
+            row_words=ROW_WORDS,
+            header_words=HEADER_WORDS,
+            page_size=_PAGE,
+            protection=mmap.PROT_READ,
+            map_flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED,
+            former=ctypes.addressof(self._former),
+            default=ctypes.addressof(self._default),
+        )
+        module = binding.parse_assembly(code)
+        module.verify()
+        engine = binding.create_mcjit_compiler(module, binding.Target.from_default_triple().create_target_machine())
+        engine.finalize_object()
+        return engine
+
+    def install(self) -> None:
+        """Installs the handler unless it is the installed one. Another that was installed since
+        (`faulthandler.enable`) becomes the former one, which gets what is not ours."""
+        if self._sigaction(signal.SIGBUS, None, self._now) != 0:
+            raise OSError(ctypes.get_errno(), "sigaction")
+        handler = _get(self._now, 0, ctypes.c_uint64)
+        if handler == self._handler:
+            return
+        ctypes.memmove(self._former, self._now, self._system.action_size)
+        takes_three = _get(self._now, self._system.flags_at, ctypes.c_int32) & self._system.siginfo
+        is_function = handler not in (int(signal.SIG_DFL), int(signal.SIG_IGN))
+        self.words[FORMER_FUNCTION] = handler if is_function and takes_three else 0
+        self.words[FORMER_IGNORES] = int(handler == int(signal.SIG_IGN))
+        self.words[HANDED_ON] = 0
+        if self._sigaction(signal.SIGBUS, self._action, None) != 0:
+            raise OSError(ctypes.get_errno(), "sigaction")
+
+
+def _put(action: Any, at: int, kind: Any, value: int) -> None:
+    kind.from_buffer(action, at).value = value
+
+
+def _get(action: Any, at: int, kind: Any) -> int:
+    return int(kind.from_buffer(action, at).value)

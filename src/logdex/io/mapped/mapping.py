@@ -1,0 +1,236 @@
+"""Maps a file without keeping a descriptor of it, and survives bytes of it that cannot be read.
+
+Python's `mmap` duplicates the descriptor and keeps it as long as the mapping exists, so a log of
+500 segments would use up the usual limit of 1,024. The system call itself needs none afterwards.
+
+Bytes that cannot be read, because the file was truncated or the disk fails, are read as zeros
+(`bus_error`). So whoever uses mapped bytes asks afterwards whether they were those of the file:
+`require_readable`. Where there is no such handler, the file is read into memory instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.errors import UnreadableError
+from logdex.io.mapped import bus_error
+from logdex.io.mapped.bus_error import BusErrorHandler
+
+ByteArray = npt.NDArray[np.uint8]
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_NO_FAULT = -1
+"""The lowest page with a fault, if there is none: the handler takes it for an unsigned number."""
+_READ_BYTES = 1 << 26
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc
+
+
+class _Guard:
+    """The rows of the handler's table, which is created with the first mapping. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._handler: BusErrorHandler | None = None
+        self._free: list[int] = []
+        self._rows = 0
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Replaces the lock in a forked child: another thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
+    def add(self, start: int, end: int) -> tuple[memoryview, int] | None:
+        """Adds a range of addresses. Returns the table and the first word of the row; None if the
+        table is full."""
+        with self._lock:
+            if self._handler is None:
+                self._handler = BusErrorHandler()
+            self._handler.install()
+            words = self._handler.words
+            try:
+                row = self._free.pop()
+            except IndexError:
+                if self._rows == bus_error.ROWS_MAX:
+                    return None
+                row = bus_error.HEADER_WORDS + self._rows * bus_error.ROW_WORDS
+                self._rows += 1
+            words[row + bus_error.ROW_FAULTS] = 0
+            words[row + bus_error.FIRST] = _NO_FAULT
+            words[row + bus_error.BEHIND] = 0
+            words[row + bus_error.START] = start
+            words[row + bus_error.END] = end
+            words[bus_error.ROWS] = self._rows
+        return words, row
+
+    def release(self, row: int) -> None:
+        """Frees a row, whose range must be empty. Takes no lock: a mapping may be collected at any
+        moment."""
+        self._free.append(row)
+
+
+_guard = _Guard()
+os.register_at_fork(after_in_child=_guard.renew_lock)
+
+
+class _Mapping:
+    """Owns a mapping. Arrays over it refer to it, so it is unmapped when the last of them is
+    deleted."""
+
+    def __init__(self, address: int, size_bytes: int, path: str, identity: tuple[int, int]) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self.address = address
+        self._identity = identity
+        self._munmap = _libc().munmap
+        added = _guard.add(address, address + -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+        if added is None:
+            self._munmap(address, size_bytes)
+            raise OSError("more files are mapped than the process may map")
+        self._words, self._row = added
+        self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (size_bytes,), "typestr": "|u1"}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_row"):
+            self._words[self._row + bus_error.END] = 0
+            self._munmap(self.address, self.size_bytes)
+            _guard.release(self._row)
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether bytes were accessed that could not be read."""
+        return self._words[self._row + bus_error.ROW_FAULTS] != 0
+
+    def unreadable(self) -> tuple[int, int]:
+        """Returns the positions [first, end) of pages that could not be read; the first is that of
+        the end if there are none."""
+        if not self.has_faults:
+            return self.size_bytes, self.size_bytes
+        first, behind = (self._words[self._row + word] - self.address for word in (bus_error.FIRST, bus_error.BEHIND))
+        return first, min(behind, self.size_bytes)
+
+    def forget(self) -> None:
+        """Forgets the faults so far."""
+        self._words[self._row + bus_error.ROW_FAULTS] = 0
+        self._words[self._row + bus_error.FIRST] = _NO_FAULT
+        self._words[self._row + bus_error.BEHIND] = 0
+
+    def size_now(self) -> int:
+        """Returns how many of the mapped bytes the file still has, as far as its path shows."""
+        try:
+            status = os.stat(self.path)
+        except (OSError, ValueError):
+            return self.size_bytes  # removed or renamed: its bytes are still there
+        is_same = (status.st_dev, status.st_ino) == self._identity
+        return min(status.st_size, self.size_bytes) if is_same else self.size_bytes
+
+
+def map_without_descriptor(descriptor: int, path: str) -> ByteArray:
+    """Maps a whole open file as a read-only array, which is empty for an empty file.
+
+    The file stays mapped as long as an array over its bytes exists. Raises `OSError`.
+    """
+    status = os.fstat(descriptor)
+    size_bytes = status.st_size
+    if size_bytes == 0:
+        return np.empty(0, np.uint8)
+    if not bus_error.is_supported():
+        return _read_whole(descriptor, size_bytes)
+    address = _libc().mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    if address == _MAP_FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return np.asarray(_Mapping(address, size_bytes, path, (status.st_dev, status.st_ino)))
+
+
+def _read_whole(descriptor: int, size_bytes: int) -> ByteArray:
+    data = np.empty(size_bytes, np.uint8)
+    view, done = memoryview(data), 0  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
+    while done < size_bytes:
+        more = os.preadv(descriptor, [view[done : done + _READ_BYTES]], done)
+        if not more:
+            break
+        done += more
+    data = data[:done]
+    data.flags.writeable = False
+    return data
+
+
+def _mapping_of(array: npt.NDArray[Any]) -> _Mapping | None:
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, _Mapping) else None
+
+
+def require_readable(array: npt.NDArray[Any], start: int = 0, stop: int | None = None) -> None:
+    """Raises `UnreadableError` if any of the bytes [start, stop) of a mapped file may have been
+    read as zeros that the file does not have. `array` is a view of the mapping; other arrays are
+    passed over."""
+    mapping = _mapping_of(array)
+    if mapping is None:
+        return
+    stop = mapping.size_bytes if stop is None else stop
+    if readable_end(array, stop) < stop:
+        first, behind = mapping.unreadable()
+        if first < stop and behind > start:
+            _raise(mapping, max(first, start), behind)
+        if mapping.size_now() < stop:
+            _raise(mapping, max(mapping.size_now(), start), stop)
+
+
+def has_faults(array: npt.NDArray[Any]) -> bool:
+    """Whether bytes of the mapping of `array` were accessed that could not be read."""
+    mapping = _mapping_of(array)
+    return mapping is not None and mapping.has_faults
+
+
+def require_no_faults(array: npt.NDArray[Any]) -> None:
+    """Raises `UnreadableError` if bytes of the mapping of `array` were accessed that could not be
+    read. Takes 0.2 µs, and does not notice the zeros between the new end of a truncated file and the
+    end of its last page."""
+    mapping = _mapping_of(array)
+    if mapping is not None and mapping.has_faults:
+        _raise(mapping, *mapping.unreadable())
+
+
+def readable_end(array: npt.NDArray[Any], stop: int) -> int:
+    """Returns the position in the mapped file before which all bytes that were read so far were the
+    file's, at most `stop`."""
+    mapping = _mapping_of(array)
+    return stop if mapping is None else min(stop, mapping.unreadable()[0], mapping.size_now())
+
+
+def take_unreadable(array: npt.NDArray[Any]) -> tuple[int, int] | None:
+    """Returns the positions [first, end) of the pages that could not be read so far, and forgets
+    them; None if there are none. For whoever reports them and goes on."""
+    mapping = _mapping_of(array)
+    if mapping is None or not mapping.has_faults:
+        return None
+    found = mapping.unreadable()
+    mapping.forget()
+    return found
+
+
+def _raise(mapping: _Mapping, position: int, end_position: int) -> None:
+    size = mapping.size_now()
+    raise UnreadableError(
+        path=mapping.path,
+        position=min(position, size) if size < end_position else position,
+        end_position=end_position,
+        size_bytes=size if size < end_position else None,
+    )

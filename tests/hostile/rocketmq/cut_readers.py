@@ -1,0 +1,135 @@
+"""RocketMQ's readers, for `tests.hostile.cutting`. Run as a module: FOLDER SEED OPENS TRIALS."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from logdex.io.env import Env
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.rocketmq.verify import verify
+from logdex.testing.store_builder import write_commit_log
+from tests.hostile.cutting import Cuts, Reader, report
+from tests.unit.rocketmq.small_stores import START_MS, message
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 17,
+    mapped_file_size_consume_queue=20 * 100,
+    max_hash_slot_num=500,
+    max_index_num=1000,
+    dialect=Dialect.of("5.5.0"),
+)
+MESSAGES = 600
+
+
+def make(folder: Path) -> Path:
+    """A store with three CommitLog files, four queues of two topics, and IndexFiles."""
+    messages = []
+    for number in range(MESSAGES):
+        topic, queue_id = (b"TopicA", b"TopicB")[number % 2], number // 2 % 2
+        given: dict[str, Any] = {"topic": topic, "queue_id": queue_id, "body": b"body %d " % number * 30}
+        text = message(
+            number // 4, keys=f"key-{number % 17} k-{number}", tag="AB"[number % 3 // 2], unique=False, **given
+        )
+        messages.append(text)
+    write_commit_log(str(folder), messages, CONFIG.mapped_file_size_commit_log)
+    rebuild(str(folder), str(folder), CONFIG, in_place=True, sync=False)
+    return folder
+
+
+def store(root: Path, env: Env) -> StoreSnapshot:
+    return StoreSnapshot(str(root), config=CONFIG, env=env)
+
+
+def scan_columns(root: Path, env: Env) -> Iterator[Any]:
+    scanner = Scanner(CONFIG, window_messages=16, env=env)
+    with store(root, env) as opened:
+        for window in scanner.scan(opened.commit_log):
+            count, columns = window.count, window.columns
+            names = [scanner.table.queues[number] for number in columns.queue[:count].tolist()]
+            wanted = (columns.position, columns.size, columns.queue_offset, columns.store_timestamp_ms)
+            numbers = zip(*(column[:count].tolist() for column in wanted), strict=True)
+            yield from zip(names, numbers, strict=True)
+
+
+def scan(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        yield from opened.scan()
+
+
+def scan_some(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        yield from opened.scan(topic="TopicA", queue_id=1, tags="A")
+        yield from opened.scan(begin_ms=START_MS + 60_000, end_ms=START_MS + 90_000)
+
+
+def arrow(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        batches = [*opened.scan().to_arrow()]
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def arrow_one_by_one(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        for batch in opened.scan(topic="TopicB").to_arrow():
+            rows = batch.to_pylist()
+            yield from rows
+            assert batch.to_pylist() == rows
+
+
+def get(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        for offset in range(0, 150, 12):
+            yield from opened.get_message("TopicA", 0, offset, 4).messages
+            yield from opened.get_message("TopicB", 1, offset, 4, tags="B").messages
+        opened.get_offset_in_queue_by_time("TopicA", 0, START_MS + 60_000)
+
+
+def query(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        for number in range(0, 17, 4):
+            yield from opened.query_message("TopicA", f"key-{number}").messages
+        yield from opened.query_message("TopicB", "k-301", broker_semantics=True).messages
+        yield from opened.query_message("TopicB", "k-303", scan_missing=True).messages
+        for number in range(17):
+            found = opened.index_service.query_offsets_many("TopicA", [f"key-{number}"])
+            yield from ((number, offset) for offset in found.phy_offsets.tolist())
+
+
+def check(root: Path, env: Env) -> Iterator[Any]:
+    verify(str(root), CONFIG, env=env)
+    return iter(())
+
+
+def make_anew(root: Path, env: Env) -> Iterator[Any]:
+    output = root.parent / f"rebuilt-{id(env)}-{env.counters.read_bytes}"
+    rebuild(str(root), str(output), CONFIG, sync=False, env=env)
+    return iter(())
+
+
+READERS: dict[str, Reader] = {
+    "columns": scan_columns,
+    "scan": scan,
+    "some": scan_some,
+    "arrow": arrow,
+    "arrow batch by batch": arrow_one_by_one,
+    "get": get,
+    "query": query,
+    "verify": check,
+    "rebuild": make_anew,
+}
+
+if __name__ == "__main__":
+    folder, seed, opens, trials = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+    cuts = Cuts(make(folder / "sound"), READERS, seed)
+    cuts.at_each_open((0.0, 0.31, 0.77), opens)
+    cuts.at_random(trials)
+    cuts.between_rows(trials)
+    report(cuts)
