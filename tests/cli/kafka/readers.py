@@ -12,7 +12,8 @@ from logdex.kafka.files.checkpoints import read_offset_checkpoint
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA
 from logdex.kafka.files.metadata_files import CleanShutdown, MetaProperties, PartitionMetadata
 from logdex.kafka.key_index import KeyIndex
-from logdex.kafka.scan.scanner import BatchScanner, find_next_batch
+from logdex.kafka.scan.resume import LogResume
+from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.segment.segment_recovery import derive_segment
 from logdex.kafka.segment.time_index import TimeIndex
@@ -25,11 +26,11 @@ _OFFSETS = np.array([-1, 0, 13, 122, (1 << 63) - 1])
 
 
 def _log(path: str) -> None:
-    list(BatchScanner(check_crc=True).scan_file(path))
     data = np.fromfile(path, np.uint8)
-    at = -1
-    while (at := find_next_batch(data, at)) >= 0:
-        pass
+    scanner, resume, at = BatchScanner(check_crc=True), LogResume(data, path), 0
+    while at >= 0:
+        list(scanner.scan_bytes(data, at, path=path))
+        at = resume.behind(scanner.end).position
     derive_segment(path, int(Path(path).stem), INTERVAL_BYTES)
 
 

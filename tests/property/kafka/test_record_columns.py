@@ -23,11 +23,11 @@ from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.columns import record_decoder
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.columns.record_window import records_to_batch
-from logdex.kafka.scan.scanner import EndKind, ScanEnd, find_next_batch
+from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kernels.common.libraries import address_of
 from logdex.kernels.kafka import decompress as codec_functions
 from tests.examples import examples
-from tests.unit.kafka.batch.batch_bytes import batch, legacy, record
+from tests.unit.kafka.batch.batch_bytes import batch, find_whole_batch, legacy, record
 
 _BYTES = st.none() | st.binary(max_size=6) | st.binary(min_size=30, max_size=200)
 _HEADERS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=70)), max_size=3)
@@ -311,7 +311,7 @@ def test_nothing_is_read_behind_the_bytes_given() -> None:
             data[:] = np.frombuffer(log[: len(log) - end], np.uint8)
             errors: list[CorruptError] = []
             table(read_record_batches(data, on_bad_batch=errors.append, skip_control=False))
-            find_next_batch(data, -1)
+            find_whole_batch(data)
     assert libc.mprotect(ctypes.c_void_p(array.ctypes.data + 3 * page), ctypes.c_size_t(page), 3) == 0
 
 

@@ -1,5 +1,5 @@
-"""Random harm to small logs: every batch with a valid checksum, wherever it lies, is in what recover makes of them, and
-that is clean."""
+"""Random harm to small logs: every batch that is still whole, wherever it lies, is in what recover makes of them, and
+that is clean. What only looks like a batch inside a damaged one (a message of a wrapper) is none."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from logdex.kafka.recover import recover
-from logdex.kafka.scan.scanner import find_next_batch
 from logdex.kafka.verify import verify
 from tests.golden import kafka as golden
+from tests.unit.kafka.batch.batch_bytes import whole_batches
 
 STORES = [name for name in golden.NAMES if name.startswith("tiny-")]
 SEEDS = 36
@@ -23,11 +22,8 @@ SEEDS = 36
 def every_batch(root: Path) -> Iterator[tuple[str, bytes]]:
     """(partition, bytes) of each whole batch at any position of a .log, what was put aside included."""
     for path in sorted(root.rglob("*.log")):
-        data, at = np.frombuffer(path.read_bytes(), np.uint8), -1
-        while (at := find_next_batch(data, at)) >= 0:
-            size = 12 + int.from_bytes(data[at + 8 : at + 12].tobytes(), "big")
-            yield path.relative_to(root).parts[0], data[at : at + size].tobytes()
-            at += size - 1
+        for _, raw in whole_batches(path.read_bytes()):
+            yield path.relative_to(root).parts[0], raw
 
 
 def harm(raw: bytearray, rng: random.Random) -> None:
@@ -57,7 +53,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def check_seed(seed: int, stores: dict[str, Path], tmp_path: Path) -> None:
     rng = random.Random(seed)
-    root = shutil.copytree(stores[rng.choice(STORES)], tmp_path / f"harmed-{seed}")
+    whole = stores[rng.choice(STORES)]
+    root = shutil.copytree(whole, tmp_path / f"harmed-{seed}")
     logs = [path for path in sorted(root.rglob("*.log")) if path.stat().st_size]
     for path in rng.choices(logs, k=rng.randint(1, 4)):
         raw = bytearray(path.read_bytes())
@@ -66,8 +63,8 @@ def check_seed(seed: int, stores: dict[str, Path], tmp_path: Path) -> None:
             path.write_bytes(raw)
     output = tmp_path / f"recovered-{seed}"
     report = recover(str(root), str(output), sync=False)
-    there = set(every_batch(output))
-    assert [partition for partition, raw in every_batch(root) if (partition, raw) not in there] == []
+    of_the_log, there = set(every_batch(whole)), set(every_batch(output))
+    assert [each for each in every_batch(root) if each in of_the_log and each not in there] == []
     # no checksum covers a leader epoch, and batches keep their bytes: it stays to be told of
     findings = [each for each in verify(str(output)).findings if each.check != "batch-leader-epoch"]
     assert findings == []

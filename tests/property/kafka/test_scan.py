@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logdex.kafka.scan.plain_scan import find_next_plain, scan_plain
-from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
+from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd
 from logdex.kernels.common.crc32c import crc32c, crc32c_function_address, crc32c_table, crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.primitives.crc32c import crc32c_by_table
 from tests.examples import examples
-from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, sized, varint
+from tests.unit.kafka.batch.batch_bytes import batch, find_whole_batch, legacy, record, sized, varint
 
 _KINDS = {
     kernel.FILE_END: EndKind.END,
@@ -110,7 +110,7 @@ def test_the_kernel_and_the_plain_scan_agree(data: bytes, check_crc: bool) -> No
 @settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=60), logs(), st.integers(-1, 80))
 def test_the_next_batch_behind_damage_is_found_alike(before: bytes, data: bytes, position: int) -> None:
-    assert find_next_batch(before + data, position) == find_next_plain(before + data, position)
+    assert find_whole_batch(before + data, position) == find_next_plain(before + data, position)
 
 
 def test_every_cut_of_a_log_ends_at_a_batch() -> None:
@@ -141,7 +141,7 @@ def test_the_error_says_field_expected_and_found(tmp_path: Path) -> None:
     assert end.error.position == len(good)
     assert f"expected {crc32c_by_table(good[21:]):#010x} as stored" in end.reason
     assert f"found {crc32c_by_table(bytes(flipped[21:])):#010x}" in end.reason
-    assert find_next_batch(path.read_bytes(), end.position) == 2 * len(good)
+    assert find_whole_batch(path.read_bytes(), end.position) == 2 * len(good)
 
 
 def test_a_scan_stops_where_it_is_told() -> None:
@@ -157,7 +157,7 @@ def test_bytes_made_to_look_like_large_batches_everywhere_cost_little() -> None:
     head = batch(b"", 0, last_delta=0)
     lying = (head[:8] + (1 << 21).to_bytes(4, "big") + head[12:]) * (1 << 16)
     began = time.process_time()
-    assert find_next_batch(lying + head, 0) == len(lying)
+    assert find_whole_batch(lying + head, 0) == len(lying)
     assert time.process_time() - began < 2, "unbounded it is 100 GB of checksums"
 
 

@@ -18,7 +18,8 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
-from logdex.kafka.scan.scanner import EndKind, ScanEnd, find_behind, scan_end
+from logdex.kafka.scan.resume import LogResume
+from logdex.kafka.scan.scanner import EndKind, ScanEnd, scan_end
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan
 from logdex.kernels.kafka.batch_columns import make_batch_columns
@@ -68,7 +69,8 @@ def read_record_batches(
             on_bad_batch=on_bad_batch,
             size_bytes_max=decompressed_size_bytes_max,
         )
-        return (yield from _read(data, name, start, data.size if stop is None else stop, check_crc, decoder))
+        resume = LogResume(data, name, env)
+        return (yield from _read(data, name, start, data.size if stop is None else stop, check_crc, decoder, resume))
 
 
 def _schema_of(columns: Iterable[str] | None) -> pa.Schema:
@@ -93,7 +95,7 @@ def _open_data(path_or_data: str | bytes | ByteArray, env: Env) -> Iterator[Byte
 
 
 def _read(
-    data: ByteArray, path: str, start: int, stop: int, check_crc: bool, decoder: RecordDecoder
+    data: ByteArray, path: str, start: int, stop: int, check_crc: bool, decoder: RecordDecoder, resume: LogResume
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
     """Scans and decodes step by step; with a callback for errors, resumes after damage."""
     columns, crcs = make_batch_columns(_SCAN_BATCHES), crc_sources()
@@ -110,7 +112,7 @@ def _read(
             continue
         end = scan_end(data, position, reason, path)
         error = end.error if end.kind in (EndKind.CORRUPT, EndKind.TORN) else None
-        following = find_behind(data, end) if error is not None and decoder.goes_on else -1
+        following = resume.behind(end).position if error is not None and decoder.goes_on else -1
         if error is not None and (following >= 0 or end.kind is EndKind.CORRUPT):
             yield from decoder.refuse(error)
         if not 0 <= following < stop:

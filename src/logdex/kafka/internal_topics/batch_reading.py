@@ -1,6 +1,6 @@
 """Reads every batch of a partition's segments, one by one, for the small internal topics.
 
-Source: Kafka's FileRecords. Damage is reported, and reading continues with the next file.
+Source: Kafka's FileRecords. Damage is reported, and reading goes on behind it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.files.file_names import LOG_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.scanner import BatchScanner, EndKind
 
 
@@ -26,13 +27,17 @@ def read_batches(
 ) -> Iterator[RecordBatch]:
     """Yields the batches of the files in order, with CRCs verified.
 
-    If a file's good batches end early, and not in zeros, the error is added to `problems`.
+    Damage is added to `problems`, zeros at a file's end are not.
     """
     for path in paths:
-        scanner = BatchScanner(env=env)
-        for window in scanner.scan_file(path):
-            data: Any = window.data  # an array is a buffer, but its type does not state it
-            for position in window.columns.position.tolist():
-                yield decode_batch(memoryview(data), position, path=path, check_crc=False)[0]
-        if scanner.end.error is not None and scanner.end.kind is not EndKind.ZEROS:
-            problems.append(scanner.end.error)
+        scanner, start = BatchScanner(env=env), 0
+        with env.map_read(path) as mapped:
+            data: Any = mapped.array  # an array is a buffer, but its type does not state it
+            resume = LogResume(data, path, env)
+            while start >= 0:
+                for window in scanner.scan_bytes(data, start, path=path):
+                    for position in window.columns.position.tolist():
+                        yield decode_batch(memoryview(data), position, path=path, check_crc=False)[0]
+                if scanner.end.error is not None and scanner.end.kind is not EndKind.ZEROS:
+                    problems.append(scanner.end.error)
+                start = resume.behind(scanner.end).position

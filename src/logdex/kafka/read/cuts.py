@@ -68,8 +68,9 @@ def _is_borne_out(segment: LogSegment, offsets: Int64s, positions: Int64s, place
 
 
 def _walked(part: SegmentPart) -> Int64s:
-    """Where batches begin, by the headers of the part; none where they do not lead to its end."""
-    scanner, last = BatchScanner(False, env=part.segment.env), np.int64(-1)
+    """Where the batches of the part begin; none if there is damage, because then headers may lead
+    into a record."""
+    scanner, last = BatchScanner(env=part.segment.env), np.int64(-1)
     positions: list[Int64s] = []
     with part.segment.log.map() as mapped:
         data = mapped.array[: part.segment.size_bytes]

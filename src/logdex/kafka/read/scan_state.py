@@ -1,7 +1,8 @@
 """What a partition's files say of it when nobody repairs them: where the log ends, which transactions are open.
 
-Only headers are read and no checksum is tested, as a broker does that trusts a clean shutdown. Behind damage, reading
-goes on at the next good batch, so that the end is that of what can be read. Source: Kafka's LogLoader, UnifiedLog.
+Only headers are read and no checksum is tested, as a broker does that trusts a clean shutdown. Behind
+damage, reading goes on as for all readers (`logdex.kafka.scan.resume`), so that the end is that of
+what can be read. Source: Kafka's LogLoader, UnifiedLog.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from logdex.errors import CorruptError, LogdexError
-from logdex.io.env import Env
+from logdex.io.env import ByteArray, Env
 from logdex.kafka.files.file_names import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
-from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
+from logdex.kafka.scan.damaged_batch import DamagedBatch
+from logdex.kafka.scan.resume import LogResume
+from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
 from logdex.kafka.state.producer_state import ProducerStates
@@ -22,10 +25,15 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 
 
 class HeaderWalk:
-    """Windows of a segment's batches from a byte on; `end` says, when they are through, where the last good run of
-    batches ends and why. With `check_crc`, batches of a wrong checksum are passed over as other damage is."""
+    """Windows of a segment's batches from a byte on. Once all were taken, `end` says where the last good
+    run of batches ends and why.
 
-    def __init__(self, segment: LogSegment, start: int, env: Env, *, check_crc: bool = False) -> None:
+    With `check_crc`, batches with a wrong checksum are passed over like other damage; then the walk takes
+    the batches that every reader takes. With None, checksums are tested unless the headers lead from
+    batch to batch up to the end of the log: a damaged length may have led into a record's value.
+    """
+
+    def __init__(self, segment: LogSegment, start: int, env: Env, *, check_crc: bool | None = False) -> None:
         self._segment = segment
         self._start = start
         self._env = env
@@ -33,17 +41,35 @@ class HeaderWalk:
         self.end: ScanEnd | None = None
 
     def __iter__(self) -> Iterator[BatchWindow]:
-        scanner = BatchScanner(check_crc=self._check_crc, env=self._env)
+        path = self._segment.log.path
         with self._segment.log.map() as mapped:
             data = mapped.array[: self._segment.size_bytes]
+            check_crc = self._check_crc
+            if check_crc is None:
+                check_crc = not _headers_lead_on(data, self._start, self._env)
+            scanner, resume = BatchScanner(check_crc=check_crc, env=self._env), LogResume(data, path, self._env)
             position = self._start
             while position >= 0:
-                self.end = yield from scanner.scan_bytes(data, position, path=self._segment.log.path)
-                damaged = self.end.kind in (EndKind.CORRUPT, EndKind.TORN)
-                position = find_next_batch(data, self.end.position) if damaged else -1
+                self.end = yield from scanner.scan_bytes(data, position, path=path)
+                position = resume.behind(self.end).position
 
 
-def walk_from(segment: LogSegment, offset: int, env: Env, *, check_crc: bool = False) -> HeaderWalk:
+def _headers_lead_on(data: ByteArray, start: int, env: Env) -> bool:
+    """Whether the headers lead, with rising offsets, to the end of the log, to zeros, or to a last batch
+    that is cut."""
+    scanner, last = BatchScanner(check_crc=False, env=env), -1
+    for window in scanner.scan_bytes(data, start):
+        columns = window.columns
+        if not (columns.base_offset > np.append(last, columns.last_offset[:-1])).all():
+            return False
+        last = int(columns.last_offset[-1])
+    end = scanner.end
+    if end.kind is not EndKind.TORN:
+        return end.kind is not EndKind.CORRUPT
+    return DamagedBatch(data, end.position).is_plausible() and LogResume(data).behind(end).position < 0
+
+
+def walk_from(segment: LogSegment, offset: int, env: Env, *, check_crc: bool | None = False) -> HeaderWalk:
     """A walk that sees every batch with `offset` or more."""
     return HeaderWalk(segment, position_of(segment, offset), env, check_crc=check_crc)
 
@@ -67,7 +93,7 @@ def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
         position = 0 if found is None else found.position
     except CorruptError:
         pass
-    walk = HeaderWalk(segment, position, env)
+    walk = HeaderWalk(segment, position, env, check_crc=None)
     next_offset = segment.base_offset
     for window in walk:
         next_offset = max(next_offset, int(window.columns.last_offset[-1]) + 1)
@@ -104,7 +130,7 @@ def _replay(states: ProducerStates, segments: Sequence[LogSegment], end_offset: 
         is_below = place + 1 < len(segments) and segments[place + 1].base_offset <= start
         if is_below or start >= end_offset:
             continue
-        for window in walk_from(segment, max(start, segment.base_offset), env):
+        for window in walk_from(segment, max(start, segment.base_offset), env, check_crc=None):
             columns = window.columns
             wanted = (columns.base_offset >= start) & (columns.last_offset < end_offset)
             states.add_of(_only(columns, wanted), segment.log.path)

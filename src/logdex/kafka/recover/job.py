@@ -183,7 +183,7 @@ class _Recovery:
         segments = plan_segments(pieces, last.base_offset if last and is_left_empty else None, self._env)
         epochs = small.stored_epochs(partition.directory) if self._source.is_whole else []
         writer.write(segments, epochs, small.log_start_offset(self._source.home, partition.name))
-        saved = writer.write_aside(placed.aside)
+        saved = writer.write_aside([*placed.aside, *scan.doubtful])
         own = list(writer.names)
         if self._source.is_whole:
             before = len(small.names)
@@ -196,7 +196,7 @@ class _Recovery:
         self._tell(partition, scan, writer)
         where = {(piece.source.path, piece.start): name for piece, name in saved.items()}
         prefix = f"{partition.folder}/" if partition.folder else ""
-        for each in placed.skipped:
+        for each in (*scan.skipped, *placed.skipped):
             name = where.get((each.path, each.start), "")
             self.report.skipped.append(replace(each, saved=prefix + name if name else ""))
         self.report.messages += sum(piece.records for piece in pieces)
@@ -204,7 +204,6 @@ class _Recovery:
 
     def _tell(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> None:
         self.report.partitions += 1
-        self.report.skipped += scan.skipped
         written = f"{self._directory}/{partition.folder}".rstrip("/")
         name = partition.folder or posixpath.basename(partition.directory)
         self.report.notes += [note.replace(written, name) for note in writer.notes]

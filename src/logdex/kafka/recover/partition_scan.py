@@ -16,9 +16,12 @@ import numpy as np
 
 from logdex.io.env import ByteArray, Env
 from logdex.kafka.recover.report import Skipped
+from logdex.kafka.scan.resume import LogResume, Resumed
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
-from logdex.kafka.scan.scanner import BatchScanner, EndKind, ScanEnd, find_next_batch
+from logdex.kafka.scan.scanner import BatchScanner, EndKind, ScanEnd
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
+
+DOUBTFUL = "whole batches that may lie in the value of a record of the damaged batch before them"
 
 OnRead = Callable[[int, int], None]
 """Called with how many (records, bytes) more were read."""
@@ -46,12 +49,15 @@ class Piece(NamedTuple):
 
 
 class PartitionScan:
-    """Scans a partition's logs, in the order of their names. Afterwards: `pieces`, whose offsets rise from one to the
-    next; `strays`, which contradict them; `skipped` bytes. Memory: the window and the pieces. One thread."""
+    """Scans a partition's logs, in the order of their names. Afterwards: `pieces`, whose offsets rise from
+    one to the next; `strays`, which contradict them; `doubtful` ones (whose batches are not counted),
+    which may lie in a record's value; `skipped` bytes, the doubtful pieces included. Memory: the window
+    and the pieces. One thread."""
 
     def __init__(self, env: Env, on_read: OnRead | None = None) -> None:
         self.pieces: list[Piece] = []
         self.strays: list[Piece] = []
+        self.doubtful: list[Piece] = []
         self.skipped: list[Skipped] = []
         self._env = env
         self._on_read = on_read
@@ -63,9 +69,12 @@ class PartitionScan:
         """Takes the next file; `next_base` is the base offset of the one behind it, None for the last."""
         with self._env.map_read(source.path) as mapped:
             data, position = mapped.array, 0
+            resume = LogResume(data, source.path, self._env)
             while position >= 0:
                 end = self._run(source, data, position, next_base)
-                position = self._pass_damage(source, data, end)
+                resumed = resume.behind(end)
+                self._pass_damage(source, data, end, resumed)
+                position = resumed.position
                 if self._on_read is not None:
                     self._on_read(0, (position if position >= 0 else data.size) - end.position)
 
@@ -115,19 +124,29 @@ class PartitionScan:
             pieces.pop()
         pieces.append(Piece(source, start, end, first, last, batches, records))
 
-    def _pass_damage(self, source: SourceLog, data: ByteArray, end: ScanEnd) -> int:
-        """Notes what ended a run; where the next whole batch begins, -1 for nowhere."""
+    def _pass_damage(self, source: SourceLog, data: ByteArray, end: ScanEnd, resumed: Resumed) -> None:
+        """Notes what lies between the end of a run and the place where reading goes on."""
         if end.kind is EndKind.END:
-            return -1
-        following = -1 if end.kind is EndKind.ZEROS else find_next_batch(data, end.position)
-        stop = following if following >= 0 else data.size
-        is_zero = not data[end.position : stop].any()
-        why = "zeros" if is_zero else end.description
+            return
+        at = end.position
+        for run in resumed.doubtful:
+            self._skip(source, data, at, run.start, end, goes_on=True)
+            start, at, first, last = run
+            self.doubtful.append(Piece(source, start, at, first, last, 0, 0))
+            self.skipped.append(Skipped(source.path, start, at, DOUBTFUL, first, last + 1))
+        goes_on = resumed.position >= 0
+        self._skip(source, data, at, resumed.position if goes_on else data.size, end, goes_on=goes_on)
+
+    def _skip(self, source: SourceLog, data: ByteArray, start: int, stop: int, end: ScanEnd, *, goes_on: bool) -> None:
+        """Notes bytes that are no batch of the log; `goes_on`: batches follow."""
+        if start == stop:
+            return
+        is_zero = not data[start:stop].any()
         # zeros behind the last batch were never written; zeros before another one stand where something was
-        is_loss = not is_zero or following >= 0
+        is_loss = not is_zero or goes_on
         first = self._next_offset if self._next_offset >= 0 else source.base_offset
-        self._open.append(Skipped(source.path, end.position, stop, why, first, -1, is_loss))
-        return following
+        why = "zeros" if is_zero else end.description
+        self._open.append(Skipped(source.path, start, stop, why, first, -1, is_loss))
 
     def _close_skipped(self, next_offset: int) -> None:
         """What was skipped last lies before `next_offset`, -1: at the end of the log."""

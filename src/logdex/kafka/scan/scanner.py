@@ -19,17 +19,14 @@ from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import readable_end, require_readable
 from logdex.kernels.common.crc32c import crc_sources
-from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns, pick_columns
-from logdex.layout.kafka import MAGIC_V2
 
 WINDOW_BATCHES = 8_192
 """With this size the columns of a window (100 bytes per batch) stay in the core's cache while they
 are used."""
 
-_ZEROS_STEP = 1 << 20
-_FIND_WORK = 32
+_ZEROS_STEP, _ZEROS_FIRST_STEP = 1 << 20, 64
 
 
 class EndKind(Enum):
@@ -136,60 +133,6 @@ def _whole_before(position: int, columns: BatchColumns, count: int) -> int:
     return int(np.searchsorted(columns.position[:count] + columns.size[:count], position, side="right"))
 
 
-def find_next_batch(data: ByteArray | bytes, position: int) -> int:
-    """The first position behind `position` at which a whole batch with a right checksum begins; -1 where none does.
-
-    Looks at every byte: what lies between may be of any length. A header must be plausible before its checksum is
-    computed, and what checksums cost in all is bounded by 32 times the bytes looked at.
-    """
-    array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
-    first = max(position + 1, 0)
-    budget = _FIND_WORK * max(array.size - first, 0)
-    return int(kernel.find_batch(array.ctypes.data, first, array.size, budget, crc_sources()))
-
-
-def find_behind(data: ByteArray, end: ScanEnd) -> int:
-    """Where readers go on behind the damage that ended a scan; -1 for nowhere.
-
-    Where a batch with a wrong checksum is followed by a good one, or by the file's end, its bytes are its own: what
-    looks like a batch in them (a message of a wrapper, a value that holds a log) is none of this log, unless its length
-    is what is wrong (`_find_swallowed`).
-    """
-    if isinstance(end.error, CrcMismatchError):
-        at = end.position
-        following = at + kernel.OVERHEAD + _load(data, at + field.LENGTH, 4)
-        if following == data.size or is_batch(data, following):
-            swallowed = _find_swallowed(data[:following], at)
-            return swallowed if swallowed >= 0 or following == data.size else following
-    return find_next_batch(data, end.position)
-
-
-def _find_swallowed(data: ByteArray, at: int) -> int:
-    """Where batches of the same log begin in what the bad batch `at` has taken for its own, up to the end of `data`;
-    -1 for nowhere. Their offsets are above its own, and they end where it does, or in zeros: behind batches in a
-    record's value comes one byte at least, its count of headers."""
-    found = find_next_batch(data, at)
-    if found < 0 or data[at + field.MAGIC] != MAGIC_V2:
-        return -1
-    if _load(data, found, 8) <= _load(data, at, 8) + _load(data, at + field.LAST_OFFSET_DELTA, 4):
-        return -1
-    scanner = BatchScanner()
-    for _ in scanner.scan_bytes(data, found):
-        pass
-    rest = data[scanner.end.position :]
-    return -1 if rest.size == 1 or rest.any() else found
-
-
-def _load(data: ByteArray, position: int, size_bytes: int) -> int:
-    return int.from_bytes(data[position : position + size_bytes].tobytes(), "big", signed=True)
-
-
-def is_batch(data: ByteArray, position: int) -> bool:
-    """Whether a whole batch with a right checksum begins at `position`."""
-    scan = BatchScanner(window_batches=1).scan_bytes(data, position, position + 1)
-    return 0 <= position < data.size and next(scan, None) is not None
-
-
 def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
     """Returns the end of the whole log `data` for the kernel's `reason` to stop at `position`."""
     if reason == kernel.FILE_END:
@@ -205,7 +148,10 @@ def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
 
 def only_zeros(data: ByteArray, position: int) -> bool:
     """Whether all bytes from `position` to the end are zeros."""
-    return not any(data[at : at + _ZEROS_STEP].any() for at in range(position, data.size, _ZEROS_STEP))
+    first = position + _ZEROS_FIRST_STEP  # usually the first byte decides
+    if data[position:first].any():
+        return False
+    return not any(data[at : at + _ZEROS_STEP].any() for at in range(first, data.size, _ZEROS_STEP))
 
 
 def batch_error(data: ByteArray, position: int, reason: int, path: str) -> CorruptError:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, IndexFullError, UsageError
+from logdex.kafka.segment.checked_lookup import find_behind_damage, is_undamaged
 from logdex.kafka.segment.derive_indexes import IndexFold
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.segment.segment_base import SegmentFiles
@@ -107,10 +108,14 @@ class LogSegment(SegmentFiles):
         would be skipped. A correct entry points to the batch that has its offset or (older brokers)
         to an earlier one.
         """
+        return self.log.search_for_offset(offset, self._verified_position(offset))
+
+    def _verified_position(self, offset: int) -> int:
+        """The position of the index entry for `offset`, as `locate` verifies it."""
         entry = self.offset_index.lookup(offset)
         position = self._checked(entry.position)
         if position == 0:
-            return self.log.search_for_offset(offset)
+            return 0
         header = next(self.log.headers(position), None)
         found = None
         if header is not None or position < self.size_bytes:  # a batch, or one that the end of the .log truncates
@@ -129,23 +134,24 @@ class LogSegment(SegmentFiles):
                 found=found,
                 hint="rebuild the index: logdex rebuild",
             )
-        return self.log.search_for_offset(offset, position)
+        return position
 
     def locate_readable(self, offset: int) -> LogOffsetPosition | None:
-        """As `locate`, for reading on from there.
+        """As `locate`, for reading on from there, behind damage too.
 
-        If no batch has `offset`, verifies the CRC of the batch before that place, since a damaged
-        header may hide that the batch has it. Raises `CorruptError` if the CRC differs.
+        The headers alone may lead into a record of a damaged batch. So the checksums from the index
+        entry on are verified, and where one is wrong, the search goes on as for all readers. Raises
+        `CorruptError` if no batch has `offset` and a damaged batch that may have it was passed.
         """
-        found = self.locate(offset)
-        if found is not None and found.offset <= offset:
+        start = self._verified_position(offset)
+        try:
+            found = self.log.search_for_offset(offset, start)
+        except CorruptError:
+            return find_behind_damage(self, offset, start)
+        stop = self.size_bytes if found is None else found.position
+        if start == stop or is_undamaged(self, start, stop):
             return found
-        passed = None
-        for header in self.log.headers(self.offset_index.lookup(offset).position, found.position if found else None):
-            passed = header
-        if passed is not None:
-            self.log.batch_at(passed.position).check_crc()
-        return found
+        return find_behind_damage(self, offset, start)
 
     def _checked(self, position: int) -> int:
         """Refuses a negative position from the index. A position after the .log's end finds

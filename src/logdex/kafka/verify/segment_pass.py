@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import ByteArray, Env
+from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
-from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd, find_next_batch
+from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.header_check import check_headers
 from logdex.kafka.verify.offset_order import OffsetOrder
@@ -74,6 +75,7 @@ class SegmentPass:
         with self._env.map_read(self.path) as mapped:
             data = mapped.array
             self.size_bytes = data.size
+            resume = LogResume(data, self.path, self._env)
             position = 0
             while True:
                 for window in scanner.scan_bytes(data, position, path=self.path):
@@ -81,7 +83,7 @@ class SegmentPass:
                 end = scanner.end
                 behind = self.segment.next_base if end.kind is EndKind.END else None
                 yield from self._give(self._rising.flush(behind), data)
-                position = self._damage(data, end)
+                position = self._damage(data, end, resume.behind(end).position)
                 if position < 0:
                     break
         self._order.finish()
@@ -123,11 +125,10 @@ class SegmentPass:
             self.holes.append(Hole(start, end, self.next_offset, max(base_offset, self.next_offset)))
             self._open_hole = None
 
-    def _damage(self, data: ByteArray, end: ScanEnd) -> int:
-        """Tells of what ended a scan; where the next whole batch begins, -1 for nowhere."""
+    def _damage(self, data: ByteArray, end: ScanEnd, following: int) -> int:
+        """Tells of what ended a scan; `following` is where the log goes on, -1 for nowhere, and is returned."""
         if end.kind is EndKind.END:
             return -1
-        following = -1 if end.kind is EndKind.ZEROS else find_next_batch(data, end.position)
         if self._open_hole is not None:  # nothing good came between: one hole
             self._close_hole(self.next_offset)
         self._open_hole = (end.position, following if following >= 0 else data.size)

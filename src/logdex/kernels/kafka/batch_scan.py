@@ -236,8 +236,9 @@ def _is_plausible(at: int) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources) -> int:
-    """The first position from `position` on where a valid batch with a correct CRC begins, or -1.
+def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources) -> tuple[int, int]:
+    """The first position from `position` on where a valid batch with a correct CRC begins, or -1, and
+    what is left of `budget`.
 
     `budget` bounds the bytes over which CRCs are computed, because bytes that look like large
     batches everywhere would otherwise take quadratic time. A candidate larger than the remaining
@@ -250,6 +251,6 @@ def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources
             if size <= budget:
                 budget -= size
                 if batch_crc(at, crcs) == stored_crc(at):
-                    return position
+                    return position, budget
         position += 1
-    return -1
+    return -1, budget

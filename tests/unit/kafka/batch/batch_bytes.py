@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from logdex.io.env import ByteArray
+from logdex.kernels.common.crc32c import crc_sources
+from logdex.kernels.kafka import batch_scan
 from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 
@@ -64,3 +69,19 @@ def legacy(
     for part in (key, value):
         body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def find_whole_batch(data: bytes | ByteArray, position: int = -1) -> int:
+    """The first position behind `position` at which any whole batch with a right checksum begins, be it in a value."""
+    array, first = np.frombuffer(data, np.uint8), max(position + 1, 0)
+    budget = 32 * max(array.size - first, 0)
+    return int(batch_scan.find_batch(array.ctypes.data, first, array.size, budget, crc_sources())[0])
+
+
+def whole_batches(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Position and bytes of each whole batch that does not lie in another one."""
+    at = -1
+    while (at := find_whole_batch(data, at)) >= 0:
+        size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        yield at, data[at : at + size]
+        at += size - 1

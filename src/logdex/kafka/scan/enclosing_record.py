@@ -1,0 +1,109 @@
+"""Whether a run of batches lies inside a record, in its key or value, by the lengths before it.
+
+This is asked if the header of the batch around the run is destroyed, or its end is unknown. Source:
+Kafka's DefaultRecord, LegacyRecord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from logdex.io.env import ByteArray
+from logdex.kafka.scan.batch_runs import BatchRun, is_whole_batch
+from logdex.kafka.scan.damaged_batch import DamagedBatch
+from logdex.primitives.varint import VARINT_SIZE_BYTES_MAX, read_varint, read_varlong
+
+_LOOK_BACK_BYTES = 512
+"""How far before a run the first byte of its record is searched: a key may lie between."""
+_NONE = -1
+
+
+class _Lengths(NamedTuple):
+    """Start and end of a record's key and value, and the record's end, by its lengths."""
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+    end: int
+
+
+def enclosing_end(data: ByteArray, around: DamagedBatch, run: BatchRun) -> int:
+    """The end of the record that `run` lies in; -1 if nothing shows that it lies in one.
+
+    `around` is the damaged batch before the run. If its header is whole, the record may reach behind
+    the log's end.
+    """
+    if around.is_plausible():
+        for start, end in around.records():
+            if start < run.start and run.end <= end <= around.stated_end:
+                return end
+    view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer; its type does not say so
+    first = max(around.position, run.start - _LOOK_BACK_BYTES)
+    for start in _possible_starts(bytes(view[first : run.start])):
+        lengths = _record_lengths(view, first + start, run.start)
+        if lengths is None:
+            continue
+        for begin, end in (lengths.key, lengths.value):
+            if begin <= run.start and run.end <= end:
+                return lengths.end
+    return _message_end(data, view, first, run.start)
+
+
+def _possible_starts(raw: bytes) -> Iterator[int]:
+    """Yields where a record may begin, the last place first: its attributes, a zero byte, follow a
+    length above zero."""
+    attributes = raw.rfind(0)
+    while attributes > 0:
+        start = attributes - 1
+        if 0 < raw[start] < 0x80:
+            yield start
+            while start > 0 and raw[start - 1] >= 0x80 and attributes - start < VARINT_SIZE_BYTES_MAX:
+                start -= 1
+                yield start
+        attributes = raw.rfind(0, 0, attributes)
+
+
+def _record_lengths(view: memoryview, start: int, limit: int) -> _Lengths | None:
+    """The lengths of a record of magic 2 at `start`, if all of them agree; None otherwise. The lengths
+    of key and value must stand before `limit`."""
+    try:
+        length, body = read_varint(view, start, limit)
+        end = body + length
+        if end <= limit or body >= limit or view[body] != 0:
+            return None
+        _, at = read_varlong(view, body + 1, limit)
+        _, at = read_varint(view, at, limit)
+        size, at = read_varint(view, at, limit)
+        key = (at, at + max(size, 0))
+        size, at = read_varint(view, key[1], len(view))
+        value = (at, at + max(size, 0))
+        return _Lengths(key, value, end) if _headers_end(view, value[1], min(end, len(view))) == end else None
+    except ValueError:
+        return None
+
+
+def _headers_end(view: memoryview, at: int, limit: int) -> int:
+    """The end of a record's headers, which begin at `at`. Raises `ValueError` if they reach behind
+    `limit`."""
+    count, at = read_varint(view, at, limit)
+    for _ in range(2 * count):  # name and content of each
+        size, at = read_varint(view, at, limit)
+        at += max(size, 0)
+    return at
+
+
+def _message_end(data: ByteArray, view: memoryview, first: int, start: int) -> int:
+    """The end of a message of magic 0 or 1 whose value begins at `start`; -1 if there is none.
+
+    Its key and value have their lengths before them, and where the value ends, another batch begins
+    or the log ends.
+    """
+
+    def number(at: int) -> int:
+        return int.from_bytes(view[at : at + 4], "big", signed=True) if at >= first else 0
+
+    end = start + number(start - 4)
+    if not start < end <= data.size or not (end == data.size or is_whole_batch(data, end)):
+        return _NONE
+    has_key = number(start - 8) == -1 or any(number(start - 8 - size) == size for size in range(start - 8 - first))
+    return end if has_key else _NONE

@@ -1,0 +1,189 @@
+"""Where reading goes on behind damage: the one answer for all who read a log, verify it or recover
+it.
+
+A record's value may hold a log: whole batches with right checksums that are not of this log. So the
+next batch that looks right is not always the next one of the log. `LogResume` first asks where the
+damaged batch ends, and takes what begins there. Only if nothing shows that, it looks for the first
+run of whole batches that does not end within a value. The reasons are in
+``docs/design/0016-behind-damage-kafka.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import NamedTuple
+
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.kafka.scan.batch_runs import BatchRun, BatchRuns, is_whole_batch
+from logdex.kafka.scan.damaged_batch import MAGICS, DamagedBatch, WorkBudget
+from logdex.kafka.scan.enclosing_record import enclosing_end
+from logdex.kafka.scan.index_evidence import IndexEvidence
+from logdex.kafka.scan.scanner import EndKind, ScanEnd, only_zeros
+from logdex.layout.kafka import LEGACY_RECORD_V0, RECORD_BATCH
+
+_WORK = 64
+_WORK_BYTES_MIN = 1 << 20
+_HEADER_SIZE_MIN = LEGACY_RECORD_V0.size_bytes + 8
+_RUNS_TRIED = 16
+"""Runs at which a batch with a damaged length may end: a value before its end may hold others."""
+
+
+class Resumed(NamedTuple):
+    """Where the next batch of the log begins, -1 if there is none.
+
+    `doubtful` are runs of whole batches before that place, or before the end of the log. They may be
+    of the log or lie in a value: nothing decides that.
+    """
+
+    position: int
+    doubtful: tuple[BatchRun, ...] = ()
+
+
+class LogResume:
+    """Finds where reading goes on in the log `data`. `path` is that of its .log; the .index beside it
+    is used where the log alone does not decide.
+
+    The answer for a place does not depend on where reading began. It looks at 64 times the log's
+    bytes at most; only bytes that were made up to cost time reach that bound, and then less is found.
+    Not thread-safe; places must be asked for from the front to the back.
+    """
+
+    def __init__(self, data: ByteArray, path: str = "", env: Env = DEFAULT_ENV) -> None:
+        self._data = data
+        self._runs = BatchRuns(data)
+        self._budget = WorkBudget(max(_WORK * data.size, _WORK_BYTES_MIN))
+        self._index = IndexEvidence(path, env)
+
+    def behind(self, end: ScanEnd) -> Resumed:
+        """Returns where reading goes on behind what ended a scan: nowhere behind the log's end, and
+        behind zeros up to it."""
+        if end.kind in (EndKind.END, EndKind.ZEROS):
+            return Resumed(-1)
+        return self._behind_batch(end.position)
+
+    def _behind_batch(self, position: int) -> Resumed:
+        self._runs.forget_before(position)
+        damaged, end = self._follow(position)
+        if end < 0:
+            first = self._runs.first_behind(position)
+            if first is not None and first.start < position + _HEADER_SIZE_MIN:
+                return Resumed(first.start)  # no batch around it would have room for its header
+            return self._search(damaged)
+        if end > self._data.size:
+            return Resumed(-1, tuple(self._runs.all_behind(damaged.position)))
+        return Resumed(end if is_whole_batch(self._data, end) else -1)
+
+    def _follow(self, position: int) -> tuple[DamagedBatch, int]:
+        """Goes from a damaged batch to the next one as long as their ends are known.
+
+        Returns the last one and its end: where a whole batch begins, or the log's end; a place
+        behind the log's end for a batch that is torn off; -1 if nothing shows the end.
+        """
+        while True:
+            damaged = DamagedBatch(self._data, position, self._budget)
+            end = self._end_of(damaged)
+            is_last = not 0 <= end < self._data.size or is_whole_batch(self._data, end)
+            if is_last or only_zeros(self._data, end):
+                return damaged, end
+            position = end
+
+    # -- where a damaged batch ends ------------------------------------------------------------------------------------
+    def _end_of(self, damaged: DamagedBatch) -> int:
+        """Where a damaged batch ends; behind the log's end for a batch that is torn off; -1 if nothing
+        shows it."""
+        magic, stated = damaged.magic if damaged.magic in MAGICS else MAGICS[0], damaged.stated_end
+        for each in sorted(MAGICS, key=lambda each: each != magic):
+            for end in {damaged.records_end(each), stated}:
+                if damaged.ends_at(end, each):
+                    return end
+        if self._is_next(damaged, stated):
+            return stated
+        if not damaged.is_agreed():
+            for end in chain(islice(self._starts(damaged.position), _RUNS_TRIED), [self._data.size]):
+                if damaged.ends_at(end, magic):
+                    return end
+        return stated if self._is_credible(damaged) else -1
+
+    def _is_next(self, damaged: DamagedBatch, position: int) -> bool:
+        """Whether the first whole batch behind a damaged one begins at `position`, and its offset is the
+        next one, or the damaged batch's lengths agree on that place."""
+        if not is_whole_batch(self._data, position) or self._runs.start_behind(damaged.position) != position:
+            return False
+        following = DamagedBatch(self._data, position, self._budget)
+        return damaged.is_agreed() or following.base_offset == damaged.next_offset
+
+    def _is_credible(self, damaged: DamagedBatch) -> bool:
+        """Whether what lies at the end that the length field states can be the log behind the batch."""
+        stated = damaged.stated_end
+        run = self._runs.at(stated)
+        if run is not None:
+            return self._goes_on(run) or run.first_offset == damaged.next_offset
+        if stated < 0 or self._runs.over(stated) is not None:
+            return False
+        return self._leads_on(stated) or damaged.is_plausible()
+
+    def _goes_on(self, run: BatchRun) -> bool:
+        """Whether a run goes on to the end of the log, or to a batch that is damaged."""
+        behind = DamagedBatch(self._data, run.end, self._budget)
+        return self._is_at_end(run.end) or (behind.is_plausible() and behind.base_offset > run.last_offset)
+
+    def _is_at_end(self, position: int) -> bool:
+        """Whether nothing follows but zeros. A few zeros are rather the end of a record than of the log."""
+        rest = self._data.size - position
+        return rest == 0 or (rest >= RECORD_BATCH.size_bytes and only_zeros(self._data, position))
+
+    def _leads_on(self, end: int) -> bool:
+        """Whether the log ends at `end`, or goes on there with a batch that is damaged."""
+        if not 0 <= end <= self._data.size:
+            return False
+        return self._is_at_end(end) or DamagedBatch(self._data, end, self._budget).is_plausible()
+
+    # -- the search for a run that is of the log -----------------------------------------------------------------------
+    def _search(self, damaged: DamagedBatch) -> Resumed:
+        doubtful: list[BatchRun] = []
+        checked = -1
+        for run in self._not_enclosed(damaged):
+            if run.start > checked:
+                is_of_the_log, checked = self._leads_to_the_end(run)
+                if is_of_the_log:
+                    return Resumed(run.start, tuple(doubtful))
+            doubtful.append(run)
+        return Resumed(-1, tuple(doubtful))
+
+    def _not_enclosed(self, damaged: DamagedBatch) -> Iterator[BatchRun]:
+        """The runs behind the beginning of a damaged batch that do not lie in its records."""
+        run = self._runs.first_behind(damaged.position)
+        while run is not None:
+            end = enclosing_end(self._data, damaged, run)
+            if end < 0:
+                yield run
+            # a message ends with its value, so the batches behind it continue the same run
+            run = self._runs.first_behind((end if run.start < end < run.end else run.end) - 1)
+
+    def _leads_to_the_end(self, run: BatchRun) -> tuple[bool, int]:
+        """Whether a run is of the log: it leads to the end of the file, over damaged batches whose ends
+        are known, or the .index names one of the batches on the way. Behind batches in a value other
+        bytes follow.
+
+        Also returns where the last run begins for which this answer holds.
+        """
+        while not self._is_at_end(run.end):
+            if self._index.bears_out(self._data, run):
+                break
+            _, end = self._follow(run.end)
+            if end > self._data.size or (end >= 0 and self._is_at_end(end)):
+                break
+            following = self._runs.at(end)
+            if following is None or following.first_offset <= run.last_offset:
+                return False, run.start
+            run = following
+        return True, run.start
+
+    def _starts(self, position: int) -> Iterator[int]:
+        """Where runs behind a place begin."""
+        start = self._runs.start_behind(position)
+        while start >= 0:
+            yield start
+            run = self._runs.first_behind(start - 1)
+            start = -1 if run is None else self._runs.start_behind(run.end - 1)
