@@ -12,6 +12,7 @@ import pytest
 
 import logdex
 from tests.cli.helpers import run
+from tests.java import path_without_java
 
 
 def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -19,33 +20,6 @@ def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200
     )
-
-
-def path_without_java(tmp_path: Path) -> str:
-    """A PATH with the programs that Spark's start scripts call, and no Java."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    for name in (
-        "bash",
-        "sh",
-        "env",
-        "dirname",
-        "cat",
-        "uname",
-        "ps",
-        "tr",
-        "sed",
-        "grep",
-        "expr",
-        "id",
-        "mkdir",
-        "rm",
-    ):
-        for directory in ("/bin", "/usr/bin"):
-            program = Path(directory, name)
-            if program.exists() and not (folder / name).exists():
-                (folder / name).symlink_to(program)
-    return str(folder)
 
 
 @pytest.mark.spark
@@ -72,6 +46,7 @@ def check_text(stdout: str, master: str) -> None:
     assert "PROBLEM" not in rows
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_machine_without_java(tmp_path: Path) -> None:
     done = doctor("--json", PATH=path_without_java(tmp_path), JAVA_HOME="", HOME=str(tmp_path), XDG_CACHE_HOME="")

