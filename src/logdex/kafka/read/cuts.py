@@ -1,4 +1,5 @@
-"""Where a part of a segment is cut into splits: at batches that the offset index names, or that headers lead to."""
+"""Finds where to cut a part of a segment into splits: at batches that the offset index or the batch
+headers lead to."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 
 
 def cut(part: SegmentPart, split_bytes: int) -> list[int]:
-    """The bytes [begin, …, end] between which the splits of a part lie, about `split_bytes` apart.
+    """Returns the positions [begin, …, end] that bound the splits of a part, about `split_bytes`
+    apart.
 
-    The offset index is believed if its entries rise and each batch that a cut needs bears its entry out: its checksum
-    is right, and its offsets lie between those of the entries beside. Else the headers of the part are walked; where
-    they do not lead from batch to batch, the part is not cut.
+    The offset index is used if its entries rise and each batch at a cut confirms its entry: its
+    checksum is right, and its offsets lie between those of the neighbouring entries. Otherwise the
+    headers of the part are read. If they do not lead from batch to batch, the part is not cut.
     """
     count = max(1, round((part.end - part.begin) / split_bytes))
     wanted = [part.begin + (part.end - part.begin) * number // count for number in range(1, count)]
@@ -32,13 +34,14 @@ def cut(part: SegmentPart, split_bytes: int) -> list[int]:
 
 
 def _nearest(positions: Int64s, wanted: Sequence[int]) -> list[int]:
-    """The first of rising `positions` at or behind each of `wanted`."""
+    """Returns, for each of `wanted`, the first of the rising `positions` at or after it."""
     places = np.searchsorted(positions, wanted)
     return [int(positions[place]) for place in places if place < len(positions)]
 
 
 def _by_index(part: SegmentPart, wanted: Sequence[int]) -> list[int] | None:
-    """None where the index is not to be believed, or has no entries to cut at."""
+    """Returns the cuts by the offset index; None if the index cannot be trusted, or has no entries
+    to cut at."""
     try:
         entries = np.frombuffer(part.segment.offset_index.used_bytes.tobytes(), OFFSET_INDEX_ENTRY.dtype)
         offsets = part.segment.base_offset + entries["relative_offset"].astype(np.int64)
@@ -55,7 +58,8 @@ def _by_index(part: SegmentPart, wanted: Sequence[int]) -> list[int] | None:
 
 
 def _is_borne_out(segment: LogSegment, offsets: Int64s, positions: Int64s, place: int) -> bool:
-    """Whether a batch lies where an entry says, with offsets above those of the entry before and below the next's."""
+    """Whether a batch begins where an entry states, with offsets above those of the previous entry
+    and below the next one's."""
     header = next(segment.log.headers(int(positions[place])), None)
     if header is None or not header.base_offset <= offsets[place] <= header.last_offset:
         return False

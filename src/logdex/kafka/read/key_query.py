@@ -1,7 +1,9 @@
-"""All records of a key in segments, newest first: through key indexes where they are, by scanning where not.
+"""Finds all records of a key in segments, newest first: through key indexes where they exist, else
+by scanning.
 
-Which way was taken does not show in the answer: the index of another log is not used, what was appended since is
-scanned, and every candidate's key is compared. Records of aborted transactions are among them, control records not.
+Both ways return the same records: a key index of another log is not used, batches appended after
+the index was built are scanned, and the key of every candidate is compared. Records of aborted
+transactions are included, control records are not.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _CANDIDATES_AT_ONCE = 16_384
 
 
 class _UselessIndexError(Exception):
-    """A key index, or an offset index on the way, cannot be trusted; `error` says why."""
+    """A key index, or an offset index that it needs, cannot be trusted. `error` states why."""
 
     def __init__(self, error: LogdexError) -> None:
         super().__init__(error)
@@ -37,7 +39,7 @@ class _UselessIndexError(Exception):
 
 
 def require_key_index_dir(path: str | None, env: Env) -> None:
-    """`MissingFileError` where a directory of key indexes is named that is none."""
+    """Raises `MissingFileError` if `path` is given and is not a directory."""
     if path is not None and not env.is_dir(path):
         raise MissingFileError(
             "no such directory of key indexes", path=path, hint="name the one that logdex rebuild --key-index wrote"
@@ -52,11 +54,12 @@ def query_key(
     on_bad_batch: OnBadBatch | None = None,
     on_bad_index: OnBadIndex | None = None,
 ) -> Iterator[Record]:
-    """Every record of a partition with the filter's key, within its times, from the newest on.
+    """Yields every record of a partition with the filter's key and within its times, newest first.
 
-    `key_index_dir` is where the ``.keyindex`` files are, by default beside the segments. An index that is missing,
-    damaged (then `on_bad_index` is told) or of another log is done without. Raises `CorruptError` for a batch that is
-    wrong and may have the key, unless `on_bad_batch` takes it. A segment that is scanned takes memory for its answers.
+    `key_index_dir` holds the ``.keyindex`` files, by default beside the segments. An index that is
+    missing, damaged (reported to `on_bad_index`) or of another log is not used. Raises
+    `CorruptError` for a bad batch that may hold the key, unless `on_bad_batch` takes the error.
+    Scanning a segment takes memory for its matching records.
     """
     for place in reversed(range(len(partition.segments))):
         part = prune_segment(partition, place, wanted)
@@ -89,7 +92,7 @@ def _is_within(record: Record, wanted: ReadFilter) -> bool:
 
 
 class _SegmentScan:
-    """Reads a part of a segment for the records of a filter."""
+    """Reads the records of a part of a segment that pass a filter."""
 
     def __init__(self, part: SegmentPart, wanted: ReadFilter, on_bad_batch: OnBadBatch | None) -> None:
         self.segment = part.segment
@@ -99,7 +102,8 @@ class _SegmentScan:
         self._wanted = wanted
 
     def records(self, start: int, below: int) -> Iterator[Record]:
-        """The records from byte `start` of the .log on, those before offset `below`, newest first."""
+        """Yields the records from position `start` of the .log on and before offset `below`, newest
+        first."""
         part = self._part
         if start >= part.end:
             return
@@ -122,7 +126,8 @@ class _SegmentScan:
 
 
 def _by_index(scan: _SegmentScan, key_index_dir: str | None) -> Generator[Record, None, bool]:
-    """The segment's records through its key index; False, after no record, where there is none for this log."""
+    """Yields the segment's records through its key index. Returns False, and yields none, if there
+    is no key index for this log."""
     segment = scan.segment
     path = segment.path_of(KEY_INDEX_SUFFIX)
     if key_index_dir is not None:
@@ -148,7 +153,7 @@ def _by_index(scan: _SegmentScan, key_index_dir: str | None) -> Generator[Record
 
 
 def _confirmed(scan: _SegmentScan, offsets: Int64s, path: str) -> Iterator[Record]:
-    """The records at falling `offsets` that do have the key."""
+    """Yields the records at falling `offsets` that have the key itself."""
     try:
         positions = scan.segment.translate_offsets(offsets)[:, 1].tolist()
     except LogdexError as error:
@@ -179,7 +184,7 @@ def _confirmed(scan: _SegmentScan, offsets: Int64s, path: str) -> Iterator[Recor
 
 
 def _batch_records(segment: LogSegment, position: int) -> dict[int, Record]:
-    """The records of one batch by their offsets, its checksum checked."""
+    """Returns the records of one batch by offset, after checking its checksum."""
     batch = segment.log.batch_at(position)
     batch.check_crc()
     return {record.offset: record for record in batch.records()}

@@ -1,7 +1,8 @@
-"""A read plan: which parts of a partition's segments a filter needs, made from names, headers and indexes.
+"""A read plan: the parts of a partition's segments that a filter needs, found from names, headers
+and indexes.
 
-No record is read for it. Its splits can be sent to other processes; their rows, one split after the other, are those
-of a scan with the same filter.
+No record is read for a plan. Its splits can be sent to other processes. Their rows, in the order of
+the splits, are those of a scan with the same filter.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ReadPlan(ReadPlanBase[ReadSplit]):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all batches."""
+        """Returns the schema of all batches."""
         return schema_of(self.columns)
 
 
@@ -43,7 +44,7 @@ def plan_read(
     columns: Iterable[str] | None = None,
     split_bytes: int | None = None,
 ) -> ReadPlan:
-    """The plan for a filter and some columns of `SCAN_SCHEMA` (None: all).
+    """Returns the plan for a filter and some columns of `SCAN_SCHEMA` (None: all).
 
     `split_bytes` cuts larger segments into parts of about that size; None leaves them whole.
     """
@@ -68,7 +69,7 @@ def plan_read(
 def splits_of(
     partition: ReadPartition, wanted: ReadFilter, columns: tuple[str, ...] | None = None, split_bytes: int | None = None
 ) -> Iterator[ReadSplit]:
-    """The splits of one partition; see `plan_read`."""
+    """Yields the splits of one partition; see `plan_read`."""
     aborted = NOTHING_ABORTED
     if wanted.isolation == READ_COMMITTED:
         aborted = find_aborted(partition.segments, *offset_range(partition, wanted))

@@ -1,8 +1,8 @@
-"""Which bytes of which segments can hold the records of a filter, found without reading a record.
+"""Finds the bytes of segments that can hold the records of a filter, without reading a record.
 
-By offset and time through the indexes, where batch headers bear them out, else by the headers; by
-key through the key indexes. What no index and no header rules out stays in: damage costs time, and
-never a record.
+Offsets and times are looked up in the indexes where batch headers confirm them, else in the
+headers; keys are looked up in the key indexes. Bytes that no index or header excludes are kept, so
+damage costs time but no record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WINDOW_BATCHES = 1024
 
 
 class ReadPartition(Protocol):
-    """What is read: a `PartitionSnapshot`."""
+    """The interface of a partition to read, such as a `PartitionSnapshot`."""
 
     topic: str
     partition: int
@@ -38,17 +38,18 @@ class ReadPartition(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that a consumer sees."""
+        """The first offset that consumers can read."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset that committed records end before."""
+        """The offset before which committed records end."""
 
 
 class SegmentPart(NamedTuple):
-    """The batches of a segment that begin in bytes [`begin`, `end`): a batch begins at `begin`.
+    """The batches of a segment that begin in bytes [`begin`, `end`). A batch begins at `begin`.
 
-    Offsets in [`offset`, `end_offset`) are wanted. `next_base` is the next segment's base offset.
+    Records with offsets in [`offset`, `end_offset`) are wanted. `next_base` is the next segment's
+    base offset.
     """
 
     segment: LogSegment
@@ -60,7 +61,8 @@ class SegmentPart(NamedTuple):
 
 
 def offset_range(partition: ReadPartition, wanted: ReadFilter) -> tuple[int, int]:
-    """The wanted offsets [first, end) of a partition, by the filter and what its readers see."""
+    """Returns the wanted offsets [first, end) of a partition, by the filter's offsets and
+    isolation."""
     start = -OFFSET_MAX if wanted.offset is None else wanted.offset
     end = OFFSET_MAX + 1 if wanted.end_offset is None else wanted.end_offset
     if wanted.isolation is not None:
@@ -71,7 +73,7 @@ def offset_range(partition: ReadPartition, wanted: ReadFilter) -> tuple[int, int
 
 
 def prune(partition: ReadPartition, wanted: ReadFilter) -> Iterator[SegmentPart]:
-    """The parts of a partition's segments that can hold wanted records, in log order."""
+    """Yields the parts of a partition's segments that can hold wanted records, in log order."""
     for place in range(len(partition.segments)):
         part = prune_segment(partition, place, wanted)
         if part is not None and (wanted.key is None or _may_have_key(part.segment, wanted.key)):
@@ -79,7 +81,8 @@ def prune(partition: ReadPartition, wanted: ReadFilter) -> Iterator[SegmentPart]
 
 
 def prune_segment(partition: ReadPartition, place: int, wanted: ReadFilter) -> SegmentPart | None:
-    """The part of one segment that can hold records with wanted offsets and times; None if nothing of it can."""
+    """Returns the part of one segment that can hold records with wanted offsets and times, or None
+    if there is none."""
     start, end = offset_range(partition, wanted)
     segment, is_last = partition.segments[place], place + 1 == len(partition.segments)
     next_base = OFFSET_MAX + 1 if is_last else partition.segments[place + 1].base_offset
@@ -95,8 +98,8 @@ def prune_segment(partition: ReadPartition, place: int, wanted: ReadFilter) -> S
 
 # -- by offset ---------------------------------------------------------------------------------------------------------
 def _position_behind(segment: LogSegment, end_offset: int) -> int:
-    """Where the batches begin that have no offset below `end_offset`; the segment's end where the headers there do not
-    bear each other out."""
+    """Returns the position from which on no batch has an offset below `end_offset`; the segment's
+    end if the headers there contradict each other."""
     try:
         found = segment.locate(end_offset)
         if found is None:
@@ -112,8 +115,8 @@ def _position_behind(segment: LogSegment, end_offset: int) -> int:
 
 # -- by time -----------------------------------------------------------------------------------------------------------
 def _first_at_or_after(segment: LogSegment, begin_ms: int, begin: int, stop: int, *, is_last: bool) -> int | None:
-    """Where the first batch begins that has records at or after `begin_ms`; None if there is none. `begin` where
-    damage lies on the way, which whoever reads it tells of."""
+    """Returns the position of the first batch with records at or after `begin_ms`, or None if there
+    is none. Returns `begin` if there is damage on the way, so that reading reports it."""
     if not is_last and _is_older(segment, begin_ms):
         return None
     scanner, found, last = BatchScanner(False, _WINDOW_BATCHES, segment.env), None, segment.base_offset - 1
@@ -137,8 +140,9 @@ def _rises(columns: BatchColumns, last_offset: int) -> bool:
 
 
 def _is_older(segment: LogSegment, begin_ms: int) -> bool:
-    """Whether all timestamps of a segment are below `begin_ms`, by its time index: if its entries rise, a batch has
-    the last entry's offset and timestamp, and the batches behind it lead to the segment's end."""
+    """Whether all timestamps of a segment are below `begin_ms`, by its time index. The index is
+    used if its entries rise, a batch has the last entry's offset and timestamp, and the batches
+    after it lead to the segment's end."""
     try:
         index = segment.time_index
         if not index.entries or index.last_entry.timestamp_ms >= begin_ms or not _entries_rise(segment):
@@ -171,7 +175,8 @@ def _entries_rise(segment: LogSegment) -> bool:
 
 # -- by key ------------------------------------------------------------------------------------------------------------
 def _may_have_key(segment: LogSegment, key: bytes) -> bool:
-    """False where a fresh key index says that the segment has no such record."""
+    """Returns False if an up-to-date key index shows that the segment has no record with the
+    key."""
     path = segment.path_of(KEY_INDEX_SUFFIX)
     if not segment.env.exists(path):
         return True

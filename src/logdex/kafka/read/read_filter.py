@@ -1,4 +1,4 @@
-"""Which records a read wants."""
+"""The filter of a read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 class FilterOptions(TypedDict, total=False):
-    """`ReadFilter`'s fields, as keyword arguments."""
+    """The fields of `ReadFilter` as keyword arguments."""
 
     begin_ms: int | None
     end_ms: int | None
@@ -24,14 +24,15 @@ class FilterOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFilter:
-    """Which records are wanted; None: no bound.
+    """The records that a read returns. None means no bound.
 
-    Times are in milliseconds, both ends included; offsets of each partition in [`offset`,
-    `end_offset`). `key`: records with just this key. `control`: control records too.
+    Times are in milliseconds, both inclusive. Offsets are in [`offset`, `end_offset`) of each
+    partition. With `key`, only records with exactly this key are returned. With `control`, control
+    records are included.
 
-    `isolation`: None for all that lies in the files; ``read_uncommitted`` for what a consumer sees,
-    who begins at the log start offset; ``read_committed`` without the records of aborted
-    transactions, and without those at and above the last stable offset.
+    `isolation` is None for everything in the files. ``read_uncommitted`` returns what a consumer
+    sees, which begins at the log start offset. ``read_committed`` also leaves out the records of
+    aborted transactions and those at and above the last stable offset.
     """
 
     begin_ms: int | None = None

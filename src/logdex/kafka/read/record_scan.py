@@ -1,6 +1,9 @@
-"""Records of a partition's segments, or of several partitions, that pass a filter: as Arrow batches and as objects.
+"""Reads the records of one or several partitions that pass a filter, as Arrow batches or as
+objects.
 
-Bad batches are passed over and told. Source: Kafka's consumer, for isolation; ``docs/formats/kafka-record-batch.md``.
+Bad batches are skipped and reported.
+
+Source: Kafka's consumer, for isolation; ``docs/formats/kafka-record-batch.md``.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ Partition = TypeVar("Partition", bound=ReadPartition)
 
 
 class SegmentEnd(NamedTuple):
-    """How a segment that was read to its end ends; `is_last`: of its partition."""
+    """How a segment that was read to its end ends. `is_last` states whether it is the last one of
+    its partition."""
 
     segment: LogSegment
     end: ScanEnd
@@ -41,17 +45,20 @@ class SegmentEnd(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether it ends with its last batch, or, in the active segment, in room that was preallocated."""
+        """Whether it ends with a whole batch, or, in the active segment, with preallocated
+        space."""
         return self.end.kind is EndKind.END or (self.end.kind is EndKind.ZEROS and self.is_last)
 
 
 @dataclass(slots=True)
 class KafkaScan(Generic[Partition]):
-    """One pass over partitions, each in log order; iterate it (records), `items` or `to_arrow`, once. Then look at
-    what it met: bad batches that were passed over, how segments end, gaps. One thread at a time.
+    """One pass over partitions, each in log order. Iterate it (records), `items` or `to_arrow`,
+    once. Afterwards its fields hold what was found: skipped bad batches, how segments end, gaps.
+    One thread at a time.
 
-    At most `limit` records are given. `gaps` counts jumps in the offsets that were read, `missing_offsets` what they
-    leave out: information, since compaction leaves them too.
+    At most `limit` records are returned. `gaps` counts jumps in the offsets that were read,
+    `missing_offsets` the offsets that they leave out. They are information, because compaction
+    causes them too.
     """
 
     partitions: list[Partition]
@@ -63,11 +70,11 @@ class KafkaScan(Generic[Partition]):
     gaps: int = 0
     missing_offsets: int = 0
     rows: int = 0
-    """Records given so far."""
+    """The number of records returned so far."""
     _read_rows: int = 0
     _read_bytes: int = 0
     _last_offset: int | None = None
-    """Of the records that were read, where the next ones follow them in the log."""
+    """The last offset that was read, if the next records follow it directly in the log."""
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for a negative limit."""
@@ -76,7 +83,7 @@ class KafkaScan(Generic[Partition]):
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was passed over and every segment that was read ends well."""
+        """Whether no batch was skipped and every segment that was read ends well."""
         return not self.problems and all(end.is_good for end in self.ends)
 
     # -- the ways to read it -------------------------------------------------------------------------------------------
@@ -84,17 +91,18 @@ class KafkaScan(Generic[Partition]):
         return self.records()
 
     def records(self) -> Iterator[Record]:
-        """The records one by one."""
+        """Yields the records one by one."""
         return (record for _, record in self.items())
 
     def items(self) -> Iterator[tuple[Partition, Record]]:
-        """The records with the partition that each is of."""
+        """Yields the records, each with its partition."""
         for partition, batch in self._batches(RECORD_SCHEMA.names):
             for record in records_of(batch):
                 yield partition, record
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
-        """The records as Arrow batches with the columns of `SCAN_SCHEMA` that are wanted, in the order wanted."""
+        """Returns the records as Arrow batches with the given columns of `SCAN_SCHEMA`, in the
+        given order."""
         schema = schema_of(columns)
         batches = (
             with_place(batch, schema, partition.topic, partition.partition)
@@ -104,7 +112,8 @@ class KafkaScan(Generic[Partition]):
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def _batches(self, names: list[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """Batches with the columns `names` (and others that the filter needs), none empty."""
+        """Yields batches with the columns `names` and those that the filter needs. None is
+        empty."""
         for partition in self.partitions:
             if self.limit is not None and self.rows >= self.limit:
                 return
@@ -113,7 +122,7 @@ class KafkaScan(Generic[Partition]):
             for split in splits_of(partition, self.wanted):
                 place = places[split.base_offset]
                 if split.begin > 0 or place != last_place + 1:
-                    self._last_offset = None  # what lies between is not read, and may be no gap
+                    self._last_offset = None  # the records between are not read, so this may be no gap
                 last_place = place
                 for batch in self._of_split(split, names, partition, partition.segments[place]):
                     yield partition, batch
@@ -139,7 +148,7 @@ class KafkaScan(Generic[Partition]):
         self._moved(0, split.size_bytes)
 
     def _passed(self, offsets: Int64s) -> None:
-        """Counts records that are read, wanted or not, and the gaps between them."""
+        """Counts the records that are read, wanted or not, and the gaps between them."""
         self._moved(len(offsets), 0)
         if not len(offsets):
             return
@@ -158,7 +167,7 @@ class KafkaScan(Generic[Partition]):
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """The rows of an Arrow batch with all columns of `RECORD_SCHEMA`, as objects."""
+    """Yields the rows of an Arrow batch with all columns of `RECORD_SCHEMA`, as objects."""
     kinds = batch.column("timestamp_type")
     known = [_TIMESTAMP_TYPES[name] for name in kinds.dictionary.to_pylist()]
     lists = {"timestamp_type": [known[place] for place in kinds.indices.to_pylist()], "headers": _headers(batch)}

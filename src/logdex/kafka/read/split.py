@@ -1,4 +1,4 @@
-"""One part of a read plan: a value that can be sent to another process and read there."""
+"""One split of a read plan: a value that can be sent to another process and read there."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SCAN_SCHEMA = pa.schema(
         *RECORD_SCHEMA,
     ]
 )
-"""The columns of a read: where a record lies, and its own."""
+"""The columns of a read: the place of a record, and its fields."""
 
 _PLACE = ("topic", "partition")
 
 
 def schema_of(columns: Iterable[str] | None) -> pa.Schema:
-    """`SCAN_SCHEMA` with some columns, in the order given; None: all. Raises `UsageError` for an
-    unknown one."""
+    """Returns `SCAN_SCHEMA` with some columns, in the given order; None: all. Raises `UsageError`
+    for an unknown one."""
     names = SCAN_SCHEMA.names if columns is None else list(columns)
     unknown = [name for name in names if name not in SCAN_SCHEMA.names]
     if unknown:
@@ -45,12 +45,12 @@ def schema_of(columns: Iterable[str] | None) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSplit:
-    """The records of the batches that begin in bytes [`begin`, `end`) of one .log, where a batch
-    begins at `begin`. Of them those with offsets in [`offset`, `end_offset`) that pass the filter
-    and are not of an aborted transaction are read, with some columns (None: all).
+    """The records of the batches that begin in bytes [`begin`, `end`) of one .log. A batch begins
+    at `begin`. Of these, the records are read that have offsets in [`offset`, `end_offset`), pass
+    the filter and are not of an aborted transaction, with some columns (None: all).
 
-    `base_offset` is the segment's. `path` is as the plan was given it; a process with another
-    working directory needs a plan of absolute paths. Immutable; can be pickled.
+    `base_offset` is that of the segment. `path` is as it was given to the plan; a process with
+    another working directory needs a plan of absolute paths. Immutable; can be pickled.
     """
 
     topic: str
@@ -67,12 +67,12 @@ class ReadSplit:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the .log that the split covers."""
+        """The number of bytes of the .log that the split covers."""
         return self.end - self.begin
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the batches."""
+        """Returns the schema of the batches."""
         return schema_of(self.columns)
 
     def __repr__(self) -> str:
@@ -81,11 +81,11 @@ class ReadSplit:
     def to_batches(
         self, *, env: Env = DEFAULT_ENV, on_bad_batch: OnBadBatch | None = None
     ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
-        """The records in log order, as Arrow batches of the columns, none empty.
+        """Yields the records in log order as Arrow batches of the columns. None is empty.
 
-        Raises `CorruptError` (after the records before it) for a bad batch, unless `on_bad_batch`
-        takes the error: then reading goes on behind the batch. Returns how the part ends; None if
-        offsets ended it before.
+        Raises `CorruptError` for a bad batch, after the records before it, unless `on_bad_batch`
+        takes the error; then reading continues after the batch. Returns how the part ends, or None
+        if the offsets ended it earlier.
         """
         schema = self.schema
         names = [name for name in schema.names if name not in _PLACE]
@@ -106,9 +106,9 @@ class ReadSplit:
         on_bad_batch: OnBadBatch | None = None,
         on_offsets: OnOffsets | None = None,
     ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
-        """As `to_batches`, with the columns `names` of `RECORD_SCHEMA`, then those that the filter
-        needs. `on_offsets` is called with the offsets of all records that are read, before the
-        filter."""
+        """Yields batches as `to_batches` does, with the columns `names` of `RECORD_SCHEMA`, then
+        those that the filter needs. `on_offsets` is called with the offsets of all records that are
+        read, before the filter."""
         columns = list(names)
         read = read_record_batches(
             self.path,
@@ -143,7 +143,7 @@ class ReadSplit:
         return needed | ({"producer_id", "is_transactional"} if self.aborted else set())
 
     def _kept(self, batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
-        """The wanted rows of a batch."""
+        """Returns the wanted rows of a batch."""
         wanted = self.filter
         keep: npt.NDArray[np.bool_] = (offsets >= self.offset) & (offsets < self.end_offset)
         if not wanted.control:
@@ -161,7 +161,7 @@ class ReadSplit:
 
 
 def with_place(batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:
-    """The batch with the columns of `schema`, among them topic and partition."""
+    """Returns the batch with the columns of `schema`, which include topic and partition."""
     rows = len(batch)
     place = {
         "topic": lambda: pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([topic])),

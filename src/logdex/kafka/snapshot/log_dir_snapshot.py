@@ -101,8 +101,9 @@ class LogDirSnapshot:
         progress: Progress | None = None,
         **wanted: Unpack[FilterOptions],
     ) -> KafkaScan[PartitionSnapshot]:
-        """The records of all partitions, or of those that are named, one partition after the other, by topic and
-        number; what the brokers keep for themselves (`INTERNAL_TOPICS`) comes last. At most `limit` in all."""
+        """Returns a scan of the records of all partitions, or of those that are named, one
+        partition after the other, sorted by topic and number. Internal topics (`INTERNAL_TOPICS`)
+        come last. It returns at most `limit` records in all."""
         return KafkaScan(self._some(topic, partition), ReadFilter(**wanted), limit, progress)
 
     def plan_read(
@@ -114,8 +115,8 @@ class LogDirSnapshot:
         columns: Iterable[str] | None = None,
         split_bytes: int | None = None,
     ) -> ReadPlan:
-        """What to read for a filter, of all partitions or of those that are named, in parts that can be read by
-        themselves (see `logdex.kafka.read.plan`)."""
+        """Returns the plan of what to read for a filter from all partitions, or from those that are
+        named, in splits that can be read independently (see `logdex.kafka.read.plan`)."""
         return plan_read(self._some(topic, partition), wanted, columns=columns, split_bytes=split_bytes)
 
     def query(

@@ -219,8 +219,9 @@ class PartitionSnapshot:
         progress: Progress | None = None,
         **wanted: Unpack[FilterOptions],
     ) -> KafkaScan[PartitionSnapshot]:
-        """The records in log order that pass the filter (see `ReadFilter`). `UsageError` for another `topic` or
-        `partition` than this one, and for a negative `limit`."""
+        """Returns a scan of the records in log order that pass the filter (see `ReadFilter`).
+        Raises `UsageError` for a `topic` or `partition` other than this one, and for a negative
+        `limit`."""
         mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
         if not mine:
             raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
@@ -229,7 +230,8 @@ class PartitionSnapshot:
     def plan_read(
         self, wanted: ReadFilter, *, columns: Iterable[str] | None = None, split_bytes: int | None = None
     ) -> ReadPlan:
-        """What to read for a filter, in parts that can be read by themselves (see `logdex.kafka.read.plan`)."""
+        """Returns the plan of what to read for a filter, in splits that can be read independently
+        (see `logdex.kafka.read.plan`)."""
         return plan_read([self], wanted, columns=columns, split_bytes=split_bytes)
 
     def read(
@@ -297,7 +299,7 @@ class PartitionSnapshot:
         key_index_dir: str | None = None,
         problems: list[LogdexError] | None = None,
     ) -> Iterator[Record]:
-        """The same one by one."""
+        """Yields the records of `query` one by one."""
         tell = None if problems is None else problems.append
         wanted = ReadFilter(key=key_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
         return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
