@@ -12,6 +12,7 @@ import pytest
 
 from logdex.errors import LogdexError, StorageError
 from logdex.io.env import Env
+from logdex.jobs.staging import PREFIX
 from logdex.testing import Fault, FaultEnv, Killed
 
 REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
@@ -44,12 +45,14 @@ class Outputs:
     old: dict[str, Tree]
 
     def check(self, output: Path, *, had_old: bool) -> None:
-        """Each name is nothing, the old whole or the new whole; the old is there, under its own or a dated name."""
+        """Each name is nothing, the old whole or the new whole; the old is there, under its own name, a dated one, or
+        in the staging folder for the moment between two names."""
         for name in self.right:
             whole = [self.right[name], *([self.old[name]] if had_old else [])]
             found = [tree(path) for path in output.glob(f"{name}*")]
             assert all(each in whole for each in found), name
-            assert not had_old or self.old[name] in found, name
+            staged = [tree(path) for path in output.glob(f"{PREFIX}*/{name}")]
+            assert not had_old or self.old[name] in [*found, *staged], name
 
     def check_done(self, output: Path) -> None:
         """The new is there, and no staging folder, no lock."""
@@ -73,13 +76,14 @@ class Run(Protocol):
     def __call__(self, outputs: Outputs, output: Path, env: Env, *, sync: bool = True) -> None: ...
 
 
+NAME_CHANGES = ("rename", "link", "exchange", "remove", "remove_tree", "lock_file")
 EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 """How many of a run's operations are harmed: in `scripts/test --all` each."""
 
 
 def chosen(log: list[tuple[str, str]], every: int) -> list[int]:
     """Numbers of the operations to harm: all that change names, and so many of the others."""
-    names = {at for at, (kind, _) in enumerate(log, 1) if kind in ("rename", "remove", "remove_tree", "lock_file")}
+    names = {at for at, (kind, _) in enumerate(log, 1) if kind in NAME_CHANGES}
     return [at for at in range(1, len(log) + 1) if at % every == 0 or at in names]
 
 

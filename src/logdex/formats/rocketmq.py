@@ -48,6 +48,7 @@ def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -
         from logdex.rocketmq.snapshot.file_overview import file_overview
 
         return file_overview(found, env=env)
+    from logdex.jobs.journal import find_unfinished
     from logdex.rocketmq.geometry.resolve import resolve_in_any_case
     from logdex.rocketmq.snapshot.overview import overview
 
@@ -55,6 +56,7 @@ def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -
     look = overview(found.path, config, env=env)
     if geometry_error is not None:
         look.problems.append(geometry_error.message)
+    look.problems += [f"{found.path}: {each.message}" for each in find_unfinished([found.path], env)]
     look.problems += [f"{found.path}: CommitLog offsets {start} to {end} are missing" for start, end in look.log.gaps]
     return look
 
@@ -98,10 +100,13 @@ def _rebuild(
 ) -> RebuildJob:
     from logdex.rocketmq.geometry.resolve import resolve_config
     from logdex.rocketmq.rebuild import rebuild, rebuild_on
+    from logdex.rocketmq.rebuild.source import settle_unfinished
     from logdex.rocketmq.recognise.require_store import require_store
 
     root = require_store(found).path
     target = root if output is None else output
+    # First, because sizes are inferred from what is there.
+    notes = settle_unfinished(root, target, in_place=True, sync=sync, env=env) if in_place else []
     own = {name: value for name, value in settings.items() if name != _DELETED_TOPICS}
     config = resolve_config(root, env=env, **own)
     options: dict[str, Any] = {
@@ -112,10 +117,14 @@ def _rebuild(
     }
 
     def run(progress: Progress | None) -> RebuildReport:
-        return rebuild(root, target, config, progress=progress, **options)
+        report = rebuild(root, target, config, progress=progress, **options)
+        report.notes[:0] = notes
+        return report
 
     def run_on(runner: Runner, engine: str) -> RebuildReport:
-        return rebuild_on(runner, root, target, config, engine=engine, **options)
+        report = rebuild_on(runner, root, target, config, engine=engine, **options)
+        report.notes[:0] = notes
+        return report
 
     return RebuildJob(target, _log_size_bytes(found, env=env), run, run_on)
 

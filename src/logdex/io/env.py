@@ -9,12 +9,10 @@ from __future__ import annotations
 import errno as errno_codes
 import mmap
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ import numpy.typing as npt
 
 from logdex.errors import CorruptError, EnvironmentProblem, StorageError
 from logdex.io.mapped.mapping import map_without_descriptor, require_no_faults
+from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
 from logdex.io.writeback import begin_writeback
 
@@ -202,7 +201,7 @@ class WriteFile:
         self.close()
 
 
-class Env:
+class Env(NameChanges):
     """The operating system as Logdex sees it. Thread-safe, but `counters` are then approximate."""
 
     def __init__(self) -> None:
@@ -324,42 +323,9 @@ class Env:
             return file.map()
 
     # -- writing -------------------------------------------------------------------------------------------------------
-    def make_dirs(self, path: str) -> None:
-        """Creates a directory and its parents, if missing."""
-        with self.operation("make_dirs", path):
-            try:
-                os.makedirs(path, exist_ok=True)
-            except RecursionError:  # os.makedirs recurses once per path component
-                raise OSError(errno_codes.ENAMETOOLONG, os.strerror(errno_codes.ENAMETOOLONG)) from None
-
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
         """Opens a file for writing, created if missing; with `exclusive` it must not exist."""
         return WriteFile(self, path, exclusive=exclusive)
-
-    def rename(self, source: str, target: str) -> None:
-        """Renames a file or directory, replacing `target` atomically, within one file system."""
-        with self.operation("rename", source):
-            os.replace(source, target)
-
-    def remove_tree(self, path: str) -> None:
-        """Removes a directory and its contents, if it exists."""
-        with self.operation("remove_tree", path):
-            if os.path.lexists(path):
-                shutil.rmtree(path)
-
-    def remove(self, path: str) -> None:
-        """Removes one file, if it exists."""
-        with self.operation("remove", path):
-            Path(path).unlink(missing_ok=True)
-
-    def sync_dir(self, path: str) -> None:
-        """fsyncs a directory, so that the names in it are on disk."""
-        with self.operation("sync_dir", path):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
 
     def lock_file(self, path: str) -> WriteFile | None:
         """Locks `path` (created if missing) until closed; returns None if this process or another

@@ -8,12 +8,14 @@ and must not be a directory in which publishing or cleaning up would move the so
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.jobs.staging import LOCK_NAME, PREFIX, Staging
+from logdex.io.process_lock import lock_is_held
+from logdex.jobs.journal import LOCK_NAME, read_journal
+from logdex.jobs.staging import PREFIX, OutputLock, Staging
 
 
 def check_output(
@@ -62,13 +64,49 @@ def require_empty(output: str, *, env: Env) -> None:
         raise UsageError(f"{output} is not empty", hint="choose another --output, or empty it")
 
 
+def settle_unfinished(
+    homes: Iterable[str], *, locked: Callable[[], AbstractContextManager[object]] = nullcontext, sync: bool, env: Env
+) -> list[str]:
+    """Undoes what killed runs published in an output, and returns what was undone, in words.
+
+    A job calls this before it looks at what it reads and at what is in its output. `homes` are the
+    directories in which a journal may lie, and `locked` takes the broker's lock, for a job that
+    writes in place. Raises `UsageError` if another run is writing there.
+    """
+    notes: list[str] = []
+    for home in homes:
+        path = f"{home}/{LOCK_NAME}"
+        found = env.stamp(path)
+        if found is None or found.kind != "file":
+            continue
+        if lock_is_held(path, env=env):
+            raise UsageError(f"{home}: another run is writing here", hint="wait for it, or choose another --output")
+        journal = read_journal(home, env)
+        if journal is not None and journal.steps:
+            with locked():
+                lock = OutputLock(home, home, sync=sync, env=env)
+                try:
+                    notes += lock.notes
+                    lock.remove()
+                finally:
+                    lock.release()
+    return notes
+
+
+def command_line(command: str, root: str, output: str, *, in_place: bool) -> str:
+    """Returns what to type to run a job again."""
+    return f"logdex {command} {root} " + ("--in-place" if in_place else f"--output {output}")
+
+
 @contextmanager
 def staged_output(
     output: str,
     *,
     in_place: bool,
     lock: AbstractContextManager[object],
+    command: str = "a run",
     staging_home: str | None = None,
+    lock_home: str | None = None,
     sync: bool,
     env: Env,
 ) -> Iterator[Staging]:
@@ -76,9 +114,18 @@ def staged_output(
 
     If `in_place`, the broker's `lock` is held during the block, and the folder is made in
     `staging_home` if it is given: a directory of the output in which the broker tolerates a folder.
+    The lock file is then in `lock_home` if that is given: the directory that all runs in place that
+    must exclude each other have in common. `command` is what to type to run the job again.
     """
     with (
         lock if in_place else nullcontext(),
-        Staging(env, output, sync=sync, home=staging_home if in_place else None) as staging,
+        Staging(
+            env,
+            output,
+            sync=sync,
+            command=command,
+            home=staging_home if in_place else None,
+            lock_home=lock_home if in_place else None,
+        ) as staging,
     ):
         yield staging

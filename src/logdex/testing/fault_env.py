@@ -14,10 +14,11 @@ Fault model:
   the file's length. Writes through a mapping are not seen one by one, so a file counts as unsynced
   from its opening.
 - Names after a power cut: each creation, rename or removal is kept or undone, until `sync_dir` of
-  the directory (of a rename: the target's). Changes of the same name keep their order. A rename is
-  atomic. Syncing a file does not sync its name. POSIX promises neither; ext4 and XFS do more.
-- Not modelled: wrong bytes in synced data, writes to a file that was renamed while open, links,
-  other processes.
+  the directory (of a rename or an exchange: the target's). Changes of the same name keep their
+  order. A rename is atomic, and so is an exchange. Syncing a file does not sync its name. POSIX
+  promises neither; ext4 and XFS do more. Modification times are kept.
+- Not modelled: wrong bytes in synced data, writes to a file that was renamed while open, symbolic
+  links, other processes.
 
 Contents are copied at each sync, so use small files. Change the root through this Env only, from
 one thread.
@@ -31,14 +32,15 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from logdex.io.env import DEFAULT_ENV, Env, ReadFile, WriteFile
+from logdex.testing.disk_model import DirNode, Entries, Exchange, FileNode, NameChange, Node
 
 CHANGES = frozenset(
     {
         *("open_write", "write_at", "truncate", "reserve", "map_write", "sync", "flush"),
-        *("make_dirs", "rename", "remove", "remove_tree", "sync_dir", "lock_file"),
+        *("make_dirs", "rename", "link", "exchange", "remove", "remove_tree", "sync_dir", "lock_file"),
     }
 )
 """The kinds of operations that change the disk or make changes durable."""
@@ -67,55 +69,6 @@ class Fault:
     lasting: bool = False
 
 
-@dataclass(eq=False, slots=True)
-class _File:
-    """The contents of one file.
-
-    `synced` is what a power cut cannot take; None: the current contents. `between` is the contents
-    after each write since then. `gone` is the last contents of a file that no longer has a name.
-    """
-
-    synced: bytes | None = None
-    between: list[bytes] = field(default_factory=list)
-    gone: bytes = b""
-
-
-@dataclass(eq=False, slots=True)
-class _Dir:
-    names: dict[str, _Node] = field(default_factory=dict)
-
-
-_Node = _File | _Dir
-_Entries = dict[_Dir, dict[str, _Node]]
-
-
-@dataclass(frozen=True, slots=True)
-class _NameChange:
-    """`name` in `parent` changed from `before` to `node` (None: absent). `source` is a rename's
-    source."""
-
-    parent: _Dir
-    name: str
-    node: _Node | None
-    before: _Node | None
-    source: tuple[_Dir, str] | None = None
-
-    @property
-    def entries(self) -> set[tuple[_Dir, str]]:
-        return {(self.parent, self.name)} | ({self.source} if self.source else set())
-
-    def undo(self, entries: _Entries) -> None:
-        names = entries[self.parent]
-        if names.get(self.name) is not self.node:
-            return  # a later rename, which is kept, has moved it
-        if self.source is not None and self.node is not None:
-            entries[self.source[0]][self.source[1]] = self.node
-        if self.before is None:
-            names.pop(self.name, None)
-        else:
-            names[self.name] = self.before
-
-
 class FaultEnv(Env):
     """An Env over the directory `root` (absolute) with one `fault`; see the module's docstring.
 
@@ -135,8 +88,8 @@ class FaultEnv(Env):
         """How often the fault has occurred."""
         self._matching = 0
         self._files: list[ReadFile | WriteFile] = []
-        self._pending: list[_NameChange] = []
-        self._tree = self._read_tree(self.root) if DEFAULT_ENV.is_dir(self.root) else _Dir()
+        self._pending: list[NameChange] = []
+        self._tree = self._read_tree(self.root) if DEFAULT_ENV.is_dir(self.root) else DirNode()
 
     # -- operations ----------------------------------------------------------------------------------------------------
     @contextmanager
@@ -147,12 +100,12 @@ class FaultEnv(Env):
             yield
         if kind in ("sync", "flush"):
             node = self._find(path)
-            if isinstance(node, _File):
+            if isinstance(node, FileNode):
                 node.synced = DEFAULT_ENV.read_file(path, _CONTENT_MAX)
                 node.between.clear()
         elif kind in ("write_at", "truncate"):
             node = self._find(path)
-            if isinstance(node, _File) and DEFAULT_ENV.size_bytes(path) <= _BETWEEN_MAX:
+            if isinstance(node, FileNode) and DEFAULT_ENV.size_bytes(path) <= _BETWEEN_MAX:
                 node.between.append(DEFAULT_ENV.read_file(path, _BETWEEN_MAX))
         elif kind == "sync_dir":
             node = self._find(path)
@@ -211,8 +164,8 @@ class FaultEnv(Env):
         file = super().open_write(path, exclusive=exclusive)
         self._files.append(file)
         if node is None:
-            self._change(path, _File(synced=b""))
-        elif isinstance(node, _File) and node.synced is None:
+            self._change(path, FileNode(synced=b""))
+        elif isinstance(node, FileNode) and node.synced is None:
             node.synced = DEFAULT_ENV.read_file(path, _CONTENT_MAX)
         return file
 
@@ -226,75 +179,97 @@ class FaultEnv(Env):
             super().make_dirs(path)
         for path in reversed(missing):
             super().make_dirs(path)
-            self._change(path, _Dir())
+            self._change(path, DirNode())
 
     def rename(self, source: str, target: str) -> None:
         """As `Env.rename`."""
         node, replaced = self._find(source), self._find(target)
-        gone = DEFAULT_ENV.read_file(target, _CONTENT_MAX) if isinstance(replaced, _File) else b""
+        gone = self._last(target)
         super().rename(source, target)
-        if isinstance(replaced, _File):
-            replaced.gone = gone
+        if isinstance(replaced, FileNode):
+            replaced.gone, replaced.gone_ns = gone
         parent, name = self._place(source)
         if node is not None and parent is not None:
             parent.names.pop(name)
             self._change(target, node, (parent, name))
 
+    def link(self, source: str, target: str) -> bool:
+        """As `Env.link`."""
+        is_linked = super().link(source, target)
+        if is_linked:
+            self._change(target, self._find(source))
+        return is_linked
+
+    def exchange(self, one: str, other: str) -> bool:
+        """As `Env.exchange`."""
+        is_exchanged = super().exchange(one, other)
+        (parent, name), (target, target_name) = self._place(one), self._place(other)
+        if is_exchanged and parent is not None and target is not None:
+            node, before = parent.names[name], target.names[target_name]
+            self._pending.append(Exchange(target, target_name, node, before, (parent, name)))
+            parent.names[name], target.names[target_name] = before, node
+        return is_exchanged
+
     def remove(self, path: str) -> None:
         """As `Env.remove`."""
-        node = self._find(path)
-        gone = DEFAULT_ENV.read_file(path, _CONTENT_MAX) if isinstance(node, _File) else b""
+        node, gone = self._find(path), self._last(path)
         super().remove(path)
-        if isinstance(node, _File):
-            node.gone = gone
+        if isinstance(node, FileNode):
+            node.gone, node.gone_ns = gone
             self._change(path, None)
+
+    def _last(self, path: str) -> tuple[bytes, int]:
+        """The contents and the modification time of a file that is about to lose its name."""
+        if not isinstance(self._find(path), FileNode):
+            return b"", 0
+        return DEFAULT_ENV.read_file(path, _CONTENT_MAX), DEFAULT_ENV.modified_ns(path)
 
     def remove_tree(self, path: str) -> None:
         """As `Env.remove_tree`, with one operation per name, so that it can stop half-way."""
-        if DEFAULT_ENV.is_dir(path):
+        if _is_own_dir(path):
             for name in self.list_dir(path):
                 below = f"{path}/{name}"
-                if DEFAULT_ENV.is_dir(below):
+                if _is_own_dir(below):
                     self.remove_tree(below)
                 else:
                     self.remove(below)
         super().remove_tree(path)
-        if isinstance(self._find(path), _Dir):
+        if isinstance(self._find(path), DirNode):
             self._change(path, None)
 
-    def _change(self, path: str, node: _Node | None, source: tuple[_Dir, str] | None = None) -> None:
+    def _change(self, path: str, node: Node | None, source: tuple[DirNode, str] | None = None) -> None:
         parent, name = self._place(path)
         if parent is None:
             return
-        self._pending.append(_NameChange(parent, name, node, parent.names.get(name), source))
+        self._pending.append(NameChange(parent, name, node, parent.names.get(name), source))
         if node is None:
             parent.names.pop(name, None)
         else:
             parent.names[name] = node
 
-    def _place(self, path: str) -> tuple[_Dir | None, str]:
+    def _place(self, path: str) -> tuple[DirNode | None, str]:
         """The directory below the root that contains the path's last name, and that name."""
         directory, name = posixpath.split(path)
         parent = self._find(directory)
-        return (parent if isinstance(parent, _Dir) else None), name
+        return (parent if isinstance(parent, DirNode) else None), name
 
-    def _find(self, path: str) -> _Node | None:
+    def _find(self, path: str) -> Node | None:
         path = posixpath.normpath(path)
         if path == self.root:
             return self._tree
         if not path.startswith(f"{self.root}/"):
             return None
-        node: _Node | None = self._tree
+        node: Node | None = self._tree
         for name in path[len(self.root) + 1 :].split("/"):
-            node = node.names.get(name) if isinstance(node, _Dir) else None
+            node = node.names.get(name) if isinstance(node, DirNode) else None
         return node
 
-    def _read_tree(self, path: str) -> _Dir:
+    def _read_tree(self, path: str) -> DirNode:
         """Reads the initial contents of `path`, which count as synced."""
-        directory = _Dir()
+        directory = DirNode()
         for name in DEFAULT_ENV.list_dir(path):
             below = f"{path}/{name}"
-            directory.names[name] = self._read_tree(below) if DEFAULT_ENV.is_dir(below) else _File()
+            directory.names[name] = self._read_tree(below) if DEFAULT_ENV.is_dir(below) else FileNode()
         return directory
 
     # -- the power cut -------------------------------------------------------------------------------------------------
@@ -305,14 +280,14 @@ class FaultEnv(Env):
         """
         chance = random.Random(seed)
         lost = chance.choice((0.0, 0.2, 0.5, 0.8, 1.0))  # makes losing all or nothing likely as well
-        entries: _Entries = {}
-        contents: dict[_File, bytes] = {}
+        entries: Entries = {}
+        contents: dict[Node, tuple[bytes, int]] = {}
         self._collect(self._tree, self.root, entries, contents)
         for change in self._pending:
             for node in (change.parent, change.node, change.before, change.source and change.source[0]):
-                if isinstance(node, _Dir):
+                if isinstance(node, DirNode):
                     entries.setdefault(node, dict(node.names))
-        kept: set[tuple[_Dir, str]] = set()
+        kept: set[tuple[DirNode, str]] = set()
         for change in reversed(self._pending):
             if chance.random() < lost and not change.entries & kept:
                 change.undo(entries)
@@ -320,33 +295,45 @@ class FaultEnv(Env):
                 kept |= change.entries
         self._write(self._tree, target, entries, contents, chance, lost)
 
-    def _collect(self, directory: _Dir, path: str, entries: _Entries, contents: dict[_File, bytes]) -> None:
+    def _collect(
+        self, directory: DirNode, path: str, entries: Entries, contents: dict[Node, tuple[bytes, int]]
+    ) -> None:
         entries[directory] = dict(directory.names)
+        contents[directory] = b"", DEFAULT_ENV.modified_ns(path)
         for name, node in directory.names.items():
-            if isinstance(node, _Dir):
+            if isinstance(node, DirNode):
                 self._collect(node, f"{path}/{name}", entries, contents)
             else:
-                contents[node] = DEFAULT_ENV.read_file(f"{path}/{name}", _CONTENT_MAX)
+                contents[node] = self._last(f"{path}/{name}")
 
     def _write(
         self,
-        directory: _Dir,
+        directory: DirNode,
         path: str,
-        entries: _Entries,
-        contents: dict[_File, bytes],
+        entries: Entries,
+        contents: dict[Node, tuple[bytes, int]],
         chance: random.Random,
         lost: float,
     ) -> None:
         DEFAULT_ENV.make_dirs(path)
         for name, node in sorted(entries.get(directory, directory.names).items()):
             below = f"{path}/{name}"
-            if isinstance(node, _Dir):
+            if isinstance(node, DirNode):
                 self._write(node, below, entries, contents, chance, lost)
                 continue
-            now = contents.get(node, node.gone)
+            now, modified_ns = contents.get(node, (node.gone, node.gone_ns))
             data = now if node.synced is None else torn([node.synced, *node.between], now, chance, lost)
             with DEFAULT_ENV.open_write(below) as file:
                 file.write_at(0, data)
+            DEFAULT_ENV.set_modified_ns(below, modified_ns)
+        if directory in contents:
+            DEFAULT_ENV.set_modified_ns(path, contents[directory][1])
+
+
+def _is_own_dir(path: str) -> bool:
+    """Whether `path` is a directory and no link to one."""
+    stamp = DEFAULT_ENV.stamp(path)
+    return stamp is not None and stamp.kind == "directory"
 
 
 def torn(before: Sequence[bytes], now: bytes, chance: random.Random, lost: float) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from logdex.errors import StorageError
 from logdex.io.env import Env
-from logdex.jobs.staging import LOCK_NAME
+from logdex.jobs.journal import LOCK_NAME
 from logdex.rocketmq.rebuild import rebuild
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.rocketmq.stores import CONFIG, NAMES, make_outputs
@@ -133,7 +133,9 @@ def test_refused_once_at_operations(outputs: Outputs, fresh: Fresh, code: int, e
     assert fingerprint(outputs.source) == store
 
 
-@pytest.mark.parametrize("kinds", [None, frozenset({"rename", "remove", "remove_tree"})], ids=["all", "names"])
+@pytest.mark.parametrize(
+    "kinds", [None, frozenset({"rename", "exchange", "remove", "remove_tree"})], ids=["all", "names"]
+)
 def test_refused_from_an_operation_on(outputs: Outputs, fresh: Fresh, kinds: frozenset[str] | None) -> None:
     """A disk that stays broken: cleaning up is refused too, and what was replaced is still there."""
     for at in count(1):
@@ -152,9 +154,13 @@ def test_refused_from_an_operation_on(outputs: Outputs, fresh: Fresh, kinds: fro
     assert at > 5
 
 
-def test_a_refusal_while_publishing_says_where_the_old_is(outputs: Outputs, fresh: Fresh) -> None:
+def test_after_a_refusal_while_publishing_and_while_undoing_it_the_next_run_undoes_it(
+    outputs: Outputs, fresh: Fresh
+) -> None:
     folder = fresh()
     output = place(outputs, folder, had_old=True)
-    env = FaultEnv(str(folder), Fault(2, errno.EIO, frozenset({"rename"}), lasting=True))
-    with pytest.raises(StorageError, match=r"consumequeue is now \S+/consumequeue\.\d{8}T\d{6}Z"):
+    env = FaultEnv(str(folder), Fault(2, errno.EIO, frozenset({"rename", "exchange"}), lasting=True))
+    with pytest.raises(StorageError, match="the next run there undoes it"):
         run(outputs, output, env)
+    run_again(run, outputs, output)
+    assert {tuple(tree(path)) for path in output.glob("index.*")} == {tuple(outputs.old["index"])}

@@ -12,8 +12,9 @@ import pytest
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
+from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.output import check_output, require_empty, staged_output
-from logdex.jobs.staging import LOCK_NAME, PREFIX
+from logdex.jobs.staging import PREFIX
 from logdex.testing import Fault, FaultEnv
 
 

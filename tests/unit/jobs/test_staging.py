@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
-from logdex.jobs.staging import LOCK_NAME, PREFIX, Staging, remove_tree_in_use
-from logdex.testing import Fault, FaultEnv
+from logdex.jobs.journal import LOCK_NAME
+from logdex.jobs.publication import Names
+from logdex.jobs.staging import PREFIX, Staging, remove_tree_in_use
+from logdex.testing import Fault, FaultEnv, Killed
 
 
 def make(staging: Staging, name: str, text: str) -> None:
@@ -28,7 +32,7 @@ def test_publish_moves_names_into_place_and_cleans_up(tmp_path: Path) -> None:
     with Staging(Env(), str(output), sync=True) as staging:
         make(staging, "index", "new")
         assert not (output / "index").exists()
-        assert staging.publish(["index"]) == {}
+        assert staging.publish(Names(("index",))) == {}
     assert [path.name for path in output.iterdir()] == ["index"]
     assert (output / "index" / "file").read_text() == "new"
 
@@ -37,7 +41,7 @@ def test_what_stood_there_is_kept_under_a_dated_name(tmp_path: Path) -> None:
     for text in ("first", "second", "third"):
         with Staging(Env(), str(tmp_path), sync=False) as staging:
             make(staging, "index", text)
-            kept = staging.publish(["index"])
+            kept = staging.publish(Names(("index",)))
     assert (tmp_path / "index" / "file").read_text() == "third"
     assert Path(kept["index"], "file").read_text() == "second"
     texts = {(folder / "file").read_text() for folder in tmp_path.iterdir()}
@@ -88,12 +92,12 @@ def test_names_in_folders_and_what_goes_without_a_successor(tmp_path: Path) -> N
         (output / name / "one").write_text(f"old {name}")
     (output / "a" / "gone").write_text("stale")
     with Staging(Env(), str(output), sync=True, home=str(output / "a")) as staging:
-        assert (output / "a" / LOCK_NAME).exists()
+        assert (output / LOCK_NAME).exists()
         for name in ("a", "b"):
             Path(staging.directory, name).mkdir()
             Path(staging.directory, name, "one").write_text(f"new {name}")
         assert Path(staging.directory).parent == output / "a"
-        kept = staging.publish(["a/one", "b/one"], stale=["a/gone", "a/never"])
+        kept = staging.publish(Names(("a/one", "b/one"), stale=("a/gone", "a/never")))
     assert sorted(kept) == ["a/gone", "a/one", "b/one"]
     assert {name: Path(where).read_text() for name, where in kept.items()} == {
         "a/gone": "stale",
@@ -111,7 +115,7 @@ def test_an_error_brings_back_what_went_without_a_successor(tmp_path: Path) -> N
     (output / "a" / "gone").write_text("stale")
     env = FaultEnv(str(tmp_path), Fault(2, errno.EIO, frozenset({"sync_dir"})))
     with Staging(env, str(output), sync=True) as staging, pytest.raises(StorageError):
-        staging.publish([], stale=["a/gone"])
+        staging.publish(Names(stale=("a/gone",)))
     assert [path.name for path in sorted(output.rglob("*"))] == ["a", "gone"]
 
 
@@ -150,3 +154,148 @@ def test_a_folder_that_never_gets_empty_is_told(tmp_path: Path, monkeypatch: pyt
     assert 5 < sum(waits) < 10
     with pytest.raises(StorageError, match="changed"):
         remove_tree_in_use(str(tmp_path), _BusyEnv(1, errno.EACCES))
+
+
+def test_a_staging_name_that_is_a_link_or_a_file_blocks_nothing(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("foreign")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / f"{PREFIX}link").symlink_to(elsewhere)
+    (tmp_path / "out" / f"{PREFIX}file").write_text("left")
+    for env in (Env(), FaultEnv(str(tmp_path))):
+        with Staging(env, str(tmp_path / "out"), sync=False):
+            pass
+        assert os.listdir(tmp_path / "out") == []
+        assert (elsewhere / "file").read_text() == "foreign"
+
+
+def test_a_journal_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "foreign").write_text("foreign")
+    (tmp_path / "out" / LOCK_NAME).symlink_to(tmp_path / "foreign")
+    with Staging(Env(), str(tmp_path / "out"), sync=False):
+        pass
+    assert os.listdir(tmp_path / "out") == []
+    assert (tmp_path / "foreign").read_text() == "foreign"
+
+
+class _InterruptedEnv(Env):
+    """A signal comes just after the change of names with that number, and perhaps after a later one too."""
+
+    def __init__(self, *at: int) -> None:
+        super().__init__()
+        self.left = list(at)
+        self.changes = 0
+
+    def _changed(self) -> None:
+        self.changes += 1
+        if self.changes in self.left:
+            raise KeyboardInterrupt
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self._changed()
+
+    def exchange(self, one: str, other: str) -> bool:
+        done = super().exchange(one, other)
+        self._changed()
+        return done
+
+    def link(self, source: str, target: str) -> bool:
+        done = super().link(source, target)
+        self._changed()
+        return done
+
+
+class _KilledEnv(_InterruptedEnv):
+    """The process is dead after the change of names with that number."""
+
+    is_dead = False
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        if self.is_dead:
+            raise Killed
+        with super().operation(kind, path):
+            yield
+
+    def _changed(self) -> None:
+        self.changes += 1
+        if self.changes in self.left:
+            self.is_dead = True
+            raise Killed
+
+
+def old_output(output: Path) -> dict[str, str]:
+    """Two folders, two files and a mark, as `publish_all` replaces them."""
+    for name in ("index", "queue"):
+        (output / name).mkdir(parents=True)
+        (output / name / "file").write_text("old")
+    for name in ("one", "two", "stale", "mark"):
+        (output / name).write_text("old")
+    return texts(output)
+
+
+def texts(output: Path) -> dict[str, str]:
+    return {str(path.relative_to(output)): path.read_text() for path in output.rglob("*") if path.is_file()}
+
+
+def publish_all(env: Env, output: Path) -> None:
+    with Staging(env, str(output), sync=False, command="logdex job") as staging:
+        for name in ("index", "queue", "fresh"):
+            make(staging, name, "new content")
+        for name in ("one", "two", "mark"):
+            Path(staging.directory, name).write_text("new content")
+        names = Names(("index", "one", "queue", "two", "fresh"), stale=("stale",), first=("mark",), last=("mark",))
+        staging.publish(names)
+
+
+def test_a_signal_just_after_a_change_of_names_undoes_it(tmp_path: Path) -> None:
+    usual = _InterruptedEnv()
+    old_output(tmp_path / "usual")
+    publish_all(usual, tmp_path / "usual")
+    assert usual.changes > 10
+    for at in range(1, usual.changes + 1):
+        old = old_output(tmp_path / str(at))
+        with pytest.raises(KeyboardInterrupt):
+            publish_all(_InterruptedEnv(at), tmp_path / str(at))
+        assert texts(tmp_path / str(at)) == old
+
+
+def test_a_second_signal_while_the_first_is_undone_leaves_it_to_the_next_run(tmp_path: Path) -> None:
+    usual = _InterruptedEnv()
+    old_output(tmp_path / "usual")
+    publish_all(usual, tmp_path / "usual")
+    for at in range(2, usual.changes + 1):
+        output = tmp_path / str(at)
+        old = old_output(output)
+        with pytest.raises(KeyboardInterrupt):
+            publish_all(_InterruptedEnv(at, at + 1), output)
+        with Staging(Env(), str(output), sync=False) as staging:
+            left = {name: text for name, text in texts(output).items() if not name.startswith((LOCK_NAME, PREFIX))}
+            assert left == old
+            assert staging.notes in ([], ["logdex job was killed while it published: what it had published was undone"])
+        assert texts(output) == old
+
+
+def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
+    """Somebody, such as a broker, has gone on with what a killed run left."""
+    for at in range(1, 30):
+        output = tmp_path / str(at)
+        old_output(output)
+        env = _KilledEnv(at)
+        with suppress(Killed):
+            publish_all(env, output)
+        if not env.is_dead:
+            break
+        (output / "one").write_text(f"written by a broker: {(output / 'one').read_text()}")
+        before = texts(output)
+        with Staging(Env(), str(output), sync=False) as staging:
+            (note,) = staging.notes
+            assert "one was changed since" in note
+        there = texts(output)
+        assert set(before.values()) - {before[LOCK_NAME]} <= set(there.values())
+        assert "written by a broker" in there["one"]
+        assert list(there.values()).count("old") >= 4
+    assert at > 10

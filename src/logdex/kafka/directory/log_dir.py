@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from logdex.errors import NotAStoreError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.directory.log_lock import lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files import file_names as segment_files
@@ -23,7 +24,7 @@ from logdex.kafka.internal_topics import cluster_metadata, consumer_offsets
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from logdex.kafka.internal_topics.consumer_offsets import ConsumerOffsets, read_consumer_offsets
 
-_KNOWN_FILES = segment_files.LOG_DIRECTORY_FILES | {segment_files.LOCK_FILE, "bootstrap.checkpoint"}
+_KNOWN_FILES = segment_files.LOG_DIRECTORY_FILES | {segment_files.LOCK_FILE, "bootstrap.checkpoint", LOCK_NAME}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.output import staged_output
+from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import in_place_lock
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
+from logdex.kafka.directory.unfinished import settle_unfinished
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
@@ -91,10 +92,11 @@ def rebuild_on(
     """
     started = time.perf_counter()
     found, output = require_kafka(path, env=env), os.fspath(output)
+    settled = settle_unfinished(found, output, in_place=in_place, sync=settings.sync, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)  # workers have other working directories
-    report = KafkaRebuildReport(engine, notes=list(source.notes))
+    report = KafkaRebuildReport(engine, notes=[*settled, *source.notes])
     report.inferred, report.assumed = _set_intervals(source, settings, env)
     env.require_free(output, output_size_bytes(source, settings))
     if not source.is_whole:
@@ -102,13 +104,20 @@ def rebuild_on(
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
     lock = in_place_lock(source.home, env=env)
     with staged_output(
-        output, in_place=in_place, lock=lock, staging_home=partition, sync=settings.sync, env=env
+        output,
+        in_place=in_place,
+        lock=lock,
+        command=command_line("rebuild", env.real_path(found.path), output, in_place=in_place),
+        staging_home=partition,
+        lock_home=source.home,
+        sync=settings.sync,
+        env=env,
     ) as staging:
         job = _Job(runner, source, settings, staging.directory, env, worker_env)
         segments = job.derive_segments(task_size_bytes)
         states = job.derive_states(segments) if source.is_whole else []
         plan = assemble(staging.directory, output, segments, states, settings, in_place=in_place, env=env)
-        report.kept = staging.publish(plan.names, stale=plan.stale)
+        report.kept = staging.publish(plan.all_names)
     for done in segments.values():
         report.note_partition(done)
     for state in states:

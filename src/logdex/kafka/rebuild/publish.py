@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex.io.env import Env
+from logdex.jobs.publication import Names
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.kafka.files.file_names import (
     INDEX_SUFFIX,
@@ -30,6 +31,11 @@ class Publication:
     names: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def all_names(self) -> Names:
+        """The names and the stale names."""
+        return Names(tuple(self.names), tuple(self.stale))
 
 
 def assemble(

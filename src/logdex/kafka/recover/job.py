@@ -17,13 +17,15 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import counted
-from logdex.jobs.output import staged_output
+from logdex.jobs.output import command_line, staged_output
+from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import in_place_lock, lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
+from logdex.kafka.directory.unfinished import settle_unfinished
 from logdex.kafka.files.checkpoints import TopicPartition
-from logdex.kafka.files.file_names import LOCK_FILE, LOG_SUFFIX, parse_offset_file
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_SUFFIX, LONE_CLEAN_MARK, parse_offset_file
 from logdex.kafka.recover.home import LogBounds, SmallFiles
 from logdex.kafka.recover.partition_scan import PartitionScan
 from logdex.kafka.recover.place import joined, place
@@ -63,42 +65,54 @@ def recover(
     """
     started = time.perf_counter()
     found, output = require_kafka(path, env=env), os.fspath(output)
+    settled = settle_unfinished(found, output, in_place=in_place, sync=sync, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)
     env.require_free(output, source.size_bytes + source.size_bytes // 64 + _RESERVE_BYTES)
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
     lock = in_place_lock(source.home, env=env)
-    with staged_output(output, in_place=in_place, lock=lock, staging_home=partition, sync=sync, env=env) as staging:
+    with staged_output(
+        output,
+        in_place=in_place,
+        lock=lock,
+        command=command_line("recover", env.real_path(found.path), output, in_place=in_place),
+        staging_home=partition,
+        lock_home=source.home,
+        sync=sync,
+        env=env,
+    ) as staging:
         job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
         if config is None if infer_interval is None else infer_interval:
             job.infer_intervals()
         job.run()
-        names, stale = _publication(source, output, job, env)
-        job.report.kept = staging.publish(names, stale=stale)
+        job.report.kept = staging.publish(_publication(source, output, job, in_place=in_place, env=env))
     report = job.report
+    report.notes[:0] = settled
     report.kept, report.notes = given.kept(report.kept), given.texts(report.notes)
     report.skipped = [replace(each, path=given.text(each.path), why=given.text(each.why)) for each in report.skipped]
     report.seconds = time.perf_counter() - started
     return report
 
 
-def _publication(source: RecoverSource, output: str, job: _Recovery, env: Env) -> tuple[list[str], list[str]]:
-    """Returns the names to publish, and the names in the output to remove. In place they are single
-    files, else whole partitions."""
-    names, stale = list(job.names), []
+def _publication(source: RecoverSource, output: str, job: _Recovery, *, in_place: bool, env: Env) -> Names:
+    """Returns the names to publish, and those to set aside: in place single files, else whole
+    partitions, then the checkpoints, and the mark of a clean shutdown last. An old mark goes first,
+    because it vouches for every file."""
+    names, stale = list[str](), list[str]()
     for partition in source.partitions:
-        own = job.partition_names[partition.folder]
         folder = f"{output}/{partition.folder}".rstrip("/")
         prefix = f"{partition.folder}/" if partition.folder else ""
         if not env.is_dir(folder) and partition.folder:
             names.append(partition.folder)
             continue
-        own = list(dict.fromkeys(name.split("/")[0] for name in own))
+        own = list(dict.fromkeys(name.split("/")[0] for name in job.partition_names[partition.folder]))
         names += [prefix + name for name in own]
         if source.is_whole and env.is_dir(folder):
             stale += [prefix + name for name in _offset_files(folder, env) if name not in own]
-    return names, stale
+    names += [name for name in job.names if name != CLEAN_SHUTDOWN]
+    marks = [LONE_CLEAN_MARK, posixpath.relpath(f"{source.home}/{CLEAN_SHUTDOWN}", output)] if in_place else []
+    return Names(tuple(names), tuple(stale), tuple(marks), tuple(name for name in job.names if name == CLEAN_SHUTDOWN))
 
 
 def _offset_files(folder: str, env: Env) -> list[str]:

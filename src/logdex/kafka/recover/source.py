@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
-from logdex.jobs.staging import LOCK_NAME
+from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, partition_directory

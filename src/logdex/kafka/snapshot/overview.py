@@ -18,6 +18,7 @@ from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cl
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_checkpoints
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import PartitionName
 from logdex.kafka.files.metadata_files import MetaProperties, read_topic_id, uuid_to_text
@@ -137,6 +138,7 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
     """Returns the overview of a path. Errors about single files are added to `problems`. Raises a
     `LogdexError` only if the path cannot be opened at all."""
     look = KafkaOverview(found.path, found.kind)
+    look.problems += [f"{each.directory}: {each.message}" for each in unfinished_at(found, env)]
     if found.kind is not KafkaPathKind.LOG_DIR:
         with PartitionSnapshot(found, config, env=env) as snapshot:
             look.partitions = [_partition(snapshot, look)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from logdex.jobs.findings import FindingCollector
+from logdex.jobs.journal import UNFINISHED_CHECK
 
 CHECKS = {
     "batch-attributes": "a batch's attributes and codec are known",
@@ -51,6 +52,7 @@ CHECKS = {
     "txn-index-entry": "a .txnindex entry tells of a transaction that was aborted",
     "txn-index-missing": "every aborted transaction has its .txnindex entry",
     "txn-index-size": "a .txnindex holds whole entries",
+    UNFINISHED_CHECK: "no command of Logdex was killed while it published here",
     "unreadable": "the file can be read",
     "zero-hole": "no zeros lie between two batches",
     "zero-tail": "the log does not end in zeros",

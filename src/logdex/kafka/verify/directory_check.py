@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
+from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.files.metadata_files import MetaProperties, PartitionMetadata
@@ -19,6 +20,7 @@ _KNOWN = {
     files.LEADER_EPOCH_CHECKPOINT,
     files.PARTITION_METADATA,
     files.LOCK_FILE,
+    LOCK_NAME,
     "quorum-state",
     files.LONE_CLEAN_MARK,  # outside any log directory a partition holds its own checkpoints
     files.RECOVERY_POINT_CHECKPOINT,

@@ -18,11 +18,13 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
+from logdex.jobs.journal import report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_offsets
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_partition_dir
@@ -58,6 +60,7 @@ def verify(
     found = require_kafka(path, env=env)
     path = found.path
     out = Collector(path, max_findings, checks)
+    report_unfinished(unfinished_at(found, env), out)
     totals = Totals()
     settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
     if found.kind is KafkaPathKind.LOG_DIR:

@@ -17,7 +17,8 @@ from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.output import staged_output
+from logdex.jobs.output import command_line, staged_output
+from logdex.jobs.publication import Names
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -34,7 +35,7 @@ from logdex.rocketmq.rebuild.parts import (
 )
 from logdex.rocketmq.rebuild.publish import Outputs
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes
+from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes, settle_unfinished
 from logdex.rocketmq.rebuild.write import (
     QUEUE_TASKS_PER_CORE,
     IndexDone,
@@ -74,19 +75,21 @@ def rebuild_on(
         env.real_path(os.fspath(output)),
     )  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
+    notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     total = log.size_bytes
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than the result
-    report = RebuildReport(engine, assumed=list(config.assumed))
+    report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)
     lock = broker_lock(root, env=env)
-    with staged_output(output, in_place=in_place, lock=lock, sync=sync, env=env) as staging:
+    command = command_line("rebuild", root, output, in_place=in_place)
+    with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole, KnownTopics.read(root, every=deleted_topics, env=env))
         outputs.assemble(staging.directory, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
-        report.kept = staging.publish(PUBLISHED)
+        report.kept = staging.publish(Names(PUBLISHED))
     outputs.note(whole, config, report)
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset

@@ -12,13 +12,14 @@ import time
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.output import staged_output
+from logdex.jobs.output import command_line, staged_output
+from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes
+from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes, settle_unfinished
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -45,13 +46,15 @@ def rebuild(
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)
     check_output(root, output, in_place=in_place, env=env)
+    notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     env.require_free(output, output_size_bytes(log.size_bytes, config))
-    report = RebuildReport("local", assumed=list(config.assumed))
+    report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     scanner = Scanner(config, env=env)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)
-    with staged_output(output, in_place=in_place, lock=lock, sync=sync, env=env) as staging:
+    command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place)
+    with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         with StoreWriter(staging.directory, config, env, sync=sync, known=known) as writer:
             for window in scanner.scan(log):
                 writer.put(window, scanner)
@@ -60,7 +63,7 @@ def rebuild(
                     done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
                     progress(scanner.messages, done)
             writer.finish(report)
-        report.kept = staging.publish(PUBLISHED)
+        report.kept = staging.publish(Names(PUBLISHED))
     end = scanner.end
     assert end is not None  # the scan ran to its end
     report.note_end(end)

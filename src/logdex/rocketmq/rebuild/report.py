@@ -20,7 +20,8 @@ class RebuildReport(reports.RebuildReport):
 
     `earlier_life_entries` are those of topics that were deleted and created again: the newest life
     replaces them. `deleted_topics` maps the topics that ``config/topics.json`` no longer has, and
-    whose queues were therefore left out, to the number of their messages.
+    whose queues were therefore left out, to the number of their messages. `notes` are remarks
+    that are not losses.
     """
 
     queues: int = 0
@@ -32,6 +33,7 @@ class RebuildReport(reports.RebuildReport):
     deleted_topics: dict[str, int] = field(default_factory=dict)
     end: str = ""
     end_offset: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def note_end(self, end: LogEnd) -> None:
         """Records where the log ends. An end that is not clean is a loss."""

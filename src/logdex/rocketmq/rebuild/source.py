@@ -4,10 +4,13 @@ takes."""
 from __future__ import annotations
 
 import posixpath
+from contextlib import nullcontext
+from functools import partial
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
+from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -25,6 +28,13 @@ def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
         )
     store = _store_of(env.real_path(root), env)
     outputs.check_output(output, store, published=PUBLISHED, in_place=in_place, may_be_in_place=not is_file, env=env)
+
+
+def settle_unfinished(root: str, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:
+    """Undoes what a killed run published in `output`, before anything there is looked at. Returns
+    what was undone, in words."""
+    locked = partial(broker_lock, root, env=env) if in_place else nullcontext
+    return outputs.settle_unfinished([output], locked=locked, sync=sync, env=env)
 
 
 def _store_of(root: str, env: Env) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from logdex.jobs.findings import Finding, FindingCollector
+from logdex.jobs.journal import UNFINISHED_CHECK
 
 CHECKS = {
     "abort": "abort is a small file",
@@ -49,6 +50,7 @@ CHECKS = {
     "message-size": "a message has a possible size",
     "message-store-timestamp": "a message's storeTimestamp is what all its index entries say",
     "torn-tail": "the log does not end inside a message",
+    UNFINISHED_CHECK: "no command of Logdex was killed while it published here",
     "unreadable": "the file can be read",
 }
 """Maps the name of each check to the condition that holds in a sound store."""

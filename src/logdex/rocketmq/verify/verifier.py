@@ -16,6 +16,7 @@ import numpy as np
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
+from logdex.jobs.journal import find_unfinished, report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
@@ -49,6 +50,7 @@ def verify(
     root = str(root).rstrip("/") or "/"
     out = Collector(root, max_findings, checks)
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    report_unfinished(find_unfinished([root], env), out)
     is_unclean = check_abort_and_lock(root, out, env)
     named = NamedMessages(root, config, env)
     scan = LogPass(log, config, out, env, None if log.is_one_file else named)

@@ -261,7 +261,7 @@ HARMS: list[tuple[str, str, Harm, str, int]] = [
 
 
 def test_every_check_is_harmed() -> None:
-    assert {check for check, *_ in HARMS} == set(CHECKS) - {"unreadable"}
+    assert {check for check, *_ in HARMS} == set(CHECKS) - {"unreadable", "unfinished-publication"}
 
 
 @pytest.mark.parametrize(

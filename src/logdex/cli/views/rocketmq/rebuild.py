@@ -22,12 +22,12 @@ def source(report: RebuildReport) -> str:
 
 
 def print_notes(found: StorePath, report: RebuildReport) -> None:
-    """Prints the assumptions and the losses."""
+    """Prints the assumptions, the notes and the losses."""
     if found.is_one_file:
         note(f"{found.path} is one CommitLog file: queues and index cover its messages only, not the whole store")
     note_settings([], report.assumed)
-    for loss in report.losses:
-        note(loss)
+    for line in [*report.notes, *report.losses]:
+        note(line)
 
 
 def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:

@@ -1,0 +1,131 @@
+"""The operations of `Env` that change names: rename, link, exchange, remove, and the syncs of directories.
+
+Two names are exchanged in one step by ``renameat2(RENAME_EXCHANGE)`` on Linux and by
+``renamex_np(RENAME_SWAP)`` on macOS, where the file system supports it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno as errno_codes
+import os
+import shutil
+import stat
+import sys
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_AT_FDCWD = -100
+_EXCHANGE = 2
+"""RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
+_UNSUPPORTED = frozenset(
+    {
+        *(errno_codes.ENOSYS, errno_codes.EINVAL, errno_codes.ENOTSUP, errno_codes.EOPNOTSUPP),
+        *(errno_codes.EPERM, errno_codes.EXDEV, errno_codes.EMLINK),
+    }
+)
+"""Errors by which a system or a file system says that it has no such operation."""
+
+
+class FileStamp(NamedTuple):
+    """What identifies what a name leads to: its kind (``file``, ``directory`` or ``other``, such as a symbolic link),
+    its inode, its size (0 for a directory) and its modification time."""
+
+    kind: str
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+
+@cache
+def _exchange_call() -> Any:
+    """Returns the system's function that exchanges two names, as (path, path) → 0 or -1; None if there is none."""
+    system = ctypes.CDLL(None, use_errno=True)
+    if sys.platform == "darwin":
+        call = getattr(system, "renamex_np", None)
+        return None if call is None else lambda one, other: call(one, other, ctypes.c_uint(_EXCHANGE))
+    call = getattr(system, "renameat2", None)
+    if call is None:
+        return None
+    return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, ctypes.c_uint(_EXCHANGE))
+
+
+class NameChanges:
+    """The part of `Env` that changes names. Its methods are documented as the methods of `Env`."""
+
+    def operation(self, kind: str, path: str) -> AbstractContextManager[None]:
+        """Wraps a system call, see `Env.operation`."""
+        raise NotImplementedError
+
+    def make_dirs(self, path: str) -> None:
+        """Creates a directory and its parents, if missing."""
+        with self.operation("make_dirs", path):
+            try:
+                os.makedirs(path, exist_ok=True)
+            except RecursionError:  # os.makedirs recurses once per path component
+                raise OSError(errno_codes.ENAMETOOLONG, os.strerror(errno_codes.ENAMETOOLONG)) from None
+
+    def rename(self, source: str, target: str) -> None:
+        """Renames a file or directory, replacing `target` atomically, within one file system."""
+        with self.operation("rename", source):
+            os.replace(source, target)
+
+    def link(self, source: str, target: str) -> bool:
+        """Gives the file `source` a second name `target`, which must not exist. Returns False, and changes nothing,
+        where the file system has no such links."""
+        with self.operation("link", source):
+            try:
+                os.link(source, target, follow_symlinks=False)
+            except (NotImplementedError, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in _UNSUPPORTED:
+                    raise
+                return False
+        return True
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Exchanges two names atomically: each then names what the other named. Returns False, and changes nothing,
+        where the system or the file system cannot do that."""
+        with self.operation("exchange", one):
+            call = _exchange_call()
+            if call is None:
+                return False
+            if call(os.fsencode(one), os.fsencode(other)) == 0:
+                return True
+            code = ctypes.get_errno()
+            if code not in _UNSUPPORTED:
+                raise OSError(code, os.strerror(code))
+        return False
+
+    def stamp(self, path: str) -> FileStamp | None:
+        """Returns what identifies what is at `path`, without following a link; None if nothing has that name."""
+        with self.operation("stamp", path):
+            try:
+                found = os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        kind = {stat.S_IFDIR: "directory", stat.S_IFREG: "file"}.get(stat.S_IFMT(found.st_mode), "other")
+        return FileStamp(kind, found.st_ino, 0 if kind == "directory" else found.st_size, found.st_mtime_ns)
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory and its contents, if it exists. A link or a file with that name is removed itself."""
+        with self.operation("remove_tree", path):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                Path(path).unlink(missing_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Removes one file, if it exists."""
+        with self.operation("remove", path):
+            Path(path).unlink(missing_ok=True)
+
+    def sync_dir(self, path: str) -> None:
+        """fsyncs a directory, so that the names in it are on disk."""
+        with self.operation("sync_dir", path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)

@@ -1,0 +1,142 @@
+"""The journal of a publication: which names it moves where. It is the content of the lock file of the output.
+
+The journal is on disk before the first name is moved, and it goes with the lock file when the last name is in place. So
+a journal without a running process means that a run was killed while it published. The next run undoes what it finds
+(`jobs.publication`), and readers report it (`find_unfinished`).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from logdex import limits
+from logdex.errors import StoreError
+from logdex.io.env import Env
+from logdex.io.name_changes import FileStamp
+from logdex.io.process_lock import lock_is_held
+from logdex.jobs.findings import FindingCollector
+
+LOCK_NAME = ".logdex-lock"
+_MAGIC = b"logdex publication 1\n"
+
+ASIDE, PUT, BACK = "aside", "put", "back"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One name of the output, and what happens to it.
+
+    `kind` is ``aside`` (what has the name is kept as `kept`), ``put`` (the staged file or folder of that name takes its
+    place, and what it replaces is kept as `kept`) or ``back`` (what was set aside as `kept` has its name again). `old`
+    and `new` identify what had the name before and what has it afterwards. Names are relative to the output.
+    """
+
+    kind: str
+    name: str
+    kept: str | None = None
+    old: FileStamp | None = None
+    new: FileStamp | None = None
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a run stages and publishes. `output` and `staging` are relative to the directory of the journal, so that
+    they hold if it is moved. Without `steps`, nothing has been published yet. `command` is what to type to run it
+    again, and `settings` are those that it inferred."""
+
+    command: str
+    output: str
+    staging: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        """Returns the content of the journal's file."""
+        text = json.dumps(asdict(self)).encode("ascii")
+        return _MAGIC + text + b"\n%08x\n" % zlib.crc32(text)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Journal | None:
+        """Returns the journal in a file's content; None if there is none, or none that was written completely."""
+        text, _, crc = data.removeprefix(_MAGIC).rstrip(b"\n").rpartition(b"\n")
+        if not data.startswith(_MAGIC) or crc != b"%08x" % zlib.crc32(text):
+            return None
+        fields = json.loads(text)
+        fields["steps"] = [_step(each) for each in fields["steps"]]
+        return Journal(**fields)
+
+
+def _step(fields: dict[str, Any]) -> Step:
+    stamps = {name: FileStamp(*fields[name]) for name in ("old", "new") if fields[name] is not None}
+    return Step(**fields | stamps)
+
+
+def read_journal(directory: str, env: Env) -> Journal | None:
+    """Returns the journal in `directory`; None if there is none."""
+    path = f"{directory}/{LOCK_NAME}"
+    found = env.stamp(path)
+    if found is None or found.kind != "file" or not found.size_bytes:
+        return None
+    return Journal.from_bytes(env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX))
+
+
+def write_journal(directory: str, journal: Journal, *, sync: bool, env: Env) -> None:
+    """Writes the journal into the lock file in `directory`, which the caller holds."""
+    with env.open_write(f"{directory}/{LOCK_NAME}") as file:
+        file.truncate(0)
+        file.write_at(0, journal.to_bytes())
+        if sync:
+            file.sync()
+    if sync:
+        env.sync_dir(directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A publication that was broken off in `directory`, or is under way (`is_running`). `command` completes it."""
+
+    directory: str
+    command: str
+    is_running: bool
+
+    @property
+    def message(self) -> str:
+        """What is there, in words."""
+        if self.is_running:
+            return f"{self.command} is publishing here"
+        return f"{self.command} was killed while it published: some files are new, and some are as before"
+
+
+UNFINISHED_CHECK = "unfinished-publication"
+"""The name of the check of `verify`, in both formats."""
+
+
+def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> None:
+    """Reports publications: a finding for each that was broken off, information on each that is under way."""
+    for each in found:
+        path = f"{each.directory}/{LOCK_NAME}"
+        if each.is_running:
+            out.info("publishing", path, each.message)
+        else:
+            expected = "all files old, or all new"
+            out.find(UNFINISHED_CHECK, path, 0, each.message, expected=expected, mend=each.command)
+
+
+def find_unfinished(directories: Iterable[str], env: Env) -> list[Unfinished]:
+    """Returns the publications that were broken off or are under way in these directories. Changes nothing. What cannot
+    be read counts as none."""
+    found = []
+    for directory in directories:
+        try:
+            journal = read_journal(directory, env)
+            if journal is not None and journal.steps:
+                is_running = lock_is_held(posixpath.join(directory, LOCK_NAME), env=env) is True
+                found.append(Unfinished(directory, journal.command, is_running))
+        except StoreError:
+            continue
+    return found

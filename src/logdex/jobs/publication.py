@@ -1,0 +1,235 @@
+"""Publishes staged names, and undoes a publication that was broken off.
+
+No name of the output is missing at any time: a file is replaced by a rename after what it replaces was given its dated
+name as a second one, and a folder is exchanged with its successor in one step. (Where the file system can do neither,
+two renames do it.) What is at the names tells how far a publication came, so that nothing is noted while it runs, and
+the same function undoes it in a run that failed and after a kill.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from logdex.io.env import Env
+from logdex.io.name_changes import FileStamp
+from logdex.jobs.journal import ASIDE, BACK, PUT, Journal, Step
+
+FILE, DIRECTORY = "file", "directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What to publish, as names below the output. A name may contain folders that exist there.
+
+    `names` are replaced by the staged ones, and `stale` are set aside. `first` are set aside before anything else, for
+    marks that would vouch for what is half-published. `last` are published when everything else is on disk; a name of
+    `first` that is not among them then gets its old content back.
+    """
+
+    names: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+
+class Publication:
+    """The names of one output and their staged successors: published by `publish`, brought back by `undo`. Paths in
+    `journal` are relative to `directory`. For one thread."""
+
+    def __init__(self, directory: str, journal: Journal, *, sync: bool, env: Env) -> None:
+        self.journal = journal
+        self._output = posixpath.normpath(posixpath.join(directory, journal.output))
+        self._staging = posixpath.normpath(posixpath.join(directory, journal.staging))
+        self._sync = sync
+        self._env = env
+
+    def plan(self, wanted: Names) -> list[Step]:
+        """Returns the steps that publish the staged names, in their order."""
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        first = [self._aside(name, stamp) for name in wanted.first if self._stamp(name) is not None]
+        gone = {step.name for step in first}
+        steps = [*first, *(self._put(name, stamp) for name in wanted.names)]
+        steps += [self._aside(name, stamp) for name in wanted.stale if self._stamp(name) is not None]
+        steps += [self._put(name, stamp, is_gone=name in gone) for name in wanted.last]
+        return steps + [replace(step, kind=BACK) for step in first if step.name not in wanted.last]
+
+    def _aside(self, name: str, stamp: str) -> Step:
+        return Step(ASIDE, name, self._free_name(f"{name}.{stamp}"), self._stamp(name))
+
+    def _put(self, name: str, stamp: str, *, is_gone: bool = False) -> Step:
+        old = None if is_gone else self._stamp(name)
+        kept = None if old is None else self._free_name(f"{name}.{stamp}")
+        return Step(PUT, name, kept, old, self._env.stamp(self._staged(name)))
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while self._stamp(name) is not None:
+            name, number = f"{wanted}.{number}", number + 1
+        return name
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Per replaced name, the path under which its old content is kept."""
+        back = {step.name for step in self.journal.steps if step.kind == BACK}
+        kept = ((step.name, step.kept) for step in self.journal.steps if step.name not in back)
+        return {name: self._path(path) for name, path in kept if path is not None}
+
+    # -- forwards ------------------------------------------------------------------------------------------------------
+    def publish(self) -> None:
+        """Carries out the steps of the journal, which is on disk."""
+        steps = self.journal.steps
+        late = {step.name for step in steps if step.kind == ASIDE} & {step.name for step in steps if step.kind != ASIDE}
+        first = [step for step in steps if step.kind == ASIDE and step.name in late]
+        last = [step for step in steps if step.kind != ASIDE and step.name in late]
+        others = [step for step in steps if step.name not in late]
+        self._all(first)
+        linked = [step for step in others if self._link(step)]
+        self._sync_folders(linked)
+        self._all(others)
+        self._all(last)
+
+    def _all(self, steps: list[Step]) -> None:
+        for step in steps:
+            if step.kind == PUT:
+                self._replace(step)
+            elif step.kind == ASIDE:
+                self._rename(step.name, _kept(step))
+            else:
+                self._rename(_kept(step), step.name)
+        self._sync_folders(steps)
+
+    def _link(self, step: Step) -> bool:
+        """Gives a file that is to be replaced its dated name as a second one. Returns False where that cannot be."""
+        if step.kind != PUT or step.old is None or step.old.kind != FILE or step.new is None or step.new.kind != FILE:
+            return False
+        return self._env.link(self._path(step.name), self._path(_kept(step)))
+
+    def _replace(self, step: Step) -> None:
+        staged, target = self._staged(step.name), self._path(step.name)
+        if step.old is None or self._stamp(_kept(step)) is not None:
+            self._env.rename(staged, target)
+        elif self._env.exchange(staged, target):
+            self._env.rename(staged, self._path(_kept(step)))
+        else:
+            self._env.rename(target, self._path(_kept(step)))
+            self._env.rename(staged, target)
+
+    # -- backwards -----------------------------------------------------------------------------------------------------
+    def changed_since(self) -> list[str]:
+        """Returns the names whose content is neither what the publication replaced nor what it published: somebody has
+        written there since."""
+        known: dict[str, list[FileStamp | None]] = {}
+        for step in self.journal.steps:
+            known.setdefault(step.name, []).extend((step.old, step.new))
+        there = {name: self._stamp(name) for name in known}
+        return [
+            name
+            for name, stamps in known.items()
+            if there[name] is not None and not any(_matches(there[name], stamp) for stamp in stamps)
+        ]
+
+    def undo(self) -> None:
+        """Gives every name the content that it had before the publication, whatever steps were carried out."""
+        for step in reversed(self.journal.steps):
+            if step.kind == PUT:
+                self._undo_put(step)
+            else:
+                self._undo_aside(step)
+        self._sync_folders(self.journal.steps)
+
+    def _undo_aside(self, step: Step) -> None:
+        """Undoing the last step of a mark takes it away again, while the others are undone."""
+        there, kept = self._stamp(step.name), self._stamp(_kept(step))
+        if step.kind == BACK and kept is None and _matches(there, step.old):
+            self._rename(step.name, _kept(step))
+        elif step.kind == ASIDE and there is None and kept is not None:
+            self._rename(_kept(step), step.name)
+
+    def _undo_put(self, step: Step) -> None:
+        target, staged = self._path(step.name), self._staged(step.name)
+        there = self._env.stamp(target)
+        is_new = _is_first(there, step.new, step.old)
+        is_old = _is_first(there, step.old, step.new) and not (is_new and self._env.stamp(staged) is None)
+        if is_new and not is_old:
+            self._take_back(step, target, staged)
+        elif step.kept is not None and there is None:
+            if _matches(self._stamp(step.kept), step.old):
+                self._rename(step.kept, step.name)
+        elif step.kept is not None and is_old and there is not None:
+            if there.kind == FILE:
+                self._env.remove(self._path(step.kept))  # the second name of what was not replaced
+            elif _matches(self._stamp(step.kept), step.new):  # undoing it was broken off
+                self._env.rename(self._path(step.kept), staged)
+
+    def _take_back(self, step: Step, target: str, staged: str) -> None:
+        """Undoes a replacement. What was published goes back below the staging folder."""
+        if step.kept is not None and _matches(self._env.stamp(staged), step.old):
+            self._env.exchange(staged, target)
+        elif step.kept is None or not _matches(self._stamp(step.kept), step.old):
+            self._env.make_dirs(posixpath.dirname(staged))
+            self._env.rename(target, staged)
+        elif step.old is not None and step.new is not None and step.old.kind == step.new.kind == FILE:
+            self._rename(step.kept, step.name)
+        else:
+            kept = self._path(step.kept)
+            self._env.make_dirs(posixpath.dirname(staged))
+            if self._env.exchange(kept, target):
+                self._env.rename(kept, staged)
+            else:
+                self._env.rename(target, staged)
+                self._env.rename(kept, target)
+
+    def leave(self) -> None:
+        """Lets every name be as it is, after a change by somebody else. A second name of a file that was not replaced
+        is removed."""
+        for step in self.journal.steps:
+            if step.kind == PUT and step.kept is not None and step.old is not None and step.old.kind == FILE:
+                there, kept = self._stamp(step.name), self._stamp(step.kept)
+                if there is not None and kept is not None and there.inode == kept.inode:
+                    self._env.remove(self._path(step.kept))
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+    def _rename(self, source: str, target: str) -> None:
+        self._env.rename(self._path(source), self._path(target))
+
+    def _stamp(self, name: str) -> FileStamp | None:
+        return self._env.stamp(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return posixpath.normpath(f"{self._output}/{name}")
+
+    def _staged(self, name: str) -> str:
+        return f"{self._staging}/{name}"
+
+    def _sync_folders(self, steps: Iterable[Step]) -> None:
+        if self._sync:
+            for folder in dict.fromkeys(posixpath.dirname(self._path(step.name)) for step in steps):
+                self._env.sync_dir(folder)
+
+
+def _kept(step: Step) -> str:
+    assert step.kept is not None
+    return step.kept
+
+
+def _matches(found: FileStamp | None, known: FileStamp | None) -> bool:
+    """Whether that is the file or directory that is known. A copy of the output, whose inodes are others, counts too if
+    it kept the modification times."""
+    if found is None or known is None or found.kind != known.kind:
+        return False
+    return _is_same(found, known) or (found.kind == DIRECTORY and found.inode == known.inode)
+
+
+def _is_same(found: FileStamp, known: FileStamp) -> bool:
+    return (found.size_bytes, found.modified_ns) == (known.size_bytes, known.modified_ns)
+
+
+def _is_first(found: FileStamp | None, one: FileStamp | None, other: FileStamp | None) -> bool:
+    """Whether it is the `one`, where it may be the `other` too: their times decide before their inodes, which another
+    file may have later."""
+    if found is None or not _matches(found, one):
+        return False
+    return one is not None and (_is_same(found, one) or other is None or not _is_same(found, other))

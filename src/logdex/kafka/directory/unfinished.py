@@ -1,0 +1,38 @@
+"""Publications in a log directory or partition that a kill broke off: where their journals lie."""
+
+from __future__ import annotations
+
+import posixpath
+from functools import partial
+
+from logdex.io.env import Env
+from logdex.jobs import output as outputs
+from logdex.jobs.journal import LOCK_NAME, Unfinished, find_unfinished
+from logdex.kafka.directory.log_lock import in_place_lock
+from logdex.kafka.directory.partition_files import home_of, partition_directory
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+
+
+def journal_homes(found: KafkaPath, env: Env) -> list[str]:
+    """Returns the directories in which a journal of what is published in place at a path may lie: the log directory,
+    and each partition's, which has its own where it is outside any log directory."""
+    if found.kind is not KafkaPathKind.LOG_DIR:
+        directory = env.real_path(partition_directory(found))
+        return [posixpath.dirname(directory), directory]
+    root = env.real_path(found.path)
+    return [root, *(f"{root}/{name}" for name in env.list_dir(root) if env.exists(f"{root}/{name}/{LOCK_NAME}"))]
+
+
+def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
+    """Returns the publications at a path that were broken off or are under way."""
+    return find_unfinished(journal_homes(found, env), env)
+
+
+def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:
+    """Undoes what a killed run published in `output`, before anything there is looked at. Returns
+    what was undone, in words."""
+    if not in_place:
+        return outputs.settle_unfinished([env.real_path(output)], sync=sync, env=env)
+    homes = journal_homes(found, env)
+    directory = homes[0] if found.kind is KafkaPathKind.LOG_DIR else home_of(homes[1], env=env)[0]
+    return outputs.settle_unfinished(homes, locked=partial(in_place_lock, directory, env=env), sync=sync, env=env)

@@ -1,0 +1,126 @@
+"""A command that publishes, killed before and after every change of the disk: what is left, and the same command again.
+
+"After" an operation is before the next one, whatever its kind, because a kill strikes before an operation.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from logdex.io.env import Env
+from logdex.jobs.journal import LOCK_NAME
+from logdex.jobs.staging import PREFIX
+from logdex.testing import Fault, FaultEnv, Killed
+from tests.crash.trees import Fresh, Tree, tree
+
+PUBLISHING = frozenset({"rename", "link", "exchange", "remove", "remove_tree", "sync", "sync_dir", "lock_file"})
+EVERY_KILL = pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
+"""Of the kills before publishing begins, each or only some."""
+
+_DATED = re.compile(r"\.\d{8}T\d{6}Z(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A command: `start` fills an empty directory and returns where the command will publish, `run` runs it there and
+    returns its report as one comparable value. `marks` vouch for other files, and so may be missing meanwhile. Power is
+    not cut where workers write that `FaultEnv` does not see."""
+
+    start: Callable[[Path], Path]
+    run: Callable[[Path, Env], object]
+    marks: tuple[str, ...] = ()
+    has_power_cuts: bool = True
+
+
+class OldDiskEnv(FaultEnv):
+    """On a file system that has no second names for files and cannot exchange names."""
+
+    def link(self, source: str, target: str) -> bool:
+        return False
+
+    def exchange(self, one: str, other: str) -> bool:
+        return False
+
+
+def undated(files: Tree) -> Counter[tuple[str, bytes | None]]:
+    """A tree with the same mark in place of every date in its names."""
+    return Counter((_DATED.sub(".kept", path), data) for path, data in files.items())
+
+
+def _is_left_over(path: str) -> bool:
+    return any(part.startswith((PREFIX, LOCK_NAME)) for part in path.split("/"))
+
+
+def kills_of(log: list[tuple[str, str]], every: int) -> list[int]:
+    """The operations at which a run with these operations is killed: from the journal on those before and after every
+    change of the disk, and some of the others."""
+    begin = max(
+        (at for at, (kind, path) in enumerate(log, 1) if kind == "sync" and path.endswith(LOCK_NAME)), default=1
+    )
+    kills = {at for at in range(1, len(log) + 1) if at % every == 0}
+    for at, (kind, _) in enumerate(log, 1):
+        if kind in PUBLISHING and at >= begin:
+            kills |= {at, at + 1}
+    return sorted(kills & set(range(1, len(log) + 1)))
+
+
+def check_killed(
+    publication: Publication, fresh: Fresh, every: int, env_of: type[FaultEnv] = FaultEnv, *, may_miss: bool = False
+) -> None:
+    """Kills the command at its operations, checks what is left, and runs it again; then the same after a power cut.
+    With `may_miss`, a name may be missing in what is left."""
+    folder = fresh()
+    target = publication.start(folder)
+    before = _tree(target)
+    env = env_of(str(folder))
+    told = publication.run(folder, env)
+    done = tree(target)
+    assert [path for path in done if _is_left_over(path)] == []
+    for at in kills_of(env.log, every):
+        folder = fresh()
+        target = publication.start(folder)
+        killed = env_of(str(folder), Fault(at))
+        with pytest.raises(Killed):
+            publication.run(folder, killed)
+        killed.release()
+        left = folder.parent / f"left-{at}"
+        if publication.has_power_cuts:
+            killed.survivor(str(left), seed=at)
+        for root in (left, folder) if publication.has_power_cuts else (folder,):
+            try:
+                left_in = root / target.relative_to(folder)
+                _check_left(left_in, publication, before, done, may_miss=may_miss)
+                if undated(_tree(left_in)) != undated(done):  # else the kill came when all was done
+                    assert publication.run(root, env_of(str(root))) == told
+                    assert undated(tree(left_in)) == undated(done)
+            except Exception as error:
+                error.add_note(
+                    f"killed at {at} {env.log[at - 1]} after {env.log[at - 2]}{', power cut' * (root == left)}"
+                )
+                raise
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _tree(target: Path) -> Tree:
+    return tree(target) if target.exists() else {}
+
+
+def _check_left(target: Path, publication: Publication, before: Tree, done: Tree, *, may_miss: bool) -> None:
+    """Each file is the old or the new one, and what was there is somewhere."""
+    left = _tree(target)
+    for name in before.keys() | done.keys():
+        is_folder = before.get(name, b"") is None or done.get(name, b"") is None
+        if not _DATED.search(name) and not is_folder:
+            allowed = [before.get(name, "absent"), done.get(name, "absent")]
+            is_there = not may_miss and name not in publication.marks
+            assert left.get(name, "absent") in allowed if is_there else left.get(name, allowed[0]) in allowed, name
+    wanted, there = Counter(before.values()), Counter(left.values())
+    del wanted[None]
+    assert not wanted - there, "something that was there is nowhere"
