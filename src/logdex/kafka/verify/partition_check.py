@@ -108,7 +108,7 @@ class PartitionCheck:
                 columns = window.columns
                 if len(scanned.holes) > holes:
                     holes = len(scanned.holes)
-                    producers.lose()
+                    producers.lose_bytes()
                     self._sequences.lose()
                 indexes.add(columns)
                 producers.add(columns, segment.path)
@@ -123,7 +123,7 @@ class PartitionCheck:
             self._out.find("unreadable", segment.path, 0, error.message, mend="check the disk and the file's mode")
             scanned.has_bad_tail = True
         if len(scanned.holes) > holes or scanned.has_bad_tail:
-            producers.lose()
+            producers.lose_bytes()
             self._sequences.lose()
         if gaps and self._only is None:
             told = counted(gaps, "gap", "gaps")
@@ -132,7 +132,7 @@ class PartitionCheck:
         self._differences += indexes.differences
         stem = segment.path.removesuffix(files.LOG_SUFFIX)
         if self._only is None:
-            producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.path)
+            producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.base_offset)
         check_key_index(stem + files.KEY_INDEX_SUFFIX, segment, scanned, self._out, self._env)
         self.next_offset = max(scanned.next_offset, self.next_offset)
         self.end_is_certain = not scanned.has_bad_tail

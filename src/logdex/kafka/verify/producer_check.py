@@ -1,4 +1,4 @@
-"""Compares the producer states derived from the log with the `.snapshot` and `.txnindex` files.
+"""Compares the producer states derived from the log with the `.snapshot` files.
 
 A broker that loads a log after a crash derives the states from the log's start, as this check does.
 If the log does not start at offset 0, or records were compacted or lost, the log may not hold
@@ -15,18 +15,12 @@ from logdex import limits
 from logdex.errors import CorruptError, ProducerStateError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
-from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
 from logdex.kafka.state.producer_snapshot import read_producer_snapshot
 from logdex.kafka.state.producer_state import ProducerState, ProducerStates, aborted_of
 from logdex.kafka.verify.checks import MOVE_AWAY, REMOVE, Collector
+from logdex.kafka.verify.transaction_check import TransactionCheck
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
-from logdex.layout.kafka import (
-    BATCH_CONTROL,
-    BATCH_DELETE_HORIZON,
-    PRODUCER_SNAPSHOT_ENTRY,
-    PRODUCER_SNAPSHOT_HEADER,
-    TRANSACTION_INDEX_ENTRY,
-)
+from logdex.layout.kafka import BATCH_CONTROL, BATCH_DELETE_HORIZON, PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 
 _STATE_FIELDS = {
     "producer_epoch": "producer_epoch",
@@ -51,12 +45,17 @@ class ProducerCheck:
         self._snapshots = dict(sorted(snapshots.items()))
         self._is_certain = True
         self._next_offset = -1
-        self._aborted: list[AbortedTxn] = []
+        self._transactions = TransactionCheck(log_start_offset, out, env)
 
     def lose(self) -> None:
         """Notes that the log no longer holds everything: records were lost, compacted or deleted
         before this place."""
         self._is_certain = False
+
+    def lose_bytes(self) -> None:
+        """Notes that batches were lost by damage before this place."""
+        self.lose()
+        self._transactions.lose_bytes()
 
     # -- folding -------------------------------------------------------------------------------------------------------
     def begin_segment(self, base_offset: int) -> None:
@@ -65,7 +64,6 @@ class ProducerCheck:
             self.lose()
         if 0 <= self._next_offset < base_offset:
             self.lose()  # the records before it are missing
-        self._aborted = []
         self._compare_until(base_offset)
 
     def add(self, columns: BatchColumns, path: str) -> None:
@@ -87,13 +85,13 @@ class ProducerCheck:
             return
         part = pick_columns(columns, slice(start, end))
         try:
-            self._aborted += aborted_of(self._states.add(part))
+            self._transactions.add(part, aborted_of(self._states.add(part)))
         except ProducerStateError as error:
             place = int(np.searchsorted(part.base_offset, error.offset))
             position = int(part.position[min(place, len(part.position) - 1)])
             mend = "compare with a replica: no broker appends this batch here"
             self._out.find("producer-state", path, position, error.message, mend=mend)
-            self.lose()
+            self.lose_bytes()
 
     def _look_for_compaction(self, columns: BatchColumns) -> None:
         before = np.append(self._next_offset if self._next_offset >= 0 else 0, columns.last_offset[:-1] + 1)
@@ -153,69 +151,9 @@ class ProducerCheck:
         )
 
     # -- transactions --------------------------------------------------------------------------------------------------
-    def end_segment(self, txn_path: str, log_path: str) -> None:
+    def end_segment(self, txn_path: str, base_offset: int) -> None:
         """Compares the segment's `.txnindex` with its aborted transactions."""
-        derived = self._aborted
-        stored = b""
-        if self._env.exists(txn_path):
-            self._out.files += 1
-            stored = self._env.read_file(txn_path, limits.INDEX_SIZE_BYTES_MAX)
-        expected = derive_transaction_index(derived)
-        if stored == expected:
-            return
-        if not self._is_certain:
-            self._check_size(txn_path, stored)
-            message = "tells of other aborted transactions than what is left of the log"
-            self._out.info("txn-index-differs", txn_path, message)
-            return
-        if not self._check_size(txn_path, stored):
-            self._compare_entries(txn_path, stored, derived, log_path)
-
-    def _check_size(self, path: str, stored: bytes) -> bool:
-        """Reports a length that is not a multiple of the entry size. Returns whether there was such
-        a finding."""
-        slot = TRANSACTION_INDEX_ENTRY.size_bytes
-        whole = len(stored) // slot * slot
-        if len(stored) == whole:
-            return False
-        self._out.find(
-            "txn-index-size",
-            path,
-            whole,
-            f"{len(stored) - whole} bytes behind the last whole entry",
-            expected=f"a multiple of {slot}",
-            found=len(stored),
-            mend=self._out.rebuild,
-        )
-        return True
-
-    def _compare_entries(self, path: str, stored: bytes, derived: list[AbortedTxn], log_path: str) -> None:
-        slot = TRANSACTION_INDEX_ENTRY.size_bytes
-        entries = list(TRANSACTION_INDEX_ENTRY.struct.iter_unpack(stored))
-        for place, entry in enumerate(entries):
-            right = (0, *derived[place]) if place < len(derived) else None
-            if entry == right:
-                continue
-            message = f"entry {place} is not that of an aborted transaction of {log_path.rpartition('/')[2]}"
-            expected = "no entry" if right is None else right
-            self._out.find(
-                "txn-index-entry", path, place * slot, message, expected=expected, found=entry, mend=self._out.rebuild
-            )
-        if len(entries) < len(derived):
-            missing = len(derived) - len(entries)
-            message = counted(
-                missing, "aborted transaction has no entry: its", "aborted transactions have no entry: their"
-            )
-            message += " records read as committed"
-            self._out.find(
-                "txn-index-missing",
-                path,
-                len(stored),
-                message,
-                expected=derived[len(entries)],
-                found="nothing",
-                mend=self._out.rebuild,
-            )
+        self._transactions.end_segment(txn_path, base_offset, is_certain=self._is_certain)
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self, next_offset: int, directory: str, *, end_is_lost: bool) -> None:
