@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from logdex.formats import detect, format_of
 from logdex.io.env import Env
 from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.staging import PREFIX
@@ -24,6 +27,7 @@ PUBLISHING = frozenset({"rename", "link", "exchange", "remove", "remove_tree", "
 EVERY_KILL = pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
 """Of the kills before publishing begins, each or only some."""
 
+KILLS_MAX = 12
 _DATED = re.compile(r"\.\d{8}T\d{6}Z(\.\d+)?")
 
 
@@ -60,14 +64,15 @@ def _is_left_over(path: str) -> bool:
 
 def kills_of(log: list[tuple[str, str]], every: int) -> list[int]:
     """The operations at which a run with these operations is killed: from the journal on those before and after every
-    change of the disk, and some of the others."""
+    change of the disk, and some of the others. Where not every one is asked for, some of many."""
     begin = max(
         (at for at, (kind, path) in enumerate(log, 1) if kind == "sync" and path.endswith(LOCK_NAME)), default=1
     )
     kills = {at for at in range(1, len(log) + 1) if at % every == 0}
-    for at, (kind, _) in enumerate(log, 1):
-        if kind in PUBLISHING and at >= begin:
-            kills |= {at, at + 1}
+    changes = [at for at, (kind, _) in enumerate(log, 1) if kind in PUBLISHING and at >= begin]
+    step = 1 if every == 1 else max(len(changes) // KILLS_MAX, 1)
+    for at in changes[::step] + changes[-3:]:
+        kills |= {at, at + 1}
     return sorted(kills & set(range(1, len(log) + 1)))
 
 
@@ -124,3 +129,43 @@ def _check_left(target: Path, publication: Publication, before: Tree, done: Tree
     wanted, there = Counter(before.values()), Counter(left.values())
     del wanted[None]
     assert not wanted - there, "something that was there is nowhere"
+
+
+def killed_while_publishing(publication: Publication, folder: Path) -> Path:
+    """What is left where the command was killed half-way through its changes of names."""
+    (folder / "usual").mkdir()
+    publication.start(folder / "usual")
+    env = FaultEnv(str(folder / "usual"))
+    publication.run(folder / "usual", env)
+    begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))
+    changes = [at for at, (kind, _) in enumerate(env.log, 1) if kind in ("rename", "exchange") and at > begin]
+    (folder / "killed").mkdir()
+    target = publication.start(folder / "killed")
+    killed = FaultEnv(str(folder / "killed"), Fault(changes[len(changes) // 2]))
+    with pytest.raises(Killed):
+        publication.run(folder / "killed", killed)
+    killed.release()
+    return target
+
+
+def check_named_and_mended(publication: Publication, folder: Path) -> Path:
+    """`info` and `verify` name what was broken off, and the mend that `verify` prints is executed. Returns where."""
+    target = killed_while_publishing(publication, folder)
+    found = detect(str(target))
+    own = format_of(found)
+    problems = own.overview(found, {}, env=Env()).problems
+    assert [text for text in problems if "was killed while it published" in text] != []
+    (finding,) = [
+        each for each in own.verify(found, {}, max_findings=99).findings if each.check == "unfinished-publication"
+    ]
+    assert finding.path == f"{target}/{LOCK_NAME}"
+    assert finding.mend.startswith("logdex re")
+    done = subprocess.run(
+        [sys.executable, "-m", *finding.mend.split()], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode in (0, 3), done.stderr
+    assert "was killed while it published: what it had published was undone" in done.stderr + done.stdout
+    assert [each.check for each in own.verify(detect(str(target)), {}, max_findings=99).findings] == []
+    assert not any("was killed" in text for text in own.overview(found, {}, env=Env()).problems)
+    assert not [path for path in tree(target) if _is_left_over(path)]
+    return target

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from logdex.errors import UsageError
+from logdex.io.env import Env
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE
+from logdex.kafka.rebuild import rebuild
+from logdex.kafka.recover import recover
 from tests.crash.kafka.publications import Publications
-from tests.crash.publications import EVERY_KILL, OldDiskEnv, check_killed
+from tests.crash.publications import (
+    EVERY_KILL,
+    OldDiskEnv,
+    check_killed,
+    check_named_and_mended,
+    killed_while_publishing,
+)
 from tests.crash.trees import Fresh
 
 
@@ -42,3 +56,43 @@ def test_rebuild_in_place(publications: Publications, fresh: Fresh, below: str, 
 @pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
 def test_rebuild_elsewhere(publications: Publications, fresh: Fresh, had_old: bool, every: int) -> None:
     check_killed(publications.rebuild_elsewhere(had_old=had_old), fresh, every)
+
+
+def test_info_and_verify_name_it(publications: Publications, tmp_path: Path) -> None:
+    check_named_and_mended(publications.recover_in_place(), tmp_path)
+
+
+def test_a_killed_output_is_named_and_is_not_called_full(publications: Publications, tmp_path: Path) -> None:
+    check_named_and_mended(publications.recover_elsewhere(), tmp_path)
+
+
+def test_no_mark_vouches_for_what_is_half_published(publications: Publications, tmp_path: Path) -> None:
+    target = killed_while_publishing(publications.recover_in_place(), tmp_path)
+    assert not (target / CLEAN_SHUTDOWN).exists()
+    (tmp_path / "one").mkdir()
+    target = killed_while_publishing(publications.recover_in_place("events-1"), tmp_path / "one")
+    assert not (target / CLEAN_SHUTDOWN).exists()
+
+
+@pytest.mark.parametrize("first", ["", "events-0"], ids=["log directory", "partition"])
+@pytest.mark.parametrize("second", ["", "orders-0"], ids=["log directory", "partition"])
+def test_two_runs_in_place_are_kept_apart_without_the_brokers_lock(
+    publications: Publications, tmp_path: Path, first: str, second: str
+) -> None:
+    """The second one begins while the first one has written everything and published nothing."""
+    root = tmp_path / "logs"
+    shutil.copytree(publications.stale, root)
+    assert not (root / LOCK_FILE).exists()
+    refused: list[bool] = []
+
+    class OtherRuns(Env):
+        def link(self, source: str, target: str) -> bool:
+            if not refused:
+                refused.append(True)
+                for run in (rebuild, recover):
+                    with pytest.raises(UsageError, match="another run is writing here"):
+                        run(f"{root}/{second}", f"{root}/{second}", in_place=True)
+            return super().link(source, target)
+
+    rebuild(f"{root}/{first}", f"{root}/{first}", in_place=True, env=OtherRuns())
+    assert refused

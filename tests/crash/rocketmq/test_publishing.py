@@ -11,7 +11,7 @@ import pytest
 from logdex.formats import detect, format_of
 from logdex.io.env import Env
 from logdex.jobs.tasks import LocalRunner
-from tests.crash.publications import EVERY_KILL, OldDiskEnv, Publication, check_killed
+from tests.crash.publications import EVERY_KILL, OldDiskEnv, Publication, check_killed, check_named_and_mended
 from tests.crash.rocketmq.stores import make_outputs
 from tests.crash.trees import Fresh, Outputs, put_tree
 
@@ -67,3 +67,7 @@ def test_in_place_where_names_cannot_be_exchanged(outputs: Outputs, fresh: Fresh
     from it."""
     found = publication(outputs, engine, in_place=True, had_old=True)
     check_killed(found, fresh, every, OldDiskEnv, may_miss=True)
+
+
+def test_info_and_verify_name_it(outputs: Outputs, tmp_path: Path) -> None:
+    check_named_and_mended(publication(outputs, "local", in_place=True, had_old=True), tmp_path)
