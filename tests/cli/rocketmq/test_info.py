@@ -160,6 +160,7 @@ def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_stor
 
 
 def test_info_and_help_start_without_the_heavy_libraries(golden_store: Any) -> None:
+    """llvmlite, which the guard over mappings takes, is a tenth of Numba."""
     for arguments in (["--help"], ["info", "--help"], ["info", str(golden_store("tiny-5.5.0"))]):
         code = (
             "import sys\n"
@@ -167,7 +168,7 @@ def test_info_and_help_start_without_the_heavy_libraries(golden_store: Any) -> N
             f"sys.argv = ['logdex', *{arguments!r}]\n"
             "try:\n    main()\n"
             "finally:\n"
-            "    heavy = {'numba', 'pyarrow', 'pyspark', 'rich', 'llvmlite', 'pandas'} & set(sys.modules)\n"
+            "    heavy = {'numba', 'pyarrow', 'pyspark', 'rich', 'pandas'} & set(sys.modules)\n"
             "    print('heavy:', sorted(heavy), file=sys.stderr)\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -30,12 +30,12 @@ def cut(part: SegmentPart, split_bytes: int) -> list[int]:
     found = _by_index(part, wanted)
     if found is None:
         found = _nearest(_walked(part), wanted)
-    return [part.begin, *sorted({at for at in found if part.begin < at < part.end}), part.end]
+    return [part.begin, *(at for at in found if part.begin < at < part.end), part.end]
 
 
 def _nearest(positions: Int64s, wanted: Sequence[int]) -> list[int]:
-    """Returns, for each of `wanted`, the first of the rising `positions` at or after it."""
-    places = np.searchsorted(positions, wanted)
+    """Returns the first of the rising `positions` at or after each of `wanted`, each once."""
+    places = np.unique(np.searchsorted(positions, wanted))
     return [int(positions[place]) for place in places if place < len(positions)]
 
 

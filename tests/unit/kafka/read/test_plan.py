@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.files.file_names import META_PROPERTIES, offset_file_name
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
+from logdex.kafka.read import cuts as cuts_of_parts
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
@@ -184,6 +186,21 @@ def test_cuts_of_another_size(path: Path) -> None:
     assert len(cuts(path, 1 << 40)) == SEGMENTS
     with PartitionSnapshot(str(path)) as snapshot, pytest.raises(UsageError, match="split_bytes is 0"):
         snapshot.plan_read(ReadFilter(), split_bytes=0)
+
+
+def test_each_entry_of_an_index_is_checked_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    check = cuts_of_parts._is_borne_out
+
+    def counted(segment: Any, offsets: Any, positions: Any, place: int) -> bool:
+        asked.append(int(positions[place]))
+        return check(segment, offsets, positions, place)
+
+    monkeypatch.setattr(cuts_of_parts, "_is_borne_out", counted)
+    with PartitionSnapshot(str(path)) as snapshot:
+        entries = sum(segment.offset_index.entries for segment in snapshot.segments)
+        snapshot.plan_read(ReadFilter(), split_bytes=1)
+    assert 0 < len(asked) <= entries
 
 
 # -- splits ------------------------------------------------------------------------------------------------------------
