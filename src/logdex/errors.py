@@ -83,15 +83,24 @@ class UnreadableError(StorageError):
 
     def __init__(self, *, path: str, position: int, end_position: int, size_bytes: int | None = None) -> None:
         if size_bytes is None:
-            text = f"byte {position}: bytes up to {end_position} cannot be read"
+            reason = f"bytes {position} to {end_position} cannot be read"
             hint = "the disk or the file system fails: copy what can be read to another one"
         else:
-            text = f"byte {position}: the file was truncated to {size_bytes} bytes while it was read"
+            reason = f"the file was truncated to {size_bytes} bytes while it was read"
             hint = "try again"
-        super().__init__(text, path=path, errno=errno.EIO, hint=hint)
+        super().__init__(f"byte {position}: {reason}", path=path, errno=errno.EIO, hint=hint)
+        self.reason = reason
         self.position = position
         self.end_position = end_position
         self.size_bytes = size_bytes
+
+
+def located(error: StorageError, position: int, size_bytes: int) -> StorageError:
+    """Returns the error of a read of `size_bytes` bytes at `position`: an `UnreadableError` if the
+    disk cannot read them, else `error` itself."""
+    if error.errno != errno.EIO or isinstance(error, UnreadableError):
+        return error
+    return UnreadableError(path=error.path, position=position, end_position=position + size_bytes)
 
 
 class CorruptError(StoreError):

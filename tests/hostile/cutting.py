@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from logdex.errors import LogdexError
+from logdex.errors import LogdexError, UnreadableError
 from logdex.io.env import Env, MappedBytes, ReadFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +140,16 @@ class Cuts:
                 f"{what}: ended {ended}, {len(strange)} rows that are not in the log: {strange[0]!r:.300}"
             )
         self.counts[f"{name}: {ended}"] += 1
+
+
+def until_error(items: Iterable[Any]) -> tuple[list[Any], UnreadableError]:
+    """The items before an UnreadableError, and the error."""
+    found: list[Any] = []
+    try:
+        found.extend(items)
+    except UnreadableError as error:
+        return found, error
+    raise AssertionError(f"no error behind {len(found)} items")
 
 
 def _cut_later(path: Path, size_bytes: int, delay: float) -> None:

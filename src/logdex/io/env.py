@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, EnvironmentProblem, StorageError
+from logdex.errors import CorruptError, EnvironmentProblem, StorageError, located
 from logdex.io.mapped.mapping import map_without_descriptor, require_no_faults
 from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
@@ -58,16 +58,20 @@ class ReadFile:
         self.size_bytes = status.st_size
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends."""
+        """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends. Raises `UnreadableError`
+        for a sector that the disk cannot read."""
         parts = []
-        with self._env.operation("read_at", self.path):
-            while size_bytes > 0:
-                part = os.pread(self._fd, size_bytes, position)
-                if not part:
-                    break
-                parts.append(part)
-                position += len(part)
-                size_bytes -= len(part)
+        try:
+            with self._env.operation("read_at", self.path):
+                while size_bytes > 0:
+                    part = os.pread(self._fd, size_bytes, position)
+                    if not part:
+                        break
+                    parts.append(part)
+                    position += len(part)
+                    size_bytes -= len(part)
+        except StorageError as error:
+            raise located(error, position, size_bytes) from error
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._env.counters.read_bytes += len(data)
         return data

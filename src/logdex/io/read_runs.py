@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from logdex.errors import StorageError, located
 from logdex.io.env import ByteArray, ReadFile
 
 
@@ -13,13 +14,17 @@ def read_runs(file: ReadFile, runs: Iterable[tuple[int, int, int]], out: ByteArr
     file ends within one; what follows is not read then."""
     view = memoryview(out)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
     env = file._env
-    with env.operation("read_at", file.path):
-        for position, size, place in runs:
-            end = place + size
-            while place < end:
-                done = os.preadv(file._fd, [view[place:end]], position + size - (end - place))
-                if not done:
-                    return False
-                place += done
-                env.counters.read_bytes += done
+    position = size = 0
+    try:
+        with env.operation("read_at", file.path):
+            for position, size, place in runs:
+                end = place + size
+                while place < end:
+                    done = os.preadv(file._fd, [view[place:end]], position + size - (end - place))
+                    if not done:
+                        return False
+                    place += done
+                    env.counters.read_bytes += done
+    except StorageError as error:
+        raise located(error, position, size) from error
     return True

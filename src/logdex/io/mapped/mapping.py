@@ -46,6 +46,7 @@ class _Guard:
 
     def __init__(self) -> None:
         self._handler: BusErrorHandler | None = None
+        self.words: memoryview | None = None
         self._free: list[int] = []
         self._rows = 0
         self.renew_lock()
@@ -60,6 +61,7 @@ class _Guard:
         with self._lock:
             if self._handler is None:
                 self._handler = BusErrorHandler()
+                self.words = self._handler.words
             self._handler.install()
             words = self._handler.words
             try:
@@ -116,10 +118,10 @@ class _Mapping:
         return self._words[self._row + bus_error.ROW_FAULTS] != 0
 
     def unreadable(self) -> tuple[int, int]:
-        """Returns the positions [first, end) of pages that could not be read; the first is that of
-        the end if there are none."""
+        """Returns the positions [first, end) of the pages that could not be read; (0, 0) if there
+        are none."""
         if not self.has_faults:
-            return self.size_bytes, self.size_bytes
+            return 0, 0
         first, behind = (self._words[self._row + word] - self.address for word in (bus_error.FIRST, bus_error.BEHIND))
         return first, min(behind, self.size_bytes)
 
@@ -182,15 +184,26 @@ def require_readable(array: npt.NDArray[Any], start: int = 0, stop: int | None =
     read as zeros that the file does not have. `array` is a view of the mapping; other arrays are
     passed over."""
     mapping = _mapping_of(array)
+    if mapping is not None:
+        error = find_unreadable(array, start, mapping.size_bytes if stop is None else stop)
+        if error is not None:
+            raise error
+
+
+def find_unreadable(array: npt.NDArray[Any], start: int, stop: int) -> UnreadableError | None:
+    """Returns the error that `require_readable` raises."""
+    mapping = _mapping_of(array)
     if mapping is None:
-        return
-    stop = mapping.size_bytes if stop is None else stop
-    if readable_end(array, stop) < stop:
-        first, behind = mapping.unreadable()
-        if first < stop and behind > start:
-            _raise(mapping, max(first, start), behind)
-        if mapping.size_now() < stop:
-            _raise(mapping, max(mapping.size_now(), start), stop)
+        return None
+    first, behind = mapping.unreadable()
+    if first < stop and behind > start:
+        return _error(mapping, max(first, start), behind)
+    return _error(mapping, start, stop) if mapping.size_now() < stop else None
+
+
+def any_faults() -> bool:
+    """Whether there was any access to bytes that could not be read in this process. Takes 0.1 µs."""
+    return _guard.words is not None and _guard.words[bus_error.FAULTS] != 0
 
 
 def has_faults(array: npt.NDArray[Any]) -> bool:
@@ -205,14 +218,20 @@ def require_no_faults(array: npt.NDArray[Any]) -> None:
     end of its last page."""
     mapping = _mapping_of(array)
     if mapping is not None and mapping.has_faults:
-        _raise(mapping, *mapping.unreadable())
+        raise _error(mapping, *mapping.unreadable())
 
 
-def readable_end(array: npt.NDArray[Any], stop: int) -> int:
-    """Returns the position in the mapped file before which all bytes that were read so far were the
-    file's, at most `stop`."""
+def readable_end(array: npt.NDArray[Any], start: int, stop: int) -> int:
+    """Returns the end of the bytes from `start` on that were read as they are in the file, at most
+    `stop`: where a page could not be read, or the file ends now. `array` is a view of a mapped
+    file, and positions are those in the file; of other arrays, all bytes can be read."""
     mapping = _mapping_of(array)
-    return stop if mapping is None else min(stop, mapping.unreadable()[0], mapping.size_now())
+    if mapping is None:
+        return stop
+    first, behind = mapping.unreadable()
+    if behind > start:
+        stop = min(stop, max(first, start))
+    return max(min(stop, mapping.size_now()), start)
 
 
 def take_unreadable(array: npt.NDArray[Any]) -> tuple[int, int] | None:
@@ -226,11 +245,8 @@ def take_unreadable(array: npt.NDArray[Any]) -> tuple[int, int] | None:
     return found
 
 
-def _raise(mapping: _Mapping, position: int, end_position: int) -> None:
+def _error(mapping: _Mapping, position: int, end_position: int) -> UnreadableError:
     size = mapping.size_now()
-    raise UnreadableError(
-        path=mapping.path,
-        position=min(position, size) if size < end_position else position,
-        end_position=end_position,
-        size_bytes=size if size < end_position else None,
-    )
+    if size >= end_position:
+        return UnreadableError(path=mapping.path, position=position, end_position=end_position)
+    return UnreadableError(path=mapping.path, position=size, end_position=end_position, size_bytes=size)

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from logdex import limits
-from logdex.errors import UsageError
+from logdex.errors import UnreadableError, UsageError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
 from logdex.kafka.scan.resume import LogResume
-from logdex.kafka.scan.scanner import EndKind, ScanEnd, scan_end
+from logdex.kafka.scan.scanner import EndKind, ScanEnd, end_at, whole_batches
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan
 from logdex.kernels.kafka.batch_columns import make_batch_columns
@@ -103,16 +104,24 @@ def _read(
     state = np.zeros(batch_scan.STATE_SIZE, np.int64)
     position = start
     while True:
-        state[batch_scan.POSITION] = position
+        state[batch_scan.POSITION] = begin = position
         until = min(stop, position + _STEP_BYTES)
         batch_scan.scan_window(data.ctypes.data, data.size, until, int(check_crc), state.ctypes.data, addresses, crcs)
         position, count, reason = (int(place) for place in state)
+        count, good = whole_batches(data, columns, count, begin, position)
         yield from decoder.decode(columns, addresses, count)
-        if reason == batch_scan.WINDOW_FULL or (reason == batch_scan.LIMIT and position < stop):
+        is_on = reason == batch_scan.WINDOW_FULL or (reason == batch_scan.LIMIT and position < stop)
+        if is_on and good == position:
             continue
-        end = scan_end(data, position, reason, path)
+        try:
+            end = end_at(data, good, position, reason, path, unreadable_is_damage=decoder.goes_on)
+        except UnreadableError:
+            yield from decoder.flush()
+            raise
         error = end.error if end.kind in (EndKind.CORRUPT, EndKind.TORN) else None
         following = resume.behind(end).position if error is not None and decoder.goes_on else -1
+        if end.is_unreadable:
+            take_unreadable(data)  # what the search met again
         if error is not None and (following >= 0 or end.kind is EndKind.CORRUPT):
             yield from decoder.refuse(error)
         if not 0 <= following < stop:

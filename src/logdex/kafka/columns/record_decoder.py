@@ -12,6 +12,7 @@ import pyarrow as pa
 from logdex import limits
 from logdex.errors import CorruptError
 from logdex.io.env import ByteArray
+from logdex.io.mapped.mapping import require_readable
 from logdex.kafka.batch import compression as codecs
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
@@ -64,6 +65,7 @@ class RecordDecoder:
         self._decompressors = Decompressors()
         self._arena = np.empty(_ARENA_BYTES + kernel.SLACK, np.uint8)
         self._given: ByteArray | None = None
+        self._read_from = self._read_to = 0
         self._legacy: list[Record] = []
         self._legacy_bytes = 0
         self._headers = 0
@@ -80,6 +82,7 @@ class RecordDecoder:
         """Decodes the first `count` batches of `columns`, whose arrays are at `addresses`."""
         state = self._state
         state[kernel.NEXT] = state[kernel.GIVEN] = 0
+        self._read_from, self._read_to = (int(columns.position[0]), _end(columns, count - 1)) if count else (0, 0)
         while True:
             first = int(state[kernel.NEXT])
             kernel.decode_batches(count, addresses, self._window.targets, self._sources, state.ctypes.data)
@@ -87,6 +90,7 @@ class RecordDecoder:
             if self._needs_pieces and batch > first:
                 self._note(columns, first, batch)
             if reason == kernel.DONE:
+                require_readable(self._data, self._read_from, self._read_to)
                 return
             if reason in (kernel.FULL, kernel.HEADERS_FULL):
                 yield from self._make_room(reason)
@@ -105,7 +109,9 @@ class RecordDecoder:
             state[kernel.GIVEN] = 0
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that were decoded but not yet yielded, and empties the window."""
+        """Yields the rows that were decoded but not yet yielded, and empties the window. Raises
+        `UnreadableError` if the file was truncated while the last batches were decoded."""
+        require_readable(self._data, self._read_from, self._read_to)
         if self._legacy:
             yield records_to_batch(self._legacy, self._schema)
             self._legacy, self._legacy_bytes = [], 0
@@ -199,3 +205,7 @@ class RecordDecoder:
         for _ in batch.records(size_bytes_max=self._size_bytes_max):
             pass
         raise CorruptError("a record is malformed", path=self._path, position=batch.position, field="records")
+
+
+def _end(columns: BatchColumns, batch: int) -> int:
+    return int(columns.position[batch]) + int(columns.size[batch])

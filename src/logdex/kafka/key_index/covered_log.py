@@ -41,7 +41,7 @@ def read_covered_log(path: str, size_bytes: int, env: Env) -> CoveredLog:
     tested.
     """
     tail_position, tail_from = 0, size_bytes - KEY_INDEX_TAIL_SIZE_BYTES
-    headers_crc, scanner = 0, BatchScanner(False, _WINDOW_BATCHES, env)
+    headers_crc, scanner = 0, BatchScanner(False, _WINDOW_BATCHES, env, unreadable_is_damage=True)
     for window in scanner.scan_file(path, stop=size_bytes):
         headers_crc = crc32c(_headers(window), headers_crc)
         if tail_position < tail_from:  # the first batch from there on, or the last one

@@ -177,6 +177,7 @@ class _Scan:
                 stop=stop,
                 window_batches=self._settings.window_batches,
                 on_columns=take,
+                unreadable_is_damage=True,
                 env=self._env,
             )
             self.staged = stage.finish()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from logdex.io.env import ByteArray, Env
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.resume import LogResume, Resumed
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
@@ -74,6 +75,7 @@ class PartitionScan:
                 end = self._run(source, data, position, next_base)
                 resumed = resume.behind(end)
                 self._pass_damage(source, data, end, resumed)
+                take_unreadable(data)  # `skipped` tells of them
                 position = resumed.position
                 if self._on_read is not None:
                     self._on_read(0, (position if position >= 0 else data.size) - end.position)
@@ -83,7 +85,7 @@ class PartitionScan:
         self._close_skipped(-1)
 
     def _run(self, source: SourceLog, data: ByteArray, position: int, next_base: int | None) -> ScanEnd:
-        scanner = BatchScanner(env=self._env)
+        scanner = BatchScanner(env=self._env, unreadable_is_damage=True)
         for window in scanner.scan_bytes(data, position, path=source.path):
             if self._on_read is not None:
                 self._on_read(int(np.abs(window.columns.count).sum()), int(window.columns.size.sum()))
@@ -141,7 +143,7 @@ class PartitionScan:
         """Notes bytes that are no batch of the log; `goes_on`: batches follow."""
         if start == stop:
             return
-        is_zero = not data[start:stop].any()
+        is_zero = not data[start:stop].any() and not end.is_unreadable
         # zeros behind the last batch were never written; zeros before another one stand where something was
         is_loss = not is_zero or goes_on
         first = self._next_offset if self._next_offset >= 0 else source.base_offset

@@ -134,7 +134,7 @@ def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, st
 
 def _next_offset(path: str, base_offset: int, env: Env) -> int:
     next_offset = base_offset
-    for window in BatchScanner(env=env).scan_file(path):
+    for window in BatchScanner(env=env, unreadable_is_damage=True).scan_file(path):
         next_offset = int(window.columns.last_offset[-1]) + 1
     return next_offset
 

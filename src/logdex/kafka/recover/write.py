@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex import limits
-from logdex.errors import ProducerStateError
+from logdex.errors import ProducerStateError, UnreadableError
 from logdex.io.env import ByteArray, Env
 from logdex.io.output_files import OutputFiles
 from logdex.kafka.files.file_names import (
@@ -167,6 +167,10 @@ class PartitionWriter:
         with self._env.open_read(piece.source.path) as source:
             for at in range(piece.start, piece.end, _COPY_BYTES):
                 data = source.read_at(at, min(_COPY_BYTES, piece.end - at))
+                if len(data) < min(_COPY_BYTES, piece.end - at):
+                    raise UnreadableError(
+                        path=source.path, position=at + len(data), end_position=piece.end, size_bytes=at + len(data)
+                    )
                 self._files.write_at(f"{self._directory}/{name}", size_bytes, position, data)
                 position += len(data)
                 if self._on_read is not None:

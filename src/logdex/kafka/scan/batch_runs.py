@@ -127,7 +127,7 @@ class BatchRuns:
 
     def _walk(self, start: int) -> BatchRun:
         if self._scanner is None:
-            self._scanner = BatchScanner()
+            self._scanner = BatchScanner(unreadable_is_damage=True)
         first, end, before = -1, start, (-1, -1)
         for window in self._scanner.scan_bytes(self._data, start):
             columns = window.columns

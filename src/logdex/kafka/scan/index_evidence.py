@@ -35,7 +35,8 @@ class IndexEvidence:
         entries = self._entries[(self._entries[:, 1] >= run.start) & (self._entries[:, 1] < run.end)]
         if not len(entries):
             return False
-        for window in BatchScanner(check_crc=False, env=self._env).scan_bytes(data, run.start, run.end):
+        scanner = BatchScanner(check_crc=False, env=self._env, unreadable_is_damage=True)
+        for window in scanner.scan_bytes(data, run.start, run.end):
             columns = window.columns
             at = np.searchsorted(columns.position, entries[:, 1])
             known = at < len(columns.position)

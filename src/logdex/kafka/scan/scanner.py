@@ -15,9 +15,9 @@ from enum import Enum
 
 import numpy as np
 
-from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
+from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnreadableError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
-from logdex.io.mapped.mapping import readable_end, require_readable
+from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns, pick_columns
@@ -25,6 +25,9 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns,
 WINDOW_BATCHES = 8_192
 """With this size the columns of a window (100 bytes per batch) stay in the core's cache while they
 are used."""
+
+UNREADABLE = "unreadable"
+"""The field that the error of a scan's end names where bytes cannot be read."""
 
 _ZEROS_STEP, _ZEROS_FIRST_STEP = 1 << 20, 64
 
@@ -49,6 +52,8 @@ class ScanEnd:
     position: int
     reason: str
     error: CorruptError | None = None
+    is_unreadable: bool = False
+    """Whether the bytes from there on cannot be read."""
 
     @property
     def description(self) -> str:
@@ -77,7 +82,15 @@ class BatchScanner:
 
     end: ScanEnd
 
-    def __init__(self, check_crc: bool = True, window_batches: int = WINDOW_BATCHES, env: Env = DEFAULT_ENV) -> None:
+    def __init__(
+        self,
+        check_crc: bool = True,
+        window_batches: int = WINDOW_BATCHES,
+        env: Env = DEFAULT_ENV,
+        *,
+        unreadable_is_damage: bool = False,
+    ) -> None:
+        self._unreadable_is_damage = unreadable_is_damage
         self.batches = 0
         """The number of batches scanned so far."""
         self._env = env
@@ -92,8 +105,9 @@ class BatchScanner:
         """Yields windows of the batches that begin in bytes [start, stop) of a .log. `start` must
         be the first byte of a batch.
 
-        The end is of kind END if `stop` was reached. Raises `UnreadableError`, behind the batches
-        before it, where bytes cannot be read or the file was truncated meanwhile.
+        The end is of kind END if `stop` was reached. Where bytes cannot be read or the file was
+        truncated meanwhile, `UnreadableError` is raised behind the batches before it. With
+        `unreadable_is_damage` the scan ends there as at a damaged batch.
         """
         with self._env.map_read(path) as mapped:
             return (yield from self.scan_bytes(mapped.array, start, stop, path=path))
@@ -106,31 +120,54 @@ class BatchScanner:
         array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
         state, position, reason = self._state, start, kernel.WINDOW_FULL
         until = array.size if stop is None else stop
-        while reason == kernel.WINDOW_FULL:
+        good = start
+        while reason == kernel.WINDOW_FULL and good == position:
             state[kernel.POSITION] = position
             kernel.scan_window(
                 array.ctypes.data, array.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs
             )
-            before, (position, count, reason) = position, (int(place) for place in state)
-            readable = readable_end(array, position)
-            if readable < position:
-                count = _whole_before(readable, self._columns, count)
+            begin, (position, count, reason) = position, (int(place) for place in state)
+            count, good = whole_batches(array, self._columns, count, begin, position)
             if count:
                 self.batches += count
                 yield BatchWindow(pick_columns(self._columns, slice(count)), count, array, path)
-            if readable < position:
-                good = int(self._columns.position[count - 1] + self._columns.size[count - 1]) if count else before
-                self.end = ScanEnd(EndKind.CORRUPT, good, "the bytes cannot be read")
-                require_readable(array, good, position)
-        self.end = scan_end(array, position, reason, path)
-        if self.end.kind is not EndKind.END:
-            require_readable(array, position, array.size)
+                if not self._unreadable_is_damage:
+                    require_readable(array, begin, good)  # whoever took the window has read its bytes again
+        self.end = end_at(array, good, position, reason, path, unreadable_is_damage=self._unreadable_is_damage)
         return self.end
 
 
-def _whole_before(position: int, columns: BatchColumns, count: int) -> int:
-    """How many of the first `count` batches end at or before a position."""
-    return int(np.searchsorted(columns.position[:count] + columns.size[:count], position, side="right"))
+def whole_batches(data: ByteArray, columns: BatchColumns, count: int, begin: int, end: int) -> tuple[int, int]:
+    """How many of the first `count` batches of a window over bytes [begin, end) could be read, and
+    where these end: at `end` if all bytes could be read."""
+    readable = readable_end(data, begin, end)
+    if readable == end:
+        return count, end
+    ends = columns.position[:count] + columns.size[:count]
+    whole = int(np.searchsorted(ends, readable, side="right"))
+    return whole, int(ends[whole - 1]) if whole else begin
+
+
+def end_at(
+    data: ByteArray, good: int, position: int, reason: int, path: str, *, unreadable_is_damage: bool = False
+) -> ScanEnd:
+    """The end of a scan of `data`, where the kernel stopped at `position` for `reason`, and the
+    batches up to `good` could be read. Raises `UnreadableError` if it stopped because bytes cannot
+    be read, unless that counts as damage."""
+    stop = position
+    if good == position:
+        end, stop = scan_end(data, position, reason, path), data.size
+        if end.kind is EndKind.END or readable_end(data, position, stop) == stop:
+            return end
+    error = find_unreadable(data, good, stop)
+    if error is None:  # the file was truncated, and has grown again
+        error = UnreadableError(path=path, position=good, end_position=stop)
+    if not unreadable_is_damage:
+        raise error
+    take_unreadable(data)
+    wanted = "a batch that can be read"
+    bad = CrcMismatchError(error.reason, path=path, position=good, field=UNREADABLE, expected=wanted, found="none")
+    return ScanEnd(EndKind.CORRUPT, good, bad.message, bad, is_unreadable=True)
 
 
 def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:

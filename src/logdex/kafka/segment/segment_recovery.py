@@ -50,9 +50,13 @@ def derive_segment(
     stop: int | None = None,
     window_batches: int = WINDOW_BATCHES,
     on_columns: OnColumns | None = None,
+    unreadable_is_damage: bool = False,
     env: Env = DEFAULT_ENV,
 ) -> DerivedSegment:
     """Derives what a recovery would write. Only reads the segment, up to byte `stop`.
+
+    With `unreadable_is_damage` the good batches end where bytes cannot be read; else
+    `UnreadableError` is raised there, and nobody truncates a log for a disk that fails.
 
     Raises `OffsetOverflowError` and `OffsetOrderError` for batches that no index can hold. The
     broker splits the segment in the first case and empties it in the second.
@@ -60,7 +64,7 @@ def derive_segment(
     fold = IndexFold(base_offset, interval_bytes, path=log_path)
     offset_parts: list[bytes] = []
     time_parts: list[bytes] = []
-    scanner = BatchScanner(window_batches=window_batches, env=env)
+    scanner = BatchScanner(window_batches=window_batches, env=env, unreadable_is_damage=unreadable_is_damage)
     next_offset, size_in_all = base_offset, env.size_bytes(log_path)
     for window in scanner.scan_file(log_path, stop=stop):
         offset_entries, time_entries = fold.add(window.columns)

@@ -23,6 +23,7 @@ import numpy as np
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, ReadFile, WriteFile
+from logdex.io.mapped.mapping import any_faults, require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.layout.base import Layout
 
@@ -155,11 +156,17 @@ class IndexFile(ABC):
 
     def _lower_bound(self, number: Callable[[int], int], target: int) -> int:
         """The last slot whose `number` is at most `target`, or -1."""
-        return self._search(number, target, upper=False)
+        return self._readable(self._search(number, target, upper=False))
 
     def _upper_bound(self, number: Callable[[int], int], target: int) -> int:
         """The first slot whose `number` is at least `target`, or -1."""
-        return self._search(number, target, upper=True)
+        return self._readable(self._search(number, target, upper=True))
+
+    def _readable(self, slot: int) -> int:
+        """Returns `slot`. Raises `UnreadableError` if bytes of the index could not be read."""
+        if any_faults():
+            require_no_faults(self._mapped.array)
+        return slot
 
     def _search(self, number: Callable[[int], int], target: int, *, upper: bool) -> int:
         # Visits the same slots in the same order as Kafka, so that an unsorted index leads to the

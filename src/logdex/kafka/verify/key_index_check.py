@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logdex.errors import CorruptError, UnsupportedLayoutError
+from logdex.errors import CorruptError, UnreadableError, UnsupportedLayoutError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.kafka.key_index import KeyIndex
@@ -24,6 +24,9 @@ def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Coll
             index.verify()
             is_of_log = index.was_built_from(segment.path)
             covered, base_offset = index.header.log_size, index.base_offset
+    except UnreadableError as error:
+        out.find("unreadable", path, error.position, error.reason, expected="a file that can be read", mend=_MEND)
+        return
     except CorruptError as error:
         out.find_error("key-index", error, _MEND)
         return

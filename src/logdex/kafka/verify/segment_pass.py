@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import ByteArray, Env
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
-from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd
+from logdex.kafka.scan.scanner import UNREADABLE, BatchScanner, BatchWindow, EndKind, ScanEnd
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.header_check import check_headers
 from logdex.kafka.verify.offset_order import OffsetOrder
@@ -25,7 +26,7 @@ from logdex.kernels.kafka.batch_scan import OVERHEAD
 
 WINDOW_BATCHES = 2_048
 OFFSET_MAX = (1 << 63) - 1
-_CORRUPT_CHECKS = {"crc": "batch-crc", "length": "batch-header", "magic": "batch-header"}
+_CORRUPT_CHECKS = {"crc": "batch-crc", "length": "batch-header", "magic": "batch-header", UNREADABLE: UNREADABLE}
 
 
 class Hole(NamedTuple):
@@ -71,7 +72,7 @@ class SegmentPass:
 
     def windows(self) -> Iterator[BatchWindow]:
         """The good batches in windows; a batch whose offset contradicts its neighbours' is left out, and is a hole."""
-        scanner = BatchScanner(window_batches=WINDOW_BATCHES, env=self._env)
+        scanner = BatchScanner(window_batches=WINDOW_BATCHES, env=self._env, unreadable_is_damage=True)
         with self._env.map_read(self.path) as mapped:
             data = mapped.array
             self.size_bytes = data.size
@@ -129,6 +130,7 @@ class SegmentPass:
         """Tells of what ended a scan; `following` is where the log goes on, -1 for nowhere, and is returned."""
         if end.kind is EndKind.END:
             return -1
+        take_unreadable(data)  # the scan that stopped has told of them
         if self._open_hole is not None:  # nothing good came between: one hole
             self._close_hole(self.next_offset)
         self._open_hole = (end.position, following if following >= 0 else data.size)

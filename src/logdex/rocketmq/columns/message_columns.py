@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logdex.errors import UsageError
+from logdex.errors import UnreadableError, UsageError
 from logdex.kernels.rocketmq import message_gather as gather
 from logdex.kernels.rocketmq import property_columns as kernel
 from logdex.kernels.rocketmq.message_scan import ColumnAddresses, Int64s
@@ -73,15 +73,21 @@ def make_batches(
     schema = schema_of(columns)
     waiting: list[pa.RecordBatch] = []
     messages = size_bytes = 0
-    for window, rows in windows:
-        for part in _parts(window, rows):
-            part_bytes = int(window.columns.size[part].sum(dtype=np.int64))
-            if messages + len(part) > BATCH_MESSAGES or size_bytes + part_bytes > BATCH_BYTES:
-                yield from _joined(waiting)
-                waiting, messages, size_bytes = [], 0, 0
-            waiting.append(_to_batch(window, part, table, schema))
-            messages += len(part)
-            size_bytes += part_bytes
+    try:
+        for window, rows in windows:
+            for part in _parts(window, rows):
+                part_bytes = int(window.columns.size[part].sum(dtype=np.int64))
+                if messages + len(part) > BATCH_MESSAGES or size_bytes + part_bytes > BATCH_BYTES:
+                    yield from _joined(waiting)
+                    waiting, messages, size_bytes = [], 0, 0
+                batch = _to_batch(window, part, table, schema)
+                window.require_readable(part)
+                waiting.append(batch)
+                messages += len(part)
+                size_bytes += part_bytes
+    except UnreadableError:
+        yield from _joined(waiting)
+        raise
     yield from _joined(waiting)
 
 

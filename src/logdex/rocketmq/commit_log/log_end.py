@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import ByteArray, ReadFile
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -29,6 +29,8 @@ LOOK_BEHIND_BYTES = 16 << 20
 searching all of a preallocated file would take as long as scanning it. `verify` searches all of it.
 """
 _LOOK_BLOCK_BYTES = 1 << 20
+UNREADABLE = "unreadable"
+"""The field that the error of an end names where bytes cannot be read."""
 
 
 class EndKind(enum.Enum):
@@ -70,6 +72,13 @@ def zeros_at(file: CommitLogFile, position: int) -> LogEnd:
     them."""
     offset = file.start_offset + position
     return LogEnd(EndKind.ZEROS, offset, file.path, position, "nothing was written from here on")
+
+
+def unreadable_end(file: CommitLogFile, position: int, error: UnreadableError) -> LogEnd:
+    """Returns the end at `position` of a file, behind which `error` lies."""
+    wanted = "a message that can be read"
+    bad = CorruptError(error.reason, path=file.path, position=position, field=UNREADABLE, expected=wanted, found="none")
+    return LogEnd(EndKind.CORRUPT, file.start_offset + position, file.path, position, bad.message, bad)
 
 
 def end_at_zeros(file: CommitLogFile, position: int, data: ByteArray) -> LogEnd:

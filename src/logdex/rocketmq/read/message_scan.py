@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from logdex.errors import CorruptError
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
@@ -21,6 +22,25 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq.read.parts.part_reader import PartReader
     from logdex.rocketmq.scan.scanner import Window
+
+_DECODED_MESSAGES = 64
+"""How many messages are decoded before it is asked whether their bytes could be read."""
+
+
+def _decoded(window: Window, data: memoryview, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, StoredMessage]]:
+    """Yields (physical offset, message) of some rows of a window."""
+    messages: list[StoredMessage] = []
+    damage = None
+    for place in window.places(rows).tolist():
+        try:
+            messages.append(decode_message(data, place, path=window.file.path, check_crc=False)[0])
+        except CorruptError as error:
+            damage = error
+            break
+    window.require_readable(rows)
+    yield from zip(window.columns.position[rows].tolist(), messages, strict=False)
+    if damage is not None:
+        raise damage
 
 
 class LogScan:
@@ -43,9 +63,8 @@ class LogScan:
         the message itself states."""
         for window, rows in self.windows():
             data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
-            offsets, places = window.columns.position[rows].tolist(), window.places(rows).tolist()
-            for offset, place in zip(offsets, places, strict=True):
-                yield offset, decode_message(data, place, path=window.file.path, check_crc=False)[0]
+            for start in range(0, len(rows), _DECODED_MESSAGES):
+                yield from _decoded(window, data, rows[start : start + _DECODED_MESSAGES])
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Returns the messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars can read.

@@ -50,7 +50,7 @@ def rebuild(
     log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
     env.require_free(output, output_size_bytes(log.size_bytes, config))
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
-    scanner = Scanner(config, env=env)
+    scanner = Scanner(config, env=env, unreadable_is_damage=True)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place)

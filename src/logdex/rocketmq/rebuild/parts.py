@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
@@ -124,7 +125,7 @@ def scan_part(
     if first is None:
         return PartScan(part, -1)
     result = PartScan(part, first)
-    scanner, deriver = Scanner(config, env=env), ConsumeQueueDeriver()
+    scanner, deriver = Scanner(config, env=env, unreadable_is_damage=True), ConsumeQueueDeriver()
     windows = scanner.scan_file(part.file, first, part.stop)
     at = first
     with StageWriter(stage_path, part.stop - part.begin, env) as stage:
@@ -147,7 +148,9 @@ def scan_part(
 
 def _first_of(part: ScanPart, env: Env) -> int | None:
     with env.map_read(part.file.path) as mapped:
-        return find_first(LogBytes(mapped.array, part.file.start_offset), part.begin, part.stop)
+        first = find_first(LogBytes(mapped.array, part.file.start_offset), part.begin, part.stop)
+        take_unreadable(mapped.array)  # the scan reports what cannot be read
+    return first
 
 
 def _end_of(window: Window) -> int:

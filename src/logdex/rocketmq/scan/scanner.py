@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
-from logdex.io.mapped.mapping import has_faults, readable_end, require_readable
+from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK, MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
-from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end
+from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end, unreadable_end
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -58,6 +58,13 @@ class Window:
             return self.picked[rows]
         return self.columns.position[rows] - self.data_offset
 
+    def require_readable(self, rows: kernel.Int64s) -> None:
+        """Raises `UnreadableError` if the file was truncated while the messages of `rows`, which
+        rise, were read from `data`, or if the disk cannot read them."""
+        if len(rows):
+            places, last = self.places(rows[[0, -1]]), rows[-1]
+            require_readable(self.data, int(places[0]), int(places[1]) + int(self.columns.size[last]))
+
 
 def make_columns(messages: int) -> kernel.Columns:
     """Returns columns for a window of `messages` messages."""
@@ -80,7 +87,9 @@ class Scanner:
         window_messages: int = WINDOW_MESSAGES,
         table: TopicTable | None = None,
         env: Env = DEFAULT_ENV,
+        unreadable_is_damage: bool = False,
     ) -> None:
+        self._unreadable_is_damage = unreadable_is_damage
         self.table = table or TopicTable()
         self.window_messages = window_messages
         self.messages = 0
@@ -111,19 +120,26 @@ class Scanner:
     ) -> Generator[Window, None, LogEnd | None]:
         """Yields windows of the messages that begin in bytes [start, stop) of a file. Returns the
         `LogEnd`, or None if the log continues after the filler or at `stop`. Then `stopped_at` is
-        the position where the scan stopped. Raises `UnreadableError`, after the messages before
-        it, where bytes cannot be read or the file was truncated meanwhile."""
+        the position where the scan stopped. Where bytes cannot be read or the file was truncated
+        meanwhile, `UnreadableError` is raised after the messages before it. With
+        `unreadable_is_damage` the log ends there."""
         with self._env.map_read(file.path) as mapped:
             data = mapped.array
             stop = data.size if stop is None else stop
             self.stopped_at = start
-            reason, position = yield from self._windows(file, data, file.start_offset, start, stop)
-            self.stopped_at = position
-            if reason in (kernel.FILE_END, kernel.LIMIT):
-                return None
-            end = log_end_at(file, data, position, reason)
-            require_readable(data, position, data.size)
-            return end
+            try:
+                reason, position = yield from self._windows(file, data, file.start_offset, start, stop)
+                self.stopped_at = position
+                if reason in (kernel.FILE_END, kernel.LIMIT):
+                    return None
+                end = log_end_at(file, data, position, reason)
+                require_readable(data, position, data.size)
+                return end
+            except UnreadableError as error:
+                if not self._unreadable_is_damage:
+                    raise
+                take_unreadable(data)
+                return unreadable_end(file, self.stopped_at, error)
 
     def scan_part(self, file: CommitLogFile, start: int, stop: int) -> Generator[Window, None, LogEnd | None]:
         """Yields the windows that `scan_file` yields, for a small part: the bytes are read block by
@@ -205,9 +221,10 @@ class Scanner:
         state[kernel.POSITION] = start
         while reason == kernel.WINDOW_FULL:
             state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
+            begin = int(state[kernel.POSITION])
             reason = self._fill(data, data_offset, stop)
             position, count = int(state[kernel.POSITION]), int(state[kernel.COUNT])
-            readable = readable_end(data, position)
+            readable = readable_end(data, self.stopped_at, position)
             if readable < position:
                 count = self._whole_before(data_offset + readable, count)
             if count:
@@ -216,6 +233,8 @@ class Scanner:
                 keys = int(self._columns.key_end[count - 1])
                 yield Window(self._columns, count, keys, file, data, data_offset)
                 state[kernel.POSITION] = position
+            if not self._unreadable_is_damage:  # whoever took the window has read its bytes again
+                require_readable(data, begin, position)
             require_readable(data, self.stopped_at, position)
         return reason, position
 

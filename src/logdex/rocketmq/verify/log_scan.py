@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, CrcMismatchError, UnreadableError
 from logdex.io.env import Env
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end
+from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end
 from logdex.rocketmq.scan.log_bytes import LogBytes
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
@@ -27,6 +28,7 @@ _TEXTS = {
     "message-lengths": "the message's parts do not add up to its size",
     "message-magic": "no message starts here, and messages follow",
     "message-size": "no possible message size, and messages follow",
+    "unreadable": "the bytes from here on cannot be read",
 }
 
 
@@ -35,6 +37,8 @@ def _check_of(error: CorruptError) -> str:
         return "message-crc"
     if error.field == "total_size" and not isinstance(error.expected, int):
         return "message-size"
+    if error.field == UNREADABLE:
+        return "unreadable"
     return {"magic": "message-magic", "DELAY": "message-delay"}.get(error.field or "", "message-lengths")
 
 
@@ -74,7 +78,7 @@ class LogPass:
         `end`."""
         self.end: LogEnd | None = None
         """The end of the log after its last readable message; set when the pass is complete."""
-        self.scanner = Scanner(config, env=env)
+        self.scanner = Scanner(config, env=env, unreadable_is_damage=True)
         self._config = config
         self._out = out
         self._env = env
@@ -196,7 +200,9 @@ class LogPass:
             following = find_behind(data, end.position, self._named)
             if following is None:
                 self._note_stop(file, end, data)
-                return None
+            take_unreadable(mapped.array)  # the scan that stopped has reported it
+        if following is None:
+            return None
         self._settle(end.offset)
         self._report_inside(_Stop(end, file, None, False))
         self.damage.add(end.offset, file.start_offset + following)

@@ -33,7 +33,7 @@ def test_what_was_cut_off_reads_as_zeros_and_is_noted(path: Path) -> None:
     data = mapped.array
     os.truncate(path, 5000)
     assert not has_faults(data)
-    assert readable_end(data, SIZE) == 5000
+    assert readable_end(data, 0, SIZE) == 5000
     assert data[4999]
     assert not data[5000:].any()
     assert has_faults(data)
@@ -112,7 +112,7 @@ def test_bytes_in_memory_are_passed_over() -> None:
     data = np.zeros(10, np.uint8)
     require_readable(data, 0, 1000)
     require_no_faults(data)
-    assert (readable_end(data, 7), has_faults(data), take_unreadable(data)) == (7, False, None)
+    assert (readable_end(data, 0, 7), has_faults(data), take_unreadable(data)) == (7, False, None)
 
 
 def test_a_system_without_a_handler_reads_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
