@@ -148,9 +148,9 @@ class SegmentPass:
         start = end.position
         size = int.from_bytes(data[start + 8 : start + OVERHEAD].tobytes(), "big", signed=True)
         lost = f"{following - start} bytes, whole batches go on at byte {following}"
-        if not data[start:following].any():
+        if not data[start:following].any() and not end.is_unreadable:
             self._find("zero-hole", start, f"zeros between two batches: {lost}", expected="a batch", found="zeros")
-        elif end.kind is EndKind.CORRUPT and start + OVERHEAD + size == following:
+        elif end.is_unreadable or (end.kind is EndKind.CORRUPT and start + OVERHEAD + size == following):
             self._find_error(end, f"{_reason(end)}: {lost}")
         else:
             self._find(
