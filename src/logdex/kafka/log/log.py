@@ -193,8 +193,8 @@ class Log(ReadableLog):
         return apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
 
     def truncate_to(self, offset: int) -> bool:
-        """Truncates the log so that it ends at `offset`, durably. Returns False if it ends there or
-        before."""
+        """Truncates the log so that it ends at `offset`, or before the batch that holds it, durably.
+        Returns False if it ends there or before."""
         return truncate_to(self._core, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:

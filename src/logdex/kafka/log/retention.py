@@ -110,7 +110,11 @@ def _delete_old(core: LogCore, is_old: Callable[[LogSegment, LogSegment | None],
 
 def truncate_to(core: LogCore, offset: int) -> bool:
     """Truncates the log to the end offset `offset`, durably. Returns False if it ends there or
-    before."""
+    before.
+
+    A batch that holds `offset` is removed as a whole, and the log then ends where the batch before
+    it ends. (A broker's log ends at `offset` until it is opened again, and only then moves back.)
+    """
     if offset < 0:
         raise UsageError(f"cannot truncate to {offset}", hint="use 0 or more")
     with core.restructuring():
@@ -121,20 +125,30 @@ def truncate_to(core: LogCore, offset: int) -> bool:
         if core.segments.first.base_offset > offset:
             _start_at(core, offset)
             return True
-        core.set_recovery_point(min(core.recovery_point, offset))
-        core.home.truncate_cleaner_point(offset)
-        if core.producers.remove_where(lambda at: at > offset):
-            core.env.sync_dir(core.path)
+        _forget_from(core, offset)
         core.remove_segments(each for each in reversed(core.segments.as_tuple) if each.base_offset > offset)
         core.segments.active.truncate_to(offset)
         core.segments.active.flush()
-        if core.epochs.truncate_from_end(offset):
+        end = core.segments.active.read_next_offset()
+        if end < min(offset, core.log_start_offset):
+            _start_at(core, min(offset, core.log_start_offset))
+            return True
+        if end < core.log_start_offset:
+            core.set_log_start(end)
+        _forget_from(core, end)
+        if core.epochs.truncate_from_end(end):
             core.save_epochs()
-        if offset < core.log_start_offset:
-            core.set_log_start(offset)
-        core.producers.rebuild(core.segments, log_start_offset=core.log_start_offset, end_offset=offset)
-        core.end_went_back_to(offset)
+        core.producers.rebuild(core.segments, log_start_offset=core.log_start_offset, end_offset=end)
+        core.end_went_back_to(end)
         return True
+
+
+def _forget_from(core: LogCore, offset: int) -> None:
+    """Moves the checkpoints back to `offset`, and removes the producer snapshots behind it."""
+    core.set_recovery_point(min(core.recovery_point, offset))
+    core.home.truncate_cleaner_point(offset)
+    if core.producers.remove_where(lambda at: at > offset):
+        core.env.sync_dir(core.path)
 
 
 def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: int | None = None) -> None:

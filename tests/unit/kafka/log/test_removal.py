@@ -11,6 +11,7 @@ from logdex.errors import LogClosedError, LogInUseError, MissingFileError, Offse
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
+from logdex.kafka.verify import verify
 from tests.unit.kafka.log.logs import put, values
 
 
@@ -103,6 +104,27 @@ def test_truncation(path: str) -> None:
             log.truncate_to(-1)
     with Log.open(path) as log:
         assert values(log.read(0)) == ["again"]
+
+
+@pytest.mark.parametrize("offset", range(31))
+@pytest.mark.parametrize("start", [0, 7, 14])
+def test_a_truncation_within_a_batch(path: str, start: int, offset: int) -> None:
+    """The batch goes as a whole, and the end is the same when the log is opened again."""
+    with Log.open(path, index_interval_bytes=0) as log:
+        for _ in range(3):
+            log.append([Record(value=b"v") for _ in range(10)], producer_id=1, producer_epoch=0)
+        log.delete_records(start)
+        log.truncate_to(offset)
+        end = log.log_end_offset
+        whole = offset // 10 * 10
+        assert end == (whole if whole >= min(start, offset) else min(start, offset))
+    assert verify(path).findings == []
+    with Log.open(path) as log:
+        assert (log.log_end_offset, log.log_start_offset) == (end, min(start, end))
+        assert log.load_report.was_clean
+        log.append(Record(value=b"more"))
+        assert log.read(end)[-1].offset == end
+    assert verify(path).findings == []
 
 
 def test_beginning_anew(path: str) -> None:
