@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from logdex.errors import LogdexError, UsageError
+from logdex.errors import LogdexError, MissingFileError, UsageError
 from logdex.formats.format import Format, RebuildJob, Settings
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook
@@ -65,8 +65,11 @@ def _log_size_bytes(found: StorePath, *, env: Env = DEFAULT_ENV) -> int:
     from logdex.rocketmq.commit_log.commit_log import CommitLog
     from logdex.rocketmq.recognise.require_store import require_store
 
-    with CommitLog.of_store(require_store(found).path, env=env) as log:
-        return log.size_bytes
+    try:
+        with CommitLog.of_store(require_store(found).path, env=env) as log:
+            return log.size_bytes
+    except MissingFileError:  # the log may lie elsewhere, which only the settings tell
+        return 0
 
 
 def _verify(
@@ -78,14 +81,14 @@ def _verify(
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> VerifyReport:
-    from logdex.rocketmq.geometry.resolve import resolve_in_any_case
+    from logdex.rocketmq.geometry.resolve import contradiction, resolve_in_any_case
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.verify import verify
 
     root = require_store(found).path
-    config, geometry_error = resolve_in_any_case(root, env=env, **settings)
+    config, unsettled = resolve_in_any_case(root, env=env, **settings)
     report = verify(root, config, max_findings=max_findings, checks=checks, progress=progress, env=env)
-    report.unsettled = geometry_error
+    report.unsettled = contradiction(config) if unsettled is None else unsettled
     return report
 
 

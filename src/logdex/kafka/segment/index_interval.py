@@ -186,7 +186,10 @@ def describe_intervals(intervals: Mapping[str, IndexInterval]) -> tuple[list[str
             line += f" of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         if is_inferred:
             low, high = max(intervals[name].low for name in names), min(intervals[name].high for name in names)
-            lines[0].append(f"{line}: {low} to {high - 1} fit the indexes")
+            if low > 0 or size != DEFAULT_INTERVAL_BYTES:
+                lines[0].append(f"{line}: {low} to {high - 1} fit the indexes")
+            else:
+                lines[1].append(f"{line}: the default, which the indexes do not contradict")
         else:
             lines[1].append(line)
     return lines

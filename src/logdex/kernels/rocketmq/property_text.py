@@ -142,13 +142,13 @@ def parse_int(at: int, size: int) -> int:
     bad = -(1 << 40)
     first = load_u8(at)
     signed = first == 45 or first == 43
-    if size - signed < 1 or size - signed > 10:
+    if size - signed < 1:
         return bad
     value = 0
     for k in range(np.int64(signed), size):
         digit = np.int64(load_u8(at + k)) - 48
         if digit < 0 or digit > 9:
             return bad
-        value = value * 10 + digit
+        value = min(value * 10 + digit, 1 << 40)
     value = -value if first == 45 else value
     return bad if value > 2147483647 or value < -2147483648 else value

@@ -93,11 +93,20 @@ class CommitLog:
         self._listing = self._list()
 
     @staticmethod
-    def of_store(root: StrPath, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> CommitLog:
-        """Returns the log of the store at `root`, which may also be one CommitLog file."""
+    def of_store(
+        root: StrPath, *, file_size_bytes: int | None = None, directory: str | None = None, env: Env = DEFAULT_ENV
+    ) -> CommitLog:
+        """Returns the log of the store at `root`, which may also be one CommitLog file. `directory`
+        holds the log if it is not in ``commitlog/``."""
         root = os.fspath(root)
-        path = root if env.is_file(root) else StorePaths(root).commit_log
+        path = root if env.is_file(root) else directory or StorePaths(root).commit_log
         return CommitLog(path, file_size_bytes=file_size_bytes, env=env)
+
+    @staticmethod
+    def of_config(root: StrPath, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> CommitLog:
+        """Returns the log of the store at `root`, or of one CommitLog file, with these settings."""
+        size, directory = config.mapped_file_size_commit_log, config.store_path_commit_log
+        return CommitLog.of_store(root, file_size_bytes=size, directory=directory, env=env)
 
     def _list(self) -> _Listing:
         files: tuple[CommitLogFile, ...]
@@ -108,7 +117,8 @@ class CommitLog:
         elif self._env.is_dir(self.directory):
             files, foreign = list_offset_files(self._env, self.directory)
         else:
-            raise MissingFileError("no such directory", path=self.directory, hint="a store has its log in commitlog/")
+            hint = "a store has its log in commitlog/, or where storePathCommitLog says: --broker-conf FILE"
+            raise MissingFileError("no such directory", path=self.directory, hint=hint)
         if not files:
             raise NotAStoreError(
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"

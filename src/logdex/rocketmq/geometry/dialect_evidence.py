@@ -77,11 +77,29 @@ def infer_dialect(
     return Dialect.of(version), evidence, _undecided(left, version)
 
 
+def contradictions(
+    dialect: Dialect, index_paths: list[str], geometry: IndexGeometry, log: CommitLog | None, *, env: Env
+) -> list[str]:
+    """Returns what IndexFiles show that a broker with the rules of `dialect` does not write."""
+    observations = [*_quietly(_slot_counts(index_paths, geometry, env))]
+    if log is not None:
+        observations += _quietly(_tags(index_paths, geometry, log, env))
+    return [
+        seen.text
+        for seen in observations
+        if all(_rules(Dialect.of(era.version)) != _rules(dialect) for era in seen.eras)
+    ]
+
+
+def _rules(dialect: Dialect) -> tuple[bool, bool]:
+    """The rules that decide the bytes of an IndexFile."""
+    return dialect.slot_count_every_put, dialect.tags_in_index
+
+
 def _undecided(left: frozenset[Era], version: str) -> list[str]:
     """A line if the remaining versions would derive different IndexFiles."""
     dialects = {era.version: Dialect.of(era.version) for era in ERAS if era in left}
-    rules = {(dialect.slot_count_every_put, dialect.tags_in_index) for dialect in dialects.values()}
-    if len(rules) < 2:
+    if len(set(map(_rules, dialects.values()))) < 2:
         return []
     return [
         f"version {version}: what is there fits {', '.join(dialects)}, whose IndexFiles differ (--rocketmq-version)"

@@ -40,6 +40,11 @@ class IndexGeometry(NamedTuple):
     max_index_num: int
 
     @property
+    def file_size_bytes(self) -> int:
+        """The size of an IndexFile."""
+        return self.entries_at + self.max_index_num * INDEX_ENTRY.size_bytes
+
+    @property
     def entries_at(self) -> int:
         """The position of entry 0 in the file."""
         return INDEX_HEADER.size_bytes + self.max_hash_slot_num * INDEX_SLOT.size_bytes

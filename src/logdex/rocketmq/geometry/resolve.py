@@ -7,27 +7,40 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Unpack
 
-from logdex.errors import CorruptError, GeometryError, LogdexError, MissingFileError, NotAStoreError
+from logdex.errors import CorruptError, GeometryError, LogdexError, MissingFileError, NotAStoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.settings import require_known
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, discover_queues
-from logdex.rocketmq.files.offset_files import infer_file_size, list_offset_files
+from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list_offset_files
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.delay_levels import infer_delay_levels
-from logdex.rocketmq.geometry.dialect_evidence import infer_dialect
+from logdex.rocketmq.geometry.dialect_evidence import contradictions, infer_dialect
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
 from logdex.rocketmq.index_file.index_file import list_index_files
 from logdex.rocketmq.recognise.layout_check import require_supported_conf
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 from logdex.rocketmq.settings.dialect import Dialect
-from logdex.rocketmq.settings.store_config import DEFAULT_DELAY_LEVELS, StoreConfig, parse_delay_levels
+from logdex.rocketmq.settings.store_config import (
+    DEFAULT_DELAY_LEVELS,
+    StoreConfig,
+    parse_delay_levels,
+    require_possible_size,
+)
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
 _QUEUES_READ = 16
+_FIELDS = {
+    "mappedFileSizeCommitLog": "mapped_file_size_commit_log",
+    "mappedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
+    "maxHashSlotNum": "max_hash_slot_num",
+    "maxIndexNum": "max_index_num",
+}
 
 
 def resolve_config(
@@ -39,9 +52,11 @@ def resolve_config(
     files show, then the broker's default. The result's `evidence` states the source of each value,
     `assumed` lists guesses.
 
-    Raises `GeometryError` if the IndexFiles fit several geometries or none (with `need_index` False
-    the defaults are used instead), `UsageError` for values out of range and for an unknown setting,
-    and `UnsupportedLayoutError` if the properties configure a layout that is not supported.
+    Raises `GeometryError` if the IndexFiles fit several geometries or none, or contradict what is
+    given (with `need_index` False what the files show is used instead, else the defaults),
+    `UsageError` for values out of range, for sizes that the other files contradict and for an
+    unknown setting, and `UnsupportedLayoutError` if the properties configure a layout that is not
+    supported.
     """
     require_known(given, StoreSettings)
     conf_path, rocketmq_version = given.get("broker_conf"), given.get("rocketmq_version")
@@ -52,11 +67,14 @@ def resolve_config(
     queue_size = said.given("mappedFileSizeConsumeQueue", given.get("mapped_file_size_consume_queue"))
     slots = said.given("maxHashSlotNum", given.get("max_hash_slot_num"))
     entries = said.given("maxIndexNum", given.get("max_index_num"))
-    log = _open_log(root, log_size, env)
+    directory = _commit_log_directory(root, said, env)
+    log = _open_log(root, log_size, directory, env)
+    if log is not None and log_size is not None and not log.is_one_file:
+        _require_agreement("mappedFileSizeCommitLog", log_size, log.files, log.directory)
     if log_size is None and log is not None:
         log_size = log.file_size_bytes
         said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
-    queue_size = _infer_queue_size(root, said, env) if queue_size is None else queue_size
+    queue_size = _resolve_queue_size(root, queue_size, said, env)
     index_paths = index_file_paths(root, env)
     geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
     said.evidence += reason
@@ -66,6 +84,8 @@ def resolve_config(
     if rocketmq_version is not None:
         dialect = Dialect.of(rocketmq_version)
         said.evidence.append(f"version: {rocketmq_version}, as given")
+        for text in contradictions(dialect, index_paths, geometry, log, env=env):
+            said.contradicted.append(f"rocketmq-version {rocketmq_version}: {text}")
     else:
         dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
         said.evidence += reasons
@@ -81,8 +101,20 @@ def resolve_config(
         dialect=dialect,
         delay_levels_ms=levels,
         delay_levels_shown=levels_shown,
+        store_path_commit_log=directory,
         evidence=tuple(said.evidence),
-        assumed=tuple(said.assumed),
+        contradicted=tuple(said.contradicted),
+        assumed=(*said.assumed, *(f"{text}, which contradicts it" for text in said.contradicted)),
+    )
+
+
+def contradiction(config: StoreConfig) -> UsageError | None:
+    """Returns the error for what the caller stated and the files contradict, None without any."""
+    if not config.contradicted:
+        return None
+    return UsageError(
+        f"the files contradict what is stated: {'; '.join(config.contradicted)}",
+        hint="leave it out to have it inferred from the files",
     )
 
 
@@ -92,7 +124,7 @@ def resolve_in_any_case(
     """Returns the configuration for readers that can do without the IndexFiles.
 
     If the IndexFiles fit several geometries or none, or contradict what is given, the geometry is
-    the default one, and the error is returned too.
+    what the files show, else the default one, and the error is returned too.
     """
     try:
         return resolve_config(root, env=env, **given), None
@@ -107,16 +139,19 @@ class _Said:
     conf: BrokerConf
     evidence: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
+    contradicted: list[str] = field(default_factory=list)
 
     def given(self, name: str, flag: int | None) -> int | None:
         """The flag's value, else the properties file's, else None. `name` is the broker's."""
+        value = self.conf.sizes.get(name) if flag is None else flag
+        if value is not None:
+            require_possible_size(_FIELDS[name], value)
         if flag is not None:
             self.evidence.append(f"{name}: {flag}, as given")
             return flag
-        from_conf = self.conf.sizes.get(name)
-        if from_conf is not None:
-            self.evidence.append(f"{name}: {from_conf}, from {self.conf.path}")
-        return from_conf
+        if value is not None:
+            self.evidence.append(f"{name}: {value}, from {self.conf.path}")
+        return value
 
 
 def _resolve_delays(
@@ -146,24 +181,72 @@ def index_file_paths(root: str, env: Env) -> list[str]:
     return list_index_files(StorePaths(root).index, env)
 
 
-def _open_log(root: str, file_size: int | None, env: Env) -> CommitLog | None:
+def _commit_log_directory(root: str, said: _Said, env: Env) -> str | None:
+    """The CommitLog's directory by storePathCommitLog; None for ``commitlog/`` in the store.
+
+    A path below storePathRootDir is taken below `root` first, because a copied store lies elsewhere
+    than the broker's.
+    """
+    stated = (said.conf.store_path_commit_log or "").strip().rstrip("/")
+    if not stated or env.is_file(root):
+        return None
+    broker_root = said.conf.properties.get("storePathRootDir", "").strip().rstrip("/")
+    places = [stated]
+    if broker_root and stated.startswith(f"{broker_root}/"):
+        places.insert(0, root + stated[len(broker_root) :])
+    own = StorePaths(root).commit_log
+    found = next((place for place in places if env.is_dir(place)), None)
+    if found is None and not env.is_dir(own):
+        hint = "mount it there, or correct the path in the properties file"
+        raise MissingFileError(
+            f"no such directory, which {said.conf.path} names in storePathCommitLog", path=stated, hint=hint
+        )
+    if found is None:
+        said.evidence.append(f"storePathCommitLog: {own}, since {stated} is not there")
+        return None
+    said.evidence.append(f"storePathCommitLog: {found}, from {said.conf.path}")
+    return None if found == own else found
+
+
+def _open_log(root: str, file_size: int | None, directory: str | None, env: Env) -> CommitLog | None:
     """The CommitLog, or None for a store without one, which its users report."""
     try:
-        return CommitLog.of_store(root, file_size_bytes=file_size, env=env)
+        return CommitLog.of_store(root, file_size_bytes=file_size, directory=directory, env=env)
     except (MissingFileError, NotAStoreError):
         return None
 
 
-def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
-    """The commonest file size of the first few ConsumeQueues that have files, else the default."""
+def _require_agreement(name: str, stated: int, files: Sequence[OffsetFile], path: str) -> None:
+    """Raises `UsageError` if the files of a directory show another size than the stated one: all
+    but the last have that size, and none of them can have been truncated to it."""
+    lengths = {file.size_bytes for file in files[:-1]} or {files[-1].size_bytes}
+    shown = max(lengths)
+    if len(lengths) > 1 or shown == stated or files[-1].size_bytes > shown:
+        return
+    gaps = [after.start_offset - before.start_offset for before, after in pairwise(files)]
+    if shown < stated and all(gap % stated == 0 for gap in gaps):
+        return
+    raise UsageError(
+        f"{path}: {name} {stated} is stated, but the files have {shown} bytes",
+        hint="leave it out to have it inferred from the files",
+    )
+
+
+def _resolve_queue_size(root: str, stated: int | None, said: _Said, env: Env) -> int:
+    """The stated size of the ConsumeQueue files, else the commonest size of the first few
+    ConsumeQueues that have files, else the default."""
     sizes: Counter[int] = Counter()
     for _, _, directory in discover_queues(root, env=env):
         files, _ = list_offset_files(env, directory, refused=[])  # a name that is not a file's is no evidence
+        if stated is not None and len(files) > 1:
+            _require_agreement("mappedFileSizeConsumeQueue", _whole_entries(stated), files, directory)
         size = infer_file_size(files, unit_bytes=ENTRY_SIZE_BYTES)
         if size is not None:
             sizes[size] += 1
         if sizes.total() == _QUEUES_READ:
             break
+    if stated is not None:
+        return stated
     if sizes:
         commonest = max(sizes, key=lambda size: (sizes[size], size))  # files get truncated, but they do not grow
         said.evidence.append(f"mappedFileSizeConsumeQueue: {commonest}, as the files are")
@@ -174,13 +257,27 @@ def _infer_queue_size(root: str, said: _Said, env: Env) -> int:
     return usual
 
 
+def _whole_entries(size_bytes: int) -> int:
+    """A size as the broker rounds it: up to whole entries."""
+    return -(-size_bytes // ENTRY_SIZE_BYTES) * ENTRY_SIZE_BYTES
+
+
 def _resolve_index(
     index_paths: list[str], slots: int | None, entries: int | None, need_index: bool, env: Env
 ) -> tuple[IndexGeometry, list[str]]:
     """The IndexFiles' geometry from the arguments and the files."""
     defaults = StoreConfig()
     if slots is not None and entries is not None:
-        return IndexGeometry(slots, entries), []
+        stated = IndexGeometry(slots, entries)
+        sizes = {env.size_bytes(path): path for path in index_paths}
+        if not sizes or stated.file_size_bytes in sizes:
+            return stated, []
+        size, path = max(sizes.items())
+        text = f"no IndexFile of {size} bytes has maxHashSlotNum {slots} and maxIndexNum {entries}"
+        unfit = GeometryError(text, path=path, hint="leave them out to have them inferred")
+        if need_index:
+            raise unfit
+        return _shown_index(index_paths, unfit, env)
     default = IndexGeometry(_first(slots, defaults.max_hash_slot_num), _first(entries, defaults.max_index_num))
     if not index_paths:
         return default, []
@@ -202,8 +299,18 @@ def _resolve_index(
         )
         if need_index:
             raise unfit
-        return IndexGeometry(defaults.max_hash_slot_num, defaults.max_index_num), [_falls_back(unfit)]
+        return _shown_index(index_paths, unfit, env)
     return pair, [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]
+
+
+def _shown_index(index_paths: list[str], unfit: GeometryError, env: Env) -> tuple[IndexGeometry, list[str]]:
+    """The geometry that the IndexFiles show instead of a stated one, else the default one."""
+    try:
+        geometry, reason = infer_index_geometry(env, index_paths)
+    except (GeometryError, CorruptError):
+        defaults = StoreConfig()
+        return IndexGeometry(defaults.max_hash_slot_num, defaults.max_index_num), [_falls_back(unfit)]
+    return geometry, [reason]
 
 
 def _falls_back(error: LogdexError) -> str:

@@ -16,6 +16,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
+from logdex.rocketmq.scan.log_walk import require_message_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +83,8 @@ class LogScan:
     def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
         """Returns the plan of a pass. The filter's begin offset must be that of a message."""
         begin = self.wanted.begin_offset
+        if begin is not None:
+            require_message_start(self._source.log, begin, self._source.config, self._source.env)
         return plan_read(self._source, self.wanted, columns=columns, known_offsets=() if begin is None else (begin,))
 
     def _reader(self, columns: Sequence[str] | None) -> PartReader:

@@ -76,7 +76,7 @@ def rebuild_on(
     )  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
-    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    log = CommitLog.of_config(root, config, env=env)
     total = log.size_bytes
     env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)

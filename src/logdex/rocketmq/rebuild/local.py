@@ -47,7 +47,7 @@ def rebuild(
     root, output = os.fspath(root), os.fspath(output)
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
-    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    log = CommitLog.of_config(root, config, env=env)
     env.require_free(output, output_size_bytes(log.size_bytes, config))
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     scanner = Scanner(config, env=env, unreadable_is_damage=True)

@@ -83,7 +83,7 @@ def recognise(look: PathLook) -> StorePath | None:
 
     Raises `UnsupportedLayoutError` for a store whose layout is not read.
     """
-    if look.is_dir(COMMIT_LOG_DIR):
+    if look.is_dir(COMMIT_LOG_DIR) or _has_log_elsewhere(look):
         require_supported_layout(look)
         return StorePath(look.path, StorePathKind.STORE, look.path)
     name = posixpath.basename(look.path)
@@ -92,6 +92,11 @@ def recognise(look: PathLook) -> StorePath | None:
     folder = posixpath.dirname(look.real_path)
     found = _by_folder(look.path, name, folder) or _by_name(look, name, folder)
     return found or _by_content(look, name, folder)
+
+
+def _has_log_elsewhere(look: PathLook) -> bool:
+    """Whether this is a store whose CommitLog lies elsewhere (storePathCommitLog), or is lost."""
+    return look.is_dir(CONSUME_QUEUE_DIR) and "checkpoint" in look.names()
 
 
 def _by_folder(path: str, name: str, folder: str) -> StorePath | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from logdex.errors import CorruptError, MissingFileError
+from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -97,3 +97,30 @@ def newest_start(log: CommitLog, known: Iterable[int]) -> int:
 def _names_itself(log: CommitLog, offset: int) -> bool:
     message = readable(log, offset)
     return message is not None and message.physical_offset == offset
+
+
+def require_message_start(log: CommitLog, offset: int, config: StoreConfig, env: Env) -> None:
+    """Raises `UsageError` if a physical offset lies inside a message or behind a file's filler.
+
+    A message that stores this offset as its own decides it; otherwise the file is scanned up to
+    there. A place behind damage passes, because nothing shows where messages begin there.
+    """
+    from logdex.rocketmq.scan.scanner import Scanner
+
+    file = log.file_of(offset)
+    if file is None or offset == file.start_offset or _names_itself(log, offset):
+        return
+    position = offset - file.start_offset
+    scanner = Scanner(config, check_crc=False, env=env)
+    scanning = scanner.scan_file(file, 0, position)
+    while True:
+        try:
+            next(scanning)
+        except StopIteration as stop:
+            is_damaged = stop.value is not None
+            break
+    at = scanner.stopped_at
+    if is_damaged or at == position:
+        return
+    following = file.start_offset + at if at > position else file.end_offset
+    raise UsageError(f"no message begins at physical offset {offset}", hint=f"the next one begins at {following}")

@@ -115,6 +115,11 @@ class Scanner:
             delay_level_count=self._levels.size,
         )
 
+    def index_tags(self, tags_in_index: bool) -> None:
+        """Sets whether the windows from the next one on have keys for tags, which the config's
+        dialect decides at first."""
+        self._rules = self._rules._replace(tags_in_index=int(tags_in_index))
+
     def scan_file(
         self, file: CommitLogFile, start: int = 0, stop: int | None = None
     ) -> Generator[Window, None, LogEnd | None]:

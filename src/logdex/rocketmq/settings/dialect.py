@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from logdex.errors import UsageError
 
 DEFAULT_VERSION = "5.5.0"
+_OLDEST, _NEWEST = (4, 0), (5, 5)
+"""The first and the last version (major, minor) whose rules are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,17 @@ class Dialect:
     @staticmethod
     def of(version: str) -> Dialect:
         """The dialect of a version such as ``5.5.0``. Raises `UsageError` for text that is no
-        version."""
+        version, and for a version whose rules are not known."""
         parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.upper().replace("_", ".").lower())
         if not parts:
             raise UsageError(f"rocketmq version {version!r} does not look like {DEFAULT_VERSION}")
         number = tuple(int(part or 0) for part in parts.groups())
+        if not _OLDEST <= number[:2] <= _NEWEST:
+            known = f"{'.'.join(map(str, _OLDEST))} to {'.'.join(map(str, _NEWEST))}"
+            raise UsageError(
+                f"rocketmq version {version!r}: the rules of this version are not known",
+                hint=f"state one of {known}, or leave it out to have it inferred from the files",
+            )
         return Dialect(
             version=version,
             slot_count_every_put=number <= (4, 7, 0),

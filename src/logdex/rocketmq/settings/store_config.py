@@ -48,6 +48,22 @@ def delay_text(delay_ms: int) -> str:
     return f"{delay_ms // _UNIT_MS[unit]}{unit}"
 
 
+_SIZE_BOUNDS = {
+    "mapped_file_size_commit_log": (8, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
+    "mapped_file_size_consume_queue": (CONSUME_QUEUE_ENTRY.size_bytes, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
+    "max_hash_slot_num": (1, limits.HASH_SLOT_NUM_MAX),
+    "max_index_num": (2, limits.INDEX_NUM_MAX),
+}
+"""The smallest and the largest value of each size."""
+
+
+def require_possible_size(name: str, value: int) -> None:
+    """Raises `UsageError` if no store can have this value of a size, given by its field's name."""
+    low, high = _SIZE_BOUNDS[name]
+    if not low <= value <= high:
+        raise UsageError(f"{name} must be from {low} to {high}, got {value}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
     """Sizes in bytes, with the broker's names and defaults (MessageStoreConfig).
@@ -67,20 +83,16 @@ class StoreConfig:
     others are guesses. None if all delays were stated."""
     evidence: tuple[str, ...] = field(default=(), compare=False)
     """The source of each value, one line each, if `geometry.resolve_config` made the config."""
+    store_path_commit_log: str | None = None
+    """The directory of the CommitLog, None if it is ``commitlog/`` in the store."""
+    contradicted: tuple[str, ...] = field(default=(), compare=False)
+    """Values that the caller stated and the files contradict, one line each."""
     assumed: tuple[str, ...] = field(default=(), compare=False)
     """Values that are guesses, one line each: neither the caller nor the store determines them."""
 
     def __post_init__(self) -> None:
-        bounds = (
-            ("mapped_file_size_commit_log", 8, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
-            ("mapped_file_size_consume_queue", CONSUME_QUEUE_ENTRY.size_bytes, limits.COMMIT_LOG_FILE_SIZE_BYTES_MAX),
-            ("max_hash_slot_num", 1, limits.HASH_SLOT_NUM_MAX),
-            ("max_index_num", 2, limits.INDEX_NUM_MAX),
-        )
-        for name, low, high in bounds:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(f"{name} must be from {low} to {high}, got {value}")
+        for name in _SIZE_BOUNDS:
+            require_possible_size(name, getattr(self, name))
 
     @property
     def consume_queue_file_size_bytes(self) -> int:

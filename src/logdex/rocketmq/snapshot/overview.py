@@ -151,7 +151,7 @@ class StoreOverview:
 def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> StoreOverview:
     """Returns an overview of the store at `root`. Raises the errors of `CommitLog`; damage
     elsewhere is added to the overview's `problems`."""
-    with CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env) as commit_log:
+    with CommitLog.of_config(root, config, env=env) as commit_log:
         return _Look(root, config, commit_log, env).run()
 
 

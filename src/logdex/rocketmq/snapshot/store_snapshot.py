@@ -89,9 +89,7 @@ class StoreSnapshot:
         if config is None:  # only reading the index needs its geometry
             config, self._index_error = resolve_in_any_case(self.root, env=self._env, **geometry)
         self.config = config
-        self.commit_log = CommitLog.of_store(
-            self.root, file_size_bytes=config.mapped_file_size_commit_log, env=self._env
-        )
+        self.commit_log = CommitLog.of_config(self.root, config, env=self._env)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
     @property

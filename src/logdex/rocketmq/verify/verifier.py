@@ -22,7 +22,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import OFFSET_MAX
-from logdex.rocketmq.verify.index_set import IndexSet
+from logdex.rocketmq.verify.index.index_set import IndexSet
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
@@ -49,7 +49,7 @@ def verify(
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
     out = Collector(root, max_findings, checks)
-    log = CommitLog.of_store(root, file_size_bytes=config.mapped_file_size_commit_log, env=env)
+    log = CommitLog.of_config(root, config, env=env)
     report_unfinished(find_unfinished([root], env), out)
     is_unclean = check_abort_and_lock(root, out, env)
     named = NamedMessages(root, config, env)
@@ -63,6 +63,7 @@ def verify(
             if not log.is_one_file:
                 queues.put(window, scan.scanner)
                 index.put(window)
+                scan.scanner.index_tags(index.tags_in_index)
             newest_ms = max(newest_ms, int(np.max(window.columns.store_timestamp_ms[: window.count])))
             if progress is not None:
                 progress(scan.scanner.messages, scan.end_offset - log.min_offset)

@@ -80,8 +80,10 @@ def test_a_file_without_entries_is_ambiguous_and_flags_settle_it(store: Path) ->
         resolve_config(str(store))
     assert resolve_config(str(store), max_hash_slot_num=97).max_index_num == 500
     assert resolve_config(str(store), max_index_num=500).max_hash_slot_num == 97
-    both = resolve_config(str(store), max_hash_slot_num=7, max_index_num=9)
-    assert (both.max_hash_slot_num, both.max_index_num) == (7, 9)
+    both = resolve_config(str(store), max_hash_slot_num=97, max_index_num=500)
+    assert (both.max_hash_slot_num, both.max_index_num) == (97, 500)
+    with pytest.raises(GeometryError, match="has maxHashSlotNum 7 and maxIndexNum 9"):
+        resolve_config(str(store), max_hash_slot_num=7, max_index_num=9)
     with pytest.raises(GeometryError, match="has maxHashSlotNum 98"):
         resolve_config(str(store), max_hash_slot_num=98)
     assert resolve_config(str(store), need_index=False).max_index_num == StoreConfig().max_index_num

@@ -28,7 +28,7 @@ def measure(found: StorePath, settings: Mapping[str, Any], chance: random.Random
 
     path = require_store(found).path
     config = resolve_config(path, **settings)
-    with CommitLog.of_store(path, file_size_bytes=config.mapped_file_size_commit_log) as log:
+    with CommitLog.of_config(path, config) as log:
         yield from _measure(path, config, log, chance, folder)
 
 

@@ -4,6 +4,7 @@ about them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,10 @@ from logdex.errors import StoreError
 from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, MESSAGE_HEAD, SYS_FLAG_BORN_HOST_V6
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
-from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
+from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.report import Collector
 
 _LOOK_UPS_MAX = 1_000_000
@@ -68,16 +70,21 @@ class OtherEntries:
                     mend=self._out.rebuild,
                 )
 
-    def _hashes_of(self, offset: int) -> list[int] | None:
-        """Returns the key hashes of the message at a physical offset, or None if there is no
-        message."""
+    def message_at(self, offset: int) -> StoredMessage | None:
+        """Returns the message at a physical offset, or None if there is none."""
         try:
             message = self._log.read_message(offset, check_crc=False)
         except StoreError:
             return None
-        if message.physical_offset != offset:
+        return message if message.physical_offset == offset else None
+
+    def _hashes_of(self, offset: int) -> list[int] | None:
+        """Returns the hashes of all keys of the message at a physical offset, that of its tag
+        included; None if there is no message."""
+        message = self.message_at(offset)
+        if message is None:
             return None
-        return message_key_hashes(message, self._config.dialect)
+        return message_key_hashes(message, replace(self._config.dialect, tags_in_index=True))
 
     def suspect_keys(self, offset: int, found: object, expected: int) -> None:
         """Reports a message whose keys have changed: the hash chains agree with an entry that is of

@@ -17,7 +17,7 @@ from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.index_file.derive import IndexState, IndexWindow, derive_index
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
+from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.report import Collector
 
 _SLOTS_CHUNK = 1 << 20
@@ -61,12 +61,39 @@ class _Derived:
         return self._block[: count * size].view(INDEX_ENTRY.dtype)
 
 
+class SlotCounting:
+    """Whether hashSlotCount counts every put, as up to 4.7.0, or the used slots, file by file: a
+    store that was upgraded has files of both kinds."""
+
+    def __init__(self) -> None:
+        self._every_put: bool | None = None
+
+    def fits(self, found: int, used: int, puts: int) -> bool:
+        """Whether a file with so many used slots and puts can have the count `found`."""
+        if used == puts:
+            return found == used
+        if found == puts and self._every_put is not False:
+            self._every_put = True
+            return True
+        was_upgraded = self._every_put is True and used <= found <= puts  # while this file was written
+        if found == used or was_upgraded:
+            self._every_put = False
+            return True
+        return False
+
+
 class IndexCheck:
     """Checks the entries of one file in order. `begin_ms` is the end timestamp of the previous file
     in milliseconds, 0 without one, None if it is not known. Not thread-safe."""
 
     def __init__(
-        self, disk: IndexDisk, begin_ms: int | None, config: StoreConfig, out: Collector, suspect: TimeSuspect
+        self,
+        disk: IndexDisk,
+        begin_ms: int | None,
+        config: StoreConfig,
+        out: Collector,
+        suspect: TimeSuspect,
+        slot_counting: SlotCounting,
     ) -> None:
         self.disk = disk
         self.end_ms: int | None = None
@@ -77,12 +104,18 @@ class IndexCheck:
         self._config = config
         self._out = out
         self._suspect = suspect
+        self._slot_counting = slot_counting
         self._derived = _Derived(config, IndexHeader())
 
     @property
     def next(self) -> int:
         """The number of the next entry."""
         return self._derived.next
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more entries fit behind the last one, which the header states to be the last."""
+        return self.next > 1 and self.disk.end == self.disk.header[5] < self.disk.max_index_num
 
     def forget_begin(self) -> None:
         """Notes that keys are missing before the file's first entry, so it is not known what that
@@ -255,7 +288,7 @@ class IndexCheck:
                 f"the header's {field} does not tell of the entries",
                 expected=wanted,
                 found=stated,
-                mend=f"{self._out.rebuild}; --rocketmq-version if only hash_slot_count differs in every file",
+                mend=self._out.rebuild,
                 about=ends.get(field),
             )
 
@@ -267,8 +300,12 @@ class IndexCheck:
             return [] if header[5] in (0, 1) else [("index_count", "0 or 1", header[5])]
         derived = self._derived.state.header
         wanted = self._first_ms, self.end_ms, *derived[2:]
-        return [
+        differ: list[tuple[str, object, int]] = [
             (name, want, found)
             for name, want, found in zip(derived._fields, wanted, header, strict=True)
-            if want is not None and want != found
+            if want is not None and want != found and name != "hash_slot_count"
         ]
+        stated, used = header[4], int(np.count_nonzero(self._derived.slots))
+        if not self._slot_counting.fits(stated, used, self.next - 1):
+            differ.append(("hash_slot_count", derived.hash_slot_count, stated))
+        return differ

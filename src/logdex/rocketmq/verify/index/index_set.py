@@ -4,25 +4,31 @@ explanation is chosen: a damaged entry, a missing entry or an extra entry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
+from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
-from logdex.rocketmq.verify.index_check import IndexCheck
-from logdex.rocketmq.verify.index_disk import IndexDisk, IndexRows
-from logdex.rocketmq.verify.index_others import OtherEntries
+from logdex.rocketmq.verify.index.index_check import IndexCheck, SlotCounting
+from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
+from logdex.rocketmq.verify.index.index_others import OtherEntries
+from logdex.rocketmq.verify.index.log_keys import LogKeys
 from logdex.rocketmq.verify.report import Collector
 
 _LOOK_AHEAD_ROWS = 4096
 _LAST_ROWS = 1 << 16
+_CHANGES_MAX = 64
+"""How often the version that wrote the entries may change."""
 _STEPS_MAX = 50_000
 """The number of differences that are examined one by one. With more, the files belong to another
 log."""
@@ -38,23 +44,8 @@ class _Lack:
     start: int
     end: int
     keys: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """The keys of a window as arrays, one element per key: hash, physical offset, store time in
-    milliseconds."""
-
-    key_hash: npt.NDArray[np.int32]
-    offset: npt.NDArray[np.int64]
-    store_ms: npt.NDArray[np.int64]
-
-    @staticmethod
-    def of(window: Window) -> _Keys:
-        c, n = window.columns, window.count
-        counts = np.diff(c.key_end[:n], prepend=np.int32(0))
-        times = np.repeat(c.store_timestamp_ms[:n], counts)
-        return _Keys(c.key_hash[: window.key_count], np.repeat(c.position[:n], counts), times)
+    is_unwritten: bool
+    """Whether the entries before and after are whole, so that a broker wrote none for these keys."""
 
 
 class IndexSet:
@@ -83,10 +74,15 @@ class IndexSet:
         self._place = 0
         self._check: IndexCheck | None = None
         self._end_ms: int | None = None if log.min_offset else 0
+        self._last_has_room = not self._paths and _was_never_flushed(root, env)
         self._is_excused = False  # an unreadable file precedes the next match
         self._lacks: list[_Lack] = []
         self._others = OtherEntries(config, log, damage, out)
+        self._slot_counting = SlotCounting()
         self._steps = 0
+        self._changes = 0
+        self.tags_in_index = config.dialect.tags_in_index
+        """Whether the next entries are those of a version that indexes tags (from 5.4.0)."""
 
     # -- the files, one after the other --------------------------------------------------------------------------------
     def _rows(self, count: int) -> IndexRows | None:
@@ -107,7 +103,8 @@ class IndexSet:
         expected, size = self._config.index_file_size_bytes, self._env.size_bytes(path)
         if size == expected:
             disk = IndexDisk(path, self._config, self._env)
-            self._check = IndexCheck(disk, self._end_ms, self._config, self._out, self._others.suspect_time)
+            suspect = self._others.suspect_time
+            self._check = IndexCheck(disk, self._end_ms, self._config, self._out, suspect, self._slot_counting)
             return
         self._out.find(
             "index-file-size",
@@ -124,6 +121,7 @@ class IndexSet:
         check, self._check = self._check, None
         if check is not None:
             check.finish()
+            self._last_has_room = check.has_room
             if check.next > 1:
                 self._end_ms = check.end_ms if check.end_ms is not None else check.disk.header[1]
             check.disk.close()
@@ -137,26 +135,26 @@ class IndexSet:
     # -- walking side by side ------------------------------------------------------------------------------------------
     def put(self, window: Window) -> None:
         """Compares the keys of a window with the next entries."""
-        keys = _Keys.of(window)
+        keys = LogKeys.of(window)
         at, count = 0, len(keys.offset)
         while at < count:
             rows = self._rows(count - at)
             if rows is None:
                 self._lack(keys, at, count)
                 return
-            behind = at + len(rows.key_hash)
-            equal = (rows.key_hash == keys.key_hash[at:behind]) & (rows.phy_offset == keys.offset[at:behind])
-            same = len(equal) if equal.all() else int(np.argmin(equal))
+            same = keys.matches(at, rows)
             if same:
                 self._take(rows.part(0, same), keys, at)
                 at += same
+            elif (changed := self._version_changes(window, keys, at)) is not None:
+                keys, at, count = changed, 0, len(changed.offset)
             elif self._steps < _STEPS_MAX:
                 at = self._differ(keys, at, count)
             else:
                 self._give_up()
                 return
 
-    def _take(self, rows: IndexRows, keys: _Keys, at: int) -> None:
+    def _take(self, rows: IndexRows, keys: LogKeys, at: int) -> None:
         """Passes on entries that match the keys from `at` on."""
         assert self._check is not None  # rows came from it
         part = slice(at, at + len(rows.key_hash))
@@ -168,7 +166,45 @@ class IndexSet:
         assert self._check is not None  # rows came from it
         self._check.put(rows, rows.key_hash, rows.phy_offset, None)
 
-    def _differ(self, keys: _Keys, at: int, count: int) -> int:
+    def _version_changes(self, window: Window, keys: LogKeys, at: int) -> LogKeys | None:
+        """Returns the keys from `at` on as the other kind of version gives them, if the entries are
+        from here on those of a version that indexes tags, or of one that does not. The store was
+        then upgraded, or the other version was stated."""
+        rows = self._rows(_LOOK_AHEAD_ROWS)
+        if rows is None or self._changes == _CHANGES_MAX:
+            return None
+        offset, found = int(keys.offset[at]), int(rows.phy_offset[0])
+        message = self._others.message_at(offset if self.tags_in_index else found)
+        if message is None or not message.tags:
+            return None
+        tag_hash = message_key_hashes(message, self._with_tags(True))[-1]
+        if self.tags_in_index:
+            is_other = int(keys.key_hash[at]) == tag_hash and (found != offset or int(rows.key_hash[0]) != tag_hash)
+            start, skipped, taken = offset + 1, 1, 0
+        else:
+            is_other = found < offset and int(rows.key_hash[0]) == tag_hash
+            start, skipped, taken = offset, 0, 1
+        if not is_other:
+            return None
+        changed = LogKeys.decoded(window, start, self._with_tags(not self.tags_in_index))
+        rest = rows.part(taken, len(rows.key_hash))
+        if changed.matches(0, rest) < keys.matches(at + skipped, rest):
+            return None
+        if taken:
+            one, times = rows.part(0, 1), np.array([message.store_timestamp_ms], np.int64)
+            assert self._check is not None  # rows came from it
+            self._check.put(one, one.key_hash, one.phy_offset, times)
+        self._changes += 1
+        self.tags_in_index = not self.tags_in_index
+        assert self._check is not None  # rows came from it
+        text = f"from entry {rows.first} on the index has {'' if self.tags_in_index else 'no '}entries for tags"
+        self._out.info("index-version", self._check.disk.path, f"{text}: another version wrote them")
+        return changed
+
+    def _with_tags(self, tags_in_index: bool) -> Dialect:
+        return replace(self._config.dialect, tags_in_index=tags_in_index)
+
+    def _differ(self, keys: LogKeys, at: int, count: int) -> int:
         """Handles a next entry that does not match the next key: takes the entry or skips the key.
         Returns the place of the next key to compare."""
         self._steps += 1
@@ -202,14 +238,14 @@ class IndexSet:
         return at + 1
 
     @staticmethod
-    def _goes_on(rows: IndexRows, keys: _Keys, at: int, count: int) -> bool:
+    def _goes_on(rows: IndexRows, keys: LogKeys, at: int, count: int) -> bool:
         """Whether the entry after the first matches the key after `at`, or one of the two is not
         known."""
         if len(rows.key_hash) < 2 or at + 1 >= count:
             return True
         return bool(rows.key_hash[1] == keys.key_hash[at + 1] and rows.phy_offset[1] == keys.offset[at + 1])
 
-    def _harmed(self, rows: IndexRows, keys: _Keys, at: int) -> None:
+    def _harmed(self, rows: IndexRows, keys: LogKeys, at: int) -> None:
         assert self._check is not None  # rows came from it
         disk, index = self._check.disk, rows.first
         offset, found = int(keys.offset[at]), int(rows.phy_offset[0])
@@ -249,7 +285,7 @@ class IndexSet:
         self._take_extra(rows)
         self._others.explain(disk, rows, np.ones(len(rows.phy_offset), np.bool_))
 
-    def _lack(self, keys: _Keys, start: int, end: int) -> None:
+    def _lack(self, keys: LogKeys, start: int, end: int) -> None:
         """Notes that the keys [start, end) have no entry."""
         if self._is_excused or start == end:
             return
@@ -263,7 +299,9 @@ class IndexSet:
         if last is not None and (last.path, last.position) == (path, position):
             last.end, last.keys = int(keys.offset[end - 1]), last.keys + end - start
         elif len(self._lacks) < _STEPS_MAX:
-            self._lacks.append(_Lack(path, position, int(keys.offset[start]), int(keys.offset[end - 1]), end - start))
+            first, to = int(keys.offset[start]), int(keys.offset[end - 1])
+            is_unwritten = self._last_has_room if check is None else check.next > 1
+            self._lacks.append(_Lack(path, position, first, to, end - start, is_unwritten))
 
     def _give_up(self) -> None:
         if self._place < len(self._paths) or self._check is not None:
@@ -304,6 +342,10 @@ class IndexSet:
         if self._is_unclean:
             self._out.info("index-missing-range", lack.path, text)
             return
+        if lack.is_unwritten:
+            text += ": none were written then (messageIndexEnable=false), or the index is older than the log"
+            self._out.info("index-not-written", lack.path, text)
+            return
         self._out.find(
             "index-missing-range",
             lack.path,
@@ -314,3 +356,11 @@ class IndexSet:
             mend=self._out.rebuild,
             about=lack.start if lack.start == lack.end else None,
         )
+
+
+def _was_never_flushed(root: str, env: Env) -> bool:
+    """Whether the checkpoint states that no full IndexFile was ever flushed."""
+    try:
+        return StoreCheckpoint.read(StorePaths(root).checkpoint, env=env).index_msg_timestamp_ms == 0
+    except StoreError:
+        return False

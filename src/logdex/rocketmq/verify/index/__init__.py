@@ -1,0 +1,1 @@
+"""Checks the IndexFiles of a store against its log."""

@@ -1,0 +1,127 @@
+"""What the caller states and the files contradict is said as such; what no store can have is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import GeometryError, MissingFileError, UsageError
+from logdex.rocketmq.geometry.resolve import contradiction, resolve_config, resolve_in_any_case
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.rocketmq.verify import verify
+from tests.cli.helpers import run
+from tests.golden import rocketmq as golden
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return golden.unpack("tiny-5.5.0", tmp_path)
+
+
+def test_a_version_that_the_files_contradict(store: Path) -> None:
+    config = resolve_config(str(store), rocketmq_version="4.9.7")
+    assert [text.split(" in /")[0] for text in config.contradicted] == [
+        "rocketmq-version 4.9.7: the IndexFile holds tags"
+    ]
+    assert config.assumed[-1].endswith("which contradicts it")
+    assert contradiction(resolve_config(str(store), rocketmq_version="5.4.0")) is None
+    result = run("verify", store, "--rocketmq-version", "4.9.7")
+    assert "the files contradict what is stated: rocketmq-version 4.9.7" in result.stderr
+    assert (result.exit_code, result.stdout.splitlines()[-1][:11]) == (0, "No findings")
+
+
+@pytest.mark.parametrize("version", ["3.2.6", "99.1", "3.9", "5.6.0", "6.0.0"])
+def test_versions_whose_rules_are_not_known(version: str, store: Path) -> None:
+    with pytest.raises(UsageError, match="are not known"):
+        Dialect.of(version)
+    result = run("verify", store, "--rocketmq-version", version)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "4.0 to 5.5" in result.stderr
+
+
+@pytest.mark.parametrize("flag", ["max-hash-slot-num", "max-index-num", "mapped-file-size-commit-log"])
+@pytest.mark.parametrize("value", [-1, 0, 1 << 62])
+def test_sizes_that_no_store_can_have(flag: str, value: int, store: Path) -> None:
+    for command in (["info"], ["verify"], ["rebuild", "--output", store.parent / "out"]):
+        result = run(command[0], store, *command[1:], f"--{flag}={value}")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "must be from" in result.stderr
+
+
+def test_sizes_that_the_files_contradict(store: Path) -> None:
+    sizes = golden.manifest("tiny-5.5.0")["geometry"]
+    for name, value in (
+        ("mapped_file_size_commit_log", 2 * sizes["commitLogFileSize"]),
+        ("mapped_file_size_commit_log", sizes["commitLogFileSize"] // 2 + 1),
+        ("mapped_file_size_consume_queue", 20 * sizes["consumeQueueEntries"] - 20),
+    ):
+        with pytest.raises(UsageError, match=f"{value} is stated, but the files have"):
+            resolve_config(str(store), **{name: value})
+
+
+def test_a_stated_index_geometry_that_no_file_has(store: Path) -> None:
+    sizes = golden.manifest("tiny-5.5.0")["geometry"]
+    wrong = {"max_hash_slot_num": sizes["hashSlots"] + 1, "max_index_num": sizes["maxIndexNum"]}
+    with pytest.raises(GeometryError, match="no IndexFile of"):
+        resolve_config(str(store), **wrong)
+    config, error = resolve_in_any_case(str(store), **wrong)
+    assert (config.max_hash_slot_num, config.max_index_num) == (sizes["hashSlots"], sizes["maxIndexNum"])
+    assert error is not None
+    result = run("verify", store, *(f"--{name.replace('_', '-')}={value}" for name, value in wrong.items()))
+    assert "no IndexFile of" in result.stderr
+    assert result.stdout.splitlines()[-1].startswith("No findings")
+
+
+def conf(folder: Path, **properties: str) -> Path:
+    path = folder / "broker.conf"
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
+
+
+def test_a_commit_log_elsewhere(store: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "disk" / "log"
+    elsewhere.parent.mkdir()
+    with StoreSnapshot(str(store)) as opened:
+        count = len(list(opened.scan()))
+    shutil.move(store / "commitlog", elsewhere)
+    for command in ("info", "cat", "verify"):
+        result = run(command, store)
+        assert result.exit_code == 2
+        assert "storePathCommitLog" in result.stderr
+    path = conf(tmp_path, storePathCommitLog=str(elsewhere))
+    config = resolve_config(str(store), broker_conf=path)
+    assert config.store_path_commit_log == str(elsewhere)
+    assert verify(str(store), config).findings == []
+    assert run("info", store, "--broker-conf", path).exit_code == 0
+    assert len(run("cat", store, "--broker-conf", path, "--json").stdout.splitlines()) == count
+    assert run("rebuild", store, "--broker-conf", path, "--output", tmp_path / "out").exit_code == 0
+    with StoreSnapshot(str(store), broker_conf=path) as opened:
+        assert len(list(opened.scan())) == count
+    path = conf(tmp_path, storePathCommitLog=str(tmp_path / "gone"))
+    with pytest.raises(MissingFileError, match="in storePathCommitLog"):
+        resolve_config(str(store), broker_conf=path)
+
+
+def test_a_copied_store_has_its_log_where_the_broker_had_it_below_the_root(store: Path, tmp_path: Path) -> None:
+    path = conf(tmp_path, storePathRootDir="/data/store", storePathCommitLog="/data/store/commitlog")
+    config = resolve_config(str(store), broker_conf=path)
+    assert config.store_path_commit_log is None
+    shutil.move(store / "commitlog", store / "log")
+    path = conf(tmp_path, storePathRootDir="/data/store", storePathCommitLog="/data/store/log/")
+    assert resolve_config(str(store), broker_conf=path).store_path_commit_log == f"{store}/log"
+
+
+@pytest.mark.parametrize("offset", [5, 100])
+def test_a_physical_offset_inside_a_message(offset: int, store: Path) -> None:
+    with StoreSnapshot(str(store)) as opened:
+        places = [at for at, _ in opened.scan().items()]
+    following = min(at for at in places if at >= offset)
+    result = run("cat", store, "--physical-offset", offset)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"no message begins at physical offset {offset}" in result.stderr
+    assert f"the next one begins at {following}" in result.stderr
+    assert run("cat", store, "--physical-offset", following).exit_code == 0
+    assert run("cat", store, "--physical-offset", places[-1]).exit_code == 0
