@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CrcMismatchError, StorageError
+from logdex.errors import CorruptError, CrcMismatchError, StorageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.follow import LogFollower
+from tests.unit.kafka.batch import batch_bytes as kb
 
 
 def values(records: list[Record]) -> list[bytes | None]:
@@ -229,3 +230,106 @@ def test_a_transaction_whose_end_was_cut_off_is_open_again(path: str) -> None:
         assert drain(follower) == []
         log.append_end_marker(1, 0, commit=True)
         assert drain(follower) == [b"b"]
+
+
+@pytest.mark.parametrize("rolls", [1, 3])
+def test_records_come_after_the_followed_segment_was_cut_away(path: str, rolls: int) -> None:
+    with Log.open(path) as log, LogFollower(path) as follower:
+        for number in range(rolls + 1):
+            put(log, f"first {number}", f"second {number}")
+            log.roll()
+        assert len(drain(follower)) == 2 * rolls + 2
+        log.truncate_to(2)
+        assert drain(follower) == []
+        assert follower.offset == 2
+        for number in range(20):
+            put(log, str(number))
+        assert drain(follower) == [b"%d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("grown", [1, 2, 5])
+@pytest.mark.parametrize("rolled", [False, True])
+def test_records_come_that_were_written_after_a_cut_between_two_polls(path: str, grown: int, rolled: bool) -> None:
+    with Log.open(path) as log, LogFollower(path) as follower:
+        for text in "abcd":
+            put(log, text)
+        assert drain(follower) == [b"a", b"b", b"c", b"d"]
+        log.truncate_to(2)
+        for number in range(grown):
+            put(log, str(number))
+            if rolled:
+                log.roll()
+        assert drain(follower) == [b"%d" % number for number in range(grown)]
+        assert follower.offset == 2 + grown
+
+
+def test_a_cut_before_its_first_offset(path: str) -> None:
+    """What was read goes; what is before the first offset was not asked for."""
+    with Log.open(path) as log, LogFollower(path, 3) as follower:
+        put(log, "a", "b")
+        put(log, "c", "d", "e")
+        assert drain(follower) == [b"d", b"e"]
+        log.truncate_to(2)
+        put(log, "f", "g", "h", "i")
+        assert drain(follower) == [b"g", b"h", b"i"]
+        log.truncate_to(1)
+        assert drain(follower) == []
+        put(log, "j")
+        assert drain(follower) == [b"j"]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_cut_before_an_offset_that_is_waited_for(path: str, isolation: str) -> None:
+    """Nothing was read yet, so that there is nothing to compare."""
+    with Log.open(path) as log, LogFollower(path, 5, isolation=isolation) as follower:
+        put(log, "a")
+        put(log, "b", "c")
+        assert drain(follower) == []
+        log.truncate_to(1)
+        put(log, "0123456789" * 9, "1", "2", "3", "4", "5")
+        assert drain(follower) == [b"4", b"5"]
+
+
+def test_a_compaction_is_no_cut(path: str) -> None:
+    with Log.open(path, cleanup_policy="compact") as log, LogFollower(path) as follower:
+        for number in range(30):
+            log.append([Record(b"key-%d" % (number % 4), b"%d-%d" % (number, each)) for each in range(3)])
+            if number % 5 == 4:
+                log.roll()
+        assert len(drain(follower)) == 90
+        log.compact()
+        log.append([Record(b"key", b"a")])
+        assert drain(follower) == [b"a"]
+        log.roll()
+        log.compact()
+        log.append([Record(b"key", b"b")])
+        assert drain(follower) == [b"b"]
+        assert follower.offset == 92
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_batch_of_many_records_comes_in_parts(path: str, isolation: str) -> None:
+    with Log.open(path) as log, LogFollower(path, 7, isolation=isolation) as follower:
+        log.append([Record(timestamp_ms=1)] * 25_000, compression="zstd")
+        put(log, "last")
+        parts = [follower.poll() for _ in range(4)]
+        assert [len(part) for part in parts] == [10_000, 10_000, 4_994, 0]
+        assert [record.offset for part in parts for record in part] == list(range(7, 25_001))
+        with LogFollower(path, isolation=isolation) as other:
+            assert other.poll()[-1].offset == 9_999
+            assert other.offset == 10_000
+
+
+def test_a_malformed_record_does_not_take_those_before_it(path: str) -> None:
+    with Log.open(path) as log:
+        put(log, "a")
+    good = kb.record(0, 0, None, b"good")
+    file = Path(path) / f"{0:020d}.log"
+    file.write_bytes(
+        file.read_bytes() + kb.batch(good + b"\x00" * 9, 2, base_offset=1) + kb.batch(good, 1, base_offset=3)
+    )
+    with LogFollower(path) as follower:
+        assert values(follower.poll()) == [b"a", b"good"]
+        with pytest.raises(CorruptError, match="malformed"):
+            follower.poll()
+        assert drain(follower) == [b"good"]

@@ -1,0 +1,176 @@
+"""Follows a partition that another process writes, such as a live broker or a `Log` elsewhere.
+Reads only, and takes no lock.
+
+Only whole batches with a right checksum are returned; a batch that is partly written is waited for.
+The follower handles rolls, compaction, segments that retention removes, and truncation.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
+from logdex.io.path_look import StrPath
+from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record_batch import RecordBatch
+from logdex.kafka.directory.partition_files import open_segments
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.read.follow.committed_only import CommittedOnly
+from logdex.kafka.read.follow.followed_log import FollowedLog
+from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, check_isolation
+from logdex.kafka.read.scan_state import load_producers
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.state.producer_state import ProducerStates
+
+POLL_INTERVAL_S = 0.05
+_POLL_RECORDS = 10_000
+
+
+class LogFollower:
+    """Follows the records of the partition directory `path` as they are written, from `offset` on.
+    By default it starts at the first record of the log.
+
+    `poll` returns what is there. The iterator waits for more until `stop` is called from another
+    thread. With ``read_committed``, the records of a transaction are returned in log order once it
+    is committed; batches after the start of an open transaction wait in memory until it ends.
+
+    If the log is truncated, and what was read is gone or replaced by other records, `offset` is set
+    back to the first offset that differs, and the records from there on are returned. With
+    ``read_committed`` that is the first record of an aborted transaction whose end was cut off. Not
+    thread-safe except for `stop`.
+    """
+
+    def __init__(
+        self,
+        path: StrPath,
+        offset: int = 0,
+        *,
+        isolation: str = READ_UNCOMMITTED,
+        poll_interval_s: float = POLL_INTERVAL_S,
+        env: Env = DEFAULT_ENV,
+    ) -> None:
+        check_isolation(isolation)
+        if offset < 0:
+            raise UsageError(f"offset is {offset}", hint="use 0 or more")
+        self.path = path = os.fspath(path)
+        self.offset = offset
+        """The next offset to read. It skips offsets that retention or compaction has removed."""
+        self.poll_interval_s = poll_interval_s
+        self._env = env
+        self._log = FollowedLog(path, offset, env)
+        self._committed = CommittedOnly() if isolation == READ_COMMITTED else None
+        self._batches: deque[tuple[RecordBatch, int]] = deque()
+        """Batches to return, each with the offset of its first record to return."""
+        self._records: Iterator[Record] | None = None
+        """The rest of the records of a batch."""
+        self._next_of_records = 0
+        self._error: CorruptError | None = None
+        self._stopped = threading.Event()
+
+    def poll(self) -> list[Record]:
+        """Returns the next records, about 1 MiB or 10,000 of them at most; an empty list if there
+        are none.
+
+        Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
+        stay wrong.
+        """
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        if self._records is None and not self._batches:
+            self._read_batches()
+        found: list[Record] = []
+        try:
+            self._take_records(found)
+        except CorruptError as error:
+            self._records = None
+            if not found:
+                raise
+            self._error = error
+        finally:
+            self.offset = self._next_offset()
+        return found
+
+    def _next_offset(self) -> int:
+        if self._records is not None:
+            return self._next_of_records
+        if self._batches:
+            batch, begin = self._batches[0]
+            return max(batch.base_offset, begin)
+        return self._log.offset
+
+    def __iter__(self) -> Iterator[Record]:
+        while not self._stopped.is_set():
+            records = self.poll()
+            yield from records
+            if not records:
+                self._stopped.wait(self.poll_interval_s)
+
+    def stop(self) -> None:
+        """Ends the iterator after the records that it has already read. May be called from any
+        thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Stops the iterator and closes the open file."""
+        self.stop()
+        self._log.close()
+
+    def __enter__(self) -> LogFollower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_batches(self) -> None:
+        batches, start, restart_below = self._log.read()
+        if self._committed is None:
+            self._batches.extend((batch, start) for batch in batches)
+            return
+        if restart_below is not None:
+            reopened = self._committed.first_reopened(restart_below) if restart_below else None
+            if reopened is not None and max(reopened, self._log.first_offset) < start:
+                self._log.go_back_to(reopened)
+                return
+            self._committed.restart(self._producers_at(start), restart_below)
+        self._batches.extend(self._committed.take(batches, start))
+
+    def _take_records(self, found: list[Record]) -> None:
+        """Adds the next records to `found`. A batch's records are decoded one by one, because a
+        small batch may hold very many."""
+        size = 0
+        while len(found) < _POLL_RECORDS and size < READ_BYTES:
+            if self._records is None:
+                if not self._batches:
+                    return
+                self._records = _records_of(*self._batches.popleft())
+            record = next(self._records, None)
+            if record is None:
+                self._records = None
+                continue
+            found.append(record)
+            self._next_of_records = record.offset + 1
+            size += len(record.key or b"") + len(record.value or b"")
+
+    def _producers_at(self, offset: int) -> ProducerStates:
+        """The producers at `offset`, with the transactions that are open there, including those
+        that begin before it."""
+        files = OpenFiles(self._env)
+        found = open_segments(KafkaPath(self.path, KafkaPathKind.PARTITION), LogConfig(), self._env, files)
+        try:
+            below = [segment for segment in found if segment.base_offset < offset]
+            return load_producers(self.path, below, offset, [], self._env)
+        finally:
+            for segment in found:
+                segment.close()
+            files.close()
+
+
+def _records_of(batch: RecordBatch, begin: int) -> Iterator[Record]:
+    if not batch.is_control:
+        yield from (record for record in batch.records() if record.offset >= begin)
