@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex import limits
-from logdex.errors import StoreError
+from logdex.errors import CorruptError, StoreError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
 from logdex.io.process_lock import lock_is_held
@@ -47,12 +47,12 @@ class Step:
 class Journal:
     """What a run stages and publishes. `output` and `staging` are relative to the directory of the journal, so that
     they hold if it is moved. Without `steps`, nothing has been published yet. `command` is what to type to run it
-    again, and `settings` are those that it inferred."""
+    again, and `settings` are the sizes that it inferred, by the name whose files show them."""
 
     command: str
     output: str
     staging: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, dict[str, int]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
@@ -62,27 +62,54 @@ class Journal:
 
     @staticmethod
     def from_bytes(data: bytes) -> Journal | None:
-        """Returns the journal in a file's content; None if there is none, or none that was written completely."""
+        """Returns the journal in a file's content; None if there is none, or none that was written completely. Raises
+        `ValueError`, `TypeError` or `KeyError` if it is malformed."""
         text, _, crc = data.removeprefix(_MAGIC).rstrip(b"\n").rpartition(b"\n")
         if not data.startswith(_MAGIC) or crc != b"%08x" % zlib.crc32(text):
             return None
         fields = json.loads(text)
         fields["steps"] = [_step(each) for each in fields["steps"]]
-        return Journal(**fields)
+        journal = Journal(**fields)
+        journal._require_sound()
+        return journal
+
+    def _require_sound(self) -> None:
+        """Raises `ValueError` if the journal names anything outside its directory, or is not what a run writes."""
+        settings: object = self.settings
+        if not isinstance(settings, dict) or not all(isinstance(sizes, dict) for sizes in settings.values()):
+            raise ValueError("settings that cannot be")
+        names = [name for step in self.steps for name in (step.name, step.kept) if name is not None]
+        for path in [self.staging, self.output, *(f"{self.output}/{name}" for name in names)]:
+            if posixpath.isabs(path) or posixpath.normpath(path).split("/")[0] == "..":
+                raise ValueError(f"{path[:80]!r} lies outside")
 
 
 def _step(fields: dict[str, Any]) -> Step:
     stamps = {name: FileStamp(*fields[name]) for name in ("old", "new") if fields[name] is not None}
-    return Step(**fields | stamps)
+    step = Step(**fields | stamps)
+    keeps = step.kind in (ASIDE, BACK) or step.old is not None
+    if step.kind not in (ASIDE, PUT, BACK) or not isinstance(step.name, str) or keeps != isinstance(step.kept, str):
+        raise ValueError("a step that cannot be")
+    return step
 
 
 def read_journal(directory: str, env: Env) -> Journal | None:
-    """Returns the journal in `directory`; None if there is none."""
+    """Returns the journal in `directory`; None if there is none. Raises `CorruptError` if it is malformed, or names
+    anything outside the directory."""
     path = f"{directory}/{LOCK_NAME}"
     found = env.stamp(path)
     if found is None or found.kind != "file" or not found.size_bytes:
         return None
-    return Journal.from_bytes(env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX))
+    data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
+    try:
+        return Journal.from_bytes(data)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptError(
+            f"no journal of a publication: {error}",
+            path=path,
+            position=0,
+            hint="look at what has put it there, and remove it",
+        ) from error
 
 
 def write_journal(directory: str, journal: Journal, *, sync: bool, env: Env) -> None:

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
@@ -185,7 +184,7 @@ class Staging:
             for path in parents:
                 self._env.sync_dir(path)
 
-    def publish(self, names: Names, *, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def publish(self, names: Names, *, settings: Mapping[str, dict[str, int]] | None = None) -> dict[str, str]:
         """Moves ``staging/NAME`` to ``output/NAME`` for each name. Returns, per replaced name, the
         path under which its old content is kept. `settings` are noted in the journal.
 

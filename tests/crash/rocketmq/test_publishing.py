@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from logdex.formats import detect, format_of
 from logdex.io.env import Env
 from logdex.jobs.tasks import LocalRunner
+from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.testing import Fault, Killed
 from tests.crash.publications import EVERY_KILL, OldDiskEnv, Publication, check_killed, check_named_and_mended
 from tests.crash.rocketmq.stores import make_outputs
 from tests.crash.trees import Fresh, Outputs, put_tree
@@ -67,6 +71,25 @@ def test_in_place_where_names_cannot_be_exchanged(outputs: Outputs, fresh: Fresh
     from it."""
     found = publication(outputs, engine, in_place=True, had_old=True)
     check_killed(found, fresh, every, OldDiskEnv, may_miss=True)
+
+
+def test_sizes_are_those_of_the_folder_that_is_set_aside(outputs: Outputs, fresh: Fresh) -> None:
+    """Where names cannot be exchanged, a kill may leave a store without one of its folders."""
+    case = publication(outputs, "local", in_place=True, had_old=True)
+    folder = fresh()
+    right = resolve_config(str(case.start(folder)))
+    missing = set()
+    for at in range(1, 9):
+        folder = fresh()
+        root = case.start(folder)
+        env = OldDiskEnv(str(folder), Fault(at, kinds=frozenset({"rename"})))
+        with suppress(Killed):
+            case.run(folder, env)
+        env.release()
+        missing |= {name for name in ("consumequeue", "index") if not (root / name).exists()}
+        found = resolve_config(str(root))
+        assert replace(found, delay_levels_shown=right.delay_levels_shown) == right
+    assert missing == {"consumequeue", "index"}
 
 
 def test_info_and_verify_name_it(outputs: Outputs, tmp_path: Path) -> None:

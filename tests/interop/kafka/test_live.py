@@ -26,7 +26,7 @@ from tests.interop.kafka.writing import Written, assert_same
 pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(600), pytest.mark.slow]
 
 READING = {"open_read", "read_at", "size_bytes", "map_read", "list_dir", "is_dir", "is_file", "exists"}
-READING |= {"modified_ns", "real_path", "lock_is_held", "identity"}
+READING |= {"modified_ns", "real_path", "lock_is_held", "identity", "stamp"}
 CODECS = ("none", "lz4", "zstd", "gzip", "snappy") * 3
 
 

@@ -96,8 +96,7 @@ def _run_one_row(findings: Findings, master: str) -> None:
             worker = ask_worker(spark)
     except LogdexError as error:
         findings.facts["job"] = None
-        is_named = error.hint is not None and not error.hint.startswith("run logdex doctor")
-        findings.problems.append(f"{error.message}; {error.hint}" if is_named else error.message)
+        findings.problems.append(error.message)
         return
     findings.facts |= {
         "worker_python": worker["version"],

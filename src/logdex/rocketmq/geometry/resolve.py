@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Unpack
@@ -22,6 +22,7 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.delay_levels import infer_delay_levels
 from logdex.rocketmq.geometry.dialect_evidence import contradictions, infer_dialect
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
+from logdex.rocketmq.geometry.set_aside import sizes_set_aside
 from logdex.rocketmq.index_file.index_file import list_index_files
 from logdex.rocketmq.recognise.layout_check import require_supported_conf
 from logdex.rocketmq.settings.broker_conf import BrokerConf
@@ -64,9 +65,10 @@ def resolve_config(
     require_supported_conf(conf, root)
     said = _Said(conf)
     log_size = said.given("mappedFileSizeCommitLog", given.get("mapped_file_size_commit_log"))
-    queue_size = said.given("mappedFileSizeConsumeQueue", given.get("mapped_file_size_consume_queue"))
-    slots = said.given("maxHashSlotNum", given.get("max_hash_slot_num"))
-    entries = said.given("maxIndexNum", given.get("max_index_num"))
+    set_aside = sizes_set_aside(root, env)
+    queue_size = said.given("mappedFileSizeConsumeQueue", given.get("mapped_file_size_consume_queue"), set_aside)
+    slots = said.given("maxHashSlotNum", given.get("max_hash_slot_num"), set_aside)
+    entries = said.given("maxIndexNum", given.get("max_index_num"), set_aside)
     directory = _commit_log_directory(root, said, env)
     log = _open_log(root, log_size, directory, env)
     if log is not None and log_size is not None and not log.is_one_file:
@@ -141,8 +143,9 @@ class _Said:
     assumed: list[str] = field(default_factory=list)
     contradicted: list[str] = field(default_factory=list)
 
-    def given(self, name: str, flag: int | None) -> int | None:
-        """The flag's value, else the properties file's, else None. `name` is the broker's."""
+    def given(self, name: str, flag: int | None, set_aside: Mapping[str, int] = {}) -> int | None:
+        """The flag's value, else the properties file's, else that of files which are set aside,
+        else None. `name` is the broker's."""
         value = self.conf.sizes.get(name) if flag is None else flag
         if value is not None:
             require_possible_size(_FIELDS[name], value)
@@ -151,6 +154,9 @@ class _Said:
             return flag
         if value is not None:
             self.evidence.append(f"{name}: {value}, from {self.conf.path}")
+        elif name in set_aside:
+            value = set_aside[name]
+            self.evidence.append(f"{name}: {value}, as the rebuild that was killed here had it")
         return value
 
 

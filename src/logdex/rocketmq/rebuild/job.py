@@ -24,6 +24,7 @@ from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.rebuild.parts import (
     PartScan,
     ScanPart,
@@ -89,7 +90,7 @@ def rebuild_on(
         outputs.assemble(staging.directory, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
-        report.kept = staging.publish(Names(PUBLISHED))
+        report.kept = staging.publish(Names(PUBLISHED), settings=settings_by_folder(config))
     outputs.note(whole, config, report)
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset

@@ -18,6 +18,7 @@ from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes, settle_unfinished
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
@@ -63,7 +64,7 @@ def rebuild(
                     done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
                     progress(scanner.messages, done)
             writer.finish(report)
-        report.kept = staging.publish(Names(PUBLISHED))
+        report.kept = staging.publish(Names(PUBLISHED), settings=settings_by_folder(config))
     end = scanner.end
     assert end is not None  # the scan ran to its end
     report.note_end(end)

@@ -1,0 +1,78 @@
+"""A real broker starts on what a killed `recover --in-place` or `rebuild --in-place` left, without a second run, and
+loses nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.jobs.journal import LOCK_NAME
+from logdex.kafka.rebuild import rebuild
+from logdex.kafka.recover import recover
+from logdex.testing import Fault, FaultEnv, Killed
+from tests.interop.kafka.peer import Line, Lines, needs_peers, run_broker, serving
+
+pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(2400), pytest.mark.slow]
+
+VERSION = "4.4.0"
+KILLS = 3
+TOPIC = {"name": "pp", "partitions": 2, "config": {"internal.segment.bytes": "20000", "index.interval.bytes": "512"}}
+NAMES = ("pp-0", "pp-1")
+
+
+def steps() -> list[Line]:
+    """Several segments in each partition, with transactions of which every third is aborted."""
+    found: list[Line] = []
+    for number in (0, 1):
+        where = {"topic": "pp", "partition": number}
+        found.append({"do": "produce", **where, "records": 400, "codec": "lz4", "flushEvery": 20, "idempotent": True})
+        found.append({"do": "transactions", **where, "ids": ["a", "b"], "rounds": 6, "records": 20, "abortEvery": 3})
+    return found
+
+
+def messages(home: Path) -> dict[str, list[Any]]:
+    """What real consumers read of each partition, uncommitted and committed, when a broker starts on `home`."""
+    found = {}
+    with serving(home, VERSION) as broker:
+        for name in NAMES:
+            lines: Lines = broker.consume(name)
+            assert all("error" not in line for line in lines["consumed"])
+            found[name] = [(line["isolation"], line["offset"], line["key"], line["value"]) for line in lines["message"]]
+    return found
+
+
+def kill_points(home: Path, command: Callable[..., object]) -> list[int]:
+    """Some operations between the journal and the last change of a name, the first and the last included."""
+    env = FaultEnv(str(home))
+    command(str(home), str(home), in_place=True, env=env)
+    begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))
+    names = [at for at, (kind, _) in enumerate(env.log, 1) if kind in ("rename", "link") and at > begin]
+    return [names[number * (len(names) - 1) // (KILLS - 1)] + 1 for number in range(KILLS)]
+
+
+@pytest.mark.parametrize("command", [recover, rebuild], ids=["recover", "rebuild"])
+def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], tmp_path: Path) -> None:
+    """`recover` of a directory whose broker was halted, with torn ends; `rebuild` of one that was closed cleanly."""
+    home = tmp_path / "home"
+    run_broker(home, VERSION, {"topics": [TOPIC], "steps": steps(), "end": "halt" if command is recover else "clean"})
+    if command is recover:
+        for name in NAMES:
+            last = max((home / name).glob("*.log"))
+            last.write_bytes(last.read_bytes().rstrip(b"\0") + b"torn" * 9)
+    shutil.copytree(home, tmp_path / "as-it-was")
+    wanted = messages(tmp_path / "as-it-was")
+    assert all(len(found) > 400 for found in wanted.values())
+    shutil.copytree(home, tmp_path / "usual")
+    for number, at in enumerate(kill_points(tmp_path / "usual", command)):
+        left = tmp_path / f"left-{number}"
+        shutil.copytree(home, left)
+        env = FaultEnv(str(left), Fault(at))
+        with pytest.raises(Killed):
+            command(str(left), str(left), in_place=True, env=env)
+        env.release()
+        assert (left / LOCK_NAME).exists()
+        assert messages(left) == wanted, f"killed at {at}"
