@@ -275,7 +275,13 @@ CROWDS = {
 }
 
 
-@pytest.mark.parametrize("name", CROWDS)
+QUICK_CROWDS = ("damaged duplicates", "a byte between duplicates", "lying lengths and good ones", "old messages")
+"""The default run takes these, the others are slow."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each in QUICK_CROWDS else [pytest.mark.slow]) for each in CROWDS]
+)
 def test_crowds_of_batches_stay_quick(name: str, tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()

@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -15,7 +17,7 @@ from tests.java import QUICK
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
 GEOMETRY = ("--commitlog", "16384", "--cq", "20", "--slots", "100", "--max-index", "1000")
-VERSIONS = ("5.5.0", "4.9.7")
+VERSIONS = ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.slow)]
 
 
 def run_peer(peers: Path, version: str, *arguments: str | Path) -> str:

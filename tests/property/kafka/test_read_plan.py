@@ -27,6 +27,7 @@ from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.split import SCAN_SCHEMA
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from tests.examples import examples
 
 Row = dict[str, Any]
 START_MS = 1_700_000_000_000
@@ -171,7 +172,7 @@ def harm_log(path: Path, chance: Random) -> None:
 
 
 @pytest.mark.parametrize("harm", ["nothing", "indexes"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_splits_give_the_rows_of_the_filter(harm: str, seed: int) -> None:
     chance = Random(seed)
@@ -200,7 +201,7 @@ def test_splits_give_the_rows_of_the_filter(harm: str, seed: int) -> None:
                 assert of_plan(few) == [{name: row[name] for name in names} for row in placed(expected)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_splits_of_a_damaged_log_give_the_rows_of_a_scan(seed: int) -> None:
     chance = Random(seed)
