@@ -29,9 +29,10 @@ def check_epochs(
     """Reports findings for the checkpoint at `path`, and for batches whose leader epoch does not
     fit between those of their neighbours.
 
-    The checkpoint need not hold epochs that end below the log start offset. With `is_unclean`, the
-    start may have moved after `log_start_offset` was written; then the start offset of the
-    checkpoint's first line is used if it is higher.
+    The checkpoint need not hold epochs that end below the log start offset. That may have been
+    higher than `log_start_offset`: a broker notes it once a minute only, and a partition that was
+    copied alone has none. So the start offset of the checkpoint's first line is used if it is
+    higher, and what it leaves out is information. `is_unclean`: epochs may be missing at the end.
     """
     believed, harmed = runs.sort_out()
     for run in harmed:
@@ -55,7 +56,7 @@ def check_epochs(
         out.find_error("leader-epoch-malformed", error, REMOVE)
         return
     begin = log_start_offset
-    if is_unclean and lines:
+    if lines:
         begin = max(begin, lines[0].start_offset)
         untold = [run for run in believed if log_start_offset <= run.last_offset < begin]
         if untold:

@@ -71,14 +71,19 @@ def verify(
             directory, only = posixpath.dirname(path) or ".", found.offset
             _require_log(directory, found.offset, path, env)
         is_clean = is_closed_cleanly(directory, env=env)
-        name, start = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0
+        name, start, home = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0, ""
         if name is not None and name.mark is None:
-            starts = read_offsets(home_of(env.real_path(directory), env=env)[0], files.LOG_START_CHECKPOINT, [], env)
+            home = home_of(env.real_path(directory), env=env)[0]
+            starts = read_offsets(home, files.LOG_START_CHECKPOINT, [], env)
             start = starts.get(TopicPartition(name.topic, name.partition), 0)
         own = settings.of_partitions([directory], env)[directory]
-        PartitionCheck(
+        check = PartitionCheck(
             *(directory, own, out, env, totals), log_start_offset=start, is_clean=is_clean, only=only, progress=progress
-        ).run()
+        )
+        check.run()
+        if name is not None and only is None and home == env.real_path(directory):
+            end = LogEnd(check.next_offset, check.end_is_certain)
+            check_checkpoints(directory, {TopicPartition(name.topic, name.partition): end}, out, env)
     return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=time.perf_counter() - started)
 
 

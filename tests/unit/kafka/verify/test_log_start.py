@@ -91,20 +91,38 @@ def test_what_lies_before_the_start_says_nothing_of_later_epochs(
     assert checks(partition) == ["batch-leader-epoch"]
 
 
-def test_from_the_start_on_epochs_must_be_told(partition: Path) -> None:
+def test_from_the_first_line_on_epochs_must_be_told(partition: Path) -> None:
     with opened(partition) as log:
         log.delete_records(1)
-    (partition / EPOCHS).write_text("0\n1\n3 3\n")
-    assert checks(partition) == ["leader-epoch"]
     (partition / EPOCHS).write_text("0\n2\n0 1\n3 4\n")
     assert checks(partition) == ["leader-epoch"]
-    (partition / EPOCHS).write_text("0\n2\n0 2\n3 3\n")
+    (partition / EPOCHS).write_text("0\n1\n0 1\n")
     assert checks(partition) == ["leader-epoch"]
 
 
-def test_without_a_start_all_epochs_must_be_told(partition: Path) -> None:
-    (partition / EPOCHS).write_text("0\n2\n0 1\n3 3\n")
-    assert checks(partition) == ["leader-epoch"]
+def test_epochs_that_begin_later_are_information(partition: Path) -> None:
+    """A log start that no checkpoint has any more: as after a broker's crash, or in a copy."""
+    (partition / EPOCHS).write_text("0\n1\n3 3\n")
+    report = verify(str(partition), CONFIG)
+    assert report.findings == []
+    assert [info.kind for info in report.infos] == ["leader-epochs-later"]
+
+
+def test_a_copied_partition_that_was_opened_and_closed(partition: Path, tmp_path: Path) -> None:
+    """Its log directory has the log start offset, the copy has not."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "meta.properties").write_bytes(b"version=1\ncluster.id=abc\nnode.id=1\n")
+    shutil.copytree(partition, home / partition.name, ignore=shutil.ignore_patterns(".l*"))
+    with opened(home / partition.name) as log:
+        log.delete_records(4)
+    assert checks(home) == []
+    copy = tmp_path / "copy" / partition.name
+    shutil.copytree(home / partition.name, copy)
+    assert checks(copy) == []
+    with opened(copy):
+        pass
+    assert checks(copy) == []
 
 
 def test_a_start_that_is_not_noted_yet(partition: Path) -> None:
@@ -116,11 +134,13 @@ def test_a_start_that_is_not_noted_yet(partition: Path) -> None:
     assert "leader-epochs-later" in [info.kind for info in report.infos]
 
 
-def test_a_start_that_cannot_be_read_counts_as_none(partition: Path) -> None:
+def test_a_checkpoint_of_a_lone_partition_that_cannot_be_read(partition: Path) -> None:
     with opened(partition) as log:
         log.delete_records(4)
     (partition / LOG_START).write_bytes(b"what?")
-    assert checks(partition) == ["leader-epoch"]
+    assert checks(partition) == ["checkpoint-malformed"]
+    (partition / LOG_START).write_text("0\n1\nevents 0 400\n")
+    assert "checkpoint-offset" in checks(partition)
 
 
 def test_a_gap_in_sequences_above_the_start_is_found(partition: Path) -> None:
