@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "logdex"
 FILES_PER_FOLDER_MAX = 12
 MORE_FILES = {
-    "kafka/verify": (17, "a check per file; they share the pass over a segment"),
+    "kafka/verify": (18, "a check per file; they share the pass over a segment"),
     "kafka/log": (16, "the parts of one open log"),
     "kernels/kafka": (13, "a kernel per file"),
     "rocketmq/verify": (14, "a check per file; they share the pass over the log"),

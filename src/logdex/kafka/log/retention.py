@@ -112,8 +112,9 @@ def truncate_to(core: LogCore, offset: int) -> bool:
     """Truncates the log to the end offset `offset`, durably. Returns False if it ends there or
     before.
 
-    A batch that holds `offset` is removed as a whole, and the log then ends where the batch before
-    it ends. (A broker's log ends at `offset` until it is opened again, and only then moves back.)
+    A batch that holds `offset` and begins before it is removed as a whole, and the log then ends
+    where the batch before it ends. (A broker's log ends at `offset` until it is opened again, and
+    only then moves back.)
     """
     if offset < 0:
         raise UsageError(f"cannot truncate to {offset}", hint="use 0 or more")
@@ -127,9 +128,11 @@ def truncate_to(core: LogCore, offset: int) -> bool:
             return True
         _forget_from(core, offset)
         core.remove_segments(each for each in reversed(core.segments.as_tuple) if each.base_offset > offset)
-        core.segments.active.truncate_to(offset)
-        core.segments.active.flush()
-        end = core.segments.active.read_next_offset()
+        active = core.segments.active
+        cut = active.locate(offset)
+        active.truncate_to(offset)
+        active.flush()
+        end = active.read_next_offset() if cut is not None and cut.offset < offset else offset
         if end < min(offset, core.log_start_offset):
             _start_at(core, min(offset, core.log_start_offset))
             return True

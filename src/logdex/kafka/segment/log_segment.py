@@ -12,11 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, IndexFullError, UsageError
-from logdex.kafka.segment.checked_lookup import find_behind_damage, is_undamaged
 from logdex.kafka.segment.derive_indexes import IndexFold
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.segment.segment_base import SegmentFiles
-from logdex.kafka.segment.segment_lookups import find_offsets_by_timestamps, translate_offsets
+from logdex.kafka.segment.segment_lookups import (
+    find_behind_damage,
+    find_offsets_by_timestamps,
+    is_undamaged,
+    translate_offsets,
+)
 from logdex.kafka.segment.segment_recovery import DerivedSegment, OnColumns, derive_segment
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
 

@@ -1,7 +1,8 @@
-"""Looks up many offsets or timestamps in one segment by scanning its headers once.
+"""Looks up many offsets or timestamps in one segment by scanning its headers once, and one offset by
+checksums.
 
-The functions are twins of `LogSegment.translate_offset` and `find_offset_by_timestamp`, which are
-faster for a few look-ups.
+The functions for many are twins of `LogSegment.translate_offset` and `find_offset_by_timestamp`,
+which are faster for a few look-ups.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import numpy as np
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.scanner import WINDOW_BATCHES, BatchScanner, EndKind
 from logdex.kafka.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
 from logdex.kernels.kafka.sparse_lookup import first_at_least, first_in_runs
+
+_FEW_BATCHES = 64
 
 SCAN_BYTES_A_QUERY = 200_000
 """A single look-up takes about as long as scanning the headers of this many bytes of a .log."""
@@ -177,3 +181,46 @@ class _Sweep:
                 return
         if scanner.end.kind in (EndKind.CORRUPT, EndKind.ZEROS):
             self.unanswered = order[done:]
+
+
+# -- by checksums, where a damaged length may lead headers into the value of a record ----------------------------------
+def is_undamaged(segment: SearchedSegment, start: int, stop: int) -> bool:
+    """Whether bytes [start, stop) are whole batches with right checksums."""
+    scanner = BatchScanner(window_batches=_FEW_BATCHES, env=segment.env)
+    for _ in scanner.scan_bytes(segment.log.read(start, stop - start)):
+        pass
+    return scanner.end.kind is EndKind.END
+
+
+def find_behind_damage(segment: SearchedSegment, offset: int, start: int) -> LogOffsetPosition | None:
+    """The first whole batch from byte `start` on with a last offset of at least `offset`, as all
+    readers find it; None if there is none.
+
+    Raises `CorruptError` if damage lies right before that batch, or before the end of the log, and
+    the batch does not hold `offset` itself: the damaged one may.
+    """
+    path, env = segment.log.path, segment.env
+    with segment.log.map() as mapped:
+        data = mapped.array[: segment.size_bytes]
+        scanner, resume = BatchScanner(window_batches=_FEW_BATCHES, env=env), LogResume(data, path, env)
+        position, error = start, None
+        while position >= 0:
+            for window in scanner.scan_bytes(data, position, path=path):
+                columns = window.columns
+                places = np.flatnonzero(columns.last_offset >= offset)
+                if len(places):
+                    place = int(places[0])
+                    first, at, size = (int(c[place]) for c in (columns.base_offset, columns.position, columns.size))
+                    if columns.count[place] < 0:  # the first offset of a wrapper is inside it
+                        first = segment.log.batch_at(at).first_offset()
+                    if first > offset and place == 0 and error is not None:
+                        raise error
+                    return LogOffsetPosition(first, at, size)
+                error = None
+            end = scanner.end
+            position = resume.behind(end).position
+            if end.kind is EndKind.CORRUPT or (end.kind is EndKind.TORN and position >= 0):
+                error = end.error
+    if error is not None:
+        raise error
+    return None

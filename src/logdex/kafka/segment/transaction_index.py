@@ -70,6 +70,8 @@ class TransactionIndex:
         self._env = env
         self._writable = writable
         self._file: WriteFile | None = None
+        self._is_written = False
+        """Whether bytes were written that are not synced."""
         self._data = b""
         self.refresh()
 
@@ -160,6 +162,7 @@ class TransactionIndex:
                 )
             last = transaction.last_offset
         data = derive_transaction_index(aborted)
+        self._is_written = True
         self._open().write_at(len(kept), data)
         self._data = kept + data
 
@@ -176,6 +179,7 @@ class TransactionIndex:
             self._cut(0)
 
     def _cut(self, size_bytes: int) -> None:
+        self._is_written = True
         self._open().truncate(size_bytes)
         self._data = self._data[:size_bytes]
 
@@ -187,9 +191,16 @@ class TransactionIndex:
         return self._file
 
     def flush(self) -> None:
-        """Writes the file's data to disk (fsync), if anything was written."""
-        if self._file is not None:
-            self._file.sync()
+        """Writes the file's data to disk (fsync), if anything was written since the last time, also
+        before `close`."""
+        if not self._is_written or not self._env.exists(self.path):
+            return
+        self._is_written = False
+        try:
+            self._open().sync()
+        except BaseException:
+            self._is_written = True
+            raise
 
     def close(self) -> None:
         """Closes the file without syncing it. Its entries stay readable."""
@@ -201,6 +212,7 @@ class TransactionIndex:
         """Removes the file, if it exists."""
         self.close()
         self._env.remove(self.path)
+        self._is_written = False
         self._data = b""
 
     def __enter__(self) -> TransactionIndex:
