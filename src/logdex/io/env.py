@@ -71,7 +71,9 @@ class ReadFile:
                     position += len(part)
                     size_bytes -= len(part)
         except StorageError as error:
-            raise located(error, position, size_bytes) from error
+            if error.errno != errno_codes.EIO:
+                raise
+            raise located(error, position, size_bytes) from None
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._env.counters.read_bytes += len(data)
         return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
@@ -14,7 +15,8 @@ def read_runs(file: ReadFile, runs: Iterable[tuple[int, int, int]], out: ByteArr
     file ends within one; what follows is not read then."""
     view = memoryview(out)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
     env = file._env
-    position = size = 0
+    runs = [*runs]
+    position, size, _ = runs[0] if runs else (0, 0, 0)
     try:
         with env.operation("read_at", file.path):
             for position, size, place in runs:
@@ -26,5 +28,7 @@ def read_runs(file: ReadFile, runs: Iterable[tuple[int, int, int]], out: ByteArr
                     place += done
                     env.counters.read_bytes += done
     except StorageError as error:
-        raise located(error, position, size) from error
+        if error.errno != errno.EIO:
+            raise
+        raise located(error, position, size) from None
     return True

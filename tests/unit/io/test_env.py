@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logdex.errors import EnvironmentProblem, StorageError
+from logdex.errors import EnvironmentProblem, StorageError, UnreadableError
 from logdex.io import writeback
 from logdex.io.env import Env, WriteFile
+from logdex.io.read_runs import read_runs
 from logdex.testing import Fault, FaultEnv
 
 
@@ -148,3 +149,21 @@ def test_begin_writeback_does_nothing_where_the_system_cannot(tmp_path: Path, mo
         file.write_at(0, b"written")
         file.begin_writeback()
     assert (tmp_path / "file").read_bytes() == b"written"
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+def test_a_refused_read_says_where(tmp_path: Path, code: int) -> None:
+    """A sector that the disk cannot read is located; any other error is raised as it is, and is not its own cause."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+    env = FaultEnv(str(tmp_path), Fault(1, code, kinds=frozenset({"read_at"}), lasting=True))
+    with env.open_read(str(path)) as file:
+        for read in (lambda: file.read_at(20, 30), lambda: read_runs(file, [(20, 30, 0)], np.empty(30, np.uint8))):
+            with pytest.raises(StorageError) as caught:
+                read()
+            error = caught.value
+            assert (error.path, error.errno) == (str(path), code)
+            assert error.__cause__ is not error
+            assert isinstance(error, UnreadableError) == (code == errno.EIO)
+            if isinstance(error, UnreadableError):
+                assert (error.position, error.end_position) == (20, 50)

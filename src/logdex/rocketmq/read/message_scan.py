@@ -41,7 +41,10 @@ def _decoded(window: Window, data: memoryview, rows: npt.NDArray[np.int64]) -> I
     window.require_readable(rows)
     yield from zip(window.columns.position[rows].tolist(), messages, strict=False)
     if damage is not None:
-        raise damage
+        try:
+            raise damage
+        finally:
+            del damage  # else the frame and the error refer to each other, and keep files open
 
 
 class LogScan:
