@@ -33,6 +33,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout."
 NoSyncOption = Annotated[
     bool, typer.Option("--no-sync", help="Omit fsync: faster, but data may be lost if the power fails.")
 ]
+NoSpaceCheckOption = Annotated[
+    bool, typer.Option("--no-space-check", help="Begin even if there seems to be too little free space.")
+]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", help="Only this partition (Kafka).", min=0, show_default=False)

@@ -208,10 +208,14 @@ class WriteFile:
 
 
 class Env(NameChanges):
-    """The operating system as Logdex sees it. Thread-safe, but `counters` are then approximate."""
+    """The operating system as Logdex sees it. Thread-safe, but `counters` are then approximate.
 
-    def __init__(self) -> None:
+    Without `check_space`, there always seems to be enough free space.
+    """
+
+    def __init__(self, *, check_space: bool = True) -> None:
         self.counters = IoCounters()
+        self._check_space = check_space
 
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
@@ -300,13 +304,16 @@ class Env(NameChanges):
             status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
+    def has_free(self, path: str, size_bytes: int) -> bool:
+        """Whether `size_bytes` bytes are free where `path` will be. Without `check_space`, always."""
+        return not self._check_space or self.free_bytes(path) >= size_bytes
+
     def require_free(self, path: str, size_bytes: int) -> None:
-        """Raises `EnvironmentProblem` unless `size_bytes` bytes are free where `path` will be."""
-        free = self.free_bytes(path)
-        if free < size_bytes:
+        """Raises `EnvironmentProblem` unless `has_free`."""
+        if not self.has_free(path, size_bytes):
             raise EnvironmentProblem(
-                f"{path}: {size_bytes} bytes are needed, but only {free} are free",
-                hint="choose another --output or free some space",
+                f"{path}: about {size_bytes} bytes are needed, but only {self.free_bytes(path)} are free",
+                hint="choose another --output, free some space, or give --no-space-check",
             )
 
     # -- reading -------------------------------------------------------------------------------------------------------

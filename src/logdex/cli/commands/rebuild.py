@@ -9,10 +9,11 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.dispatch import find, view_of
-from logdex.cli.options import JsonOption, NoSyncOption, PathOptions, output_of, path_command
+from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
 from logdex.cli.progress import progress_bar
 from logdex.formats import format_of
+from logdex.io.env import Env
 
 if TYPE_CHECKING:
     from logdex.formats import RebuildJob
@@ -64,6 +65,7 @@ def rebuild(
     engine: Annotated[Engine, typer.Option(help="Run in this process or on Spark.")] = Engine.LOCAL,
     master: Annotated[str, typer.Option(help="The Spark master for --engine spark.")] = "local[*]",
     no_sync: NoSyncOption = False,
+    no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Derive all indexes from the logs alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
@@ -71,7 +73,8 @@ def rebuild(
     target = target.with_settings(key_index=key_index, deleted_topics=deleted_topics)
     found = find(target)
     view = view_of(found.format, "rebuild")
-    job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync)
+    env = Env(check_space=not no_space_check)
+    job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
         view.note_in_place(job.output)
     report = _run(job, master if engine is Engine.SPARK else None)

@@ -9,10 +9,11 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.dispatch import find, view_of
-from logdex.cli.options import JsonOption, NoSyncOption, PathOptions, output_of, path_command
+from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit_json, note
 from logdex.cli.progress import progress_bar
 from logdex.formats import format_of
+from logdex.io.env import Env
 
 
 @app.command(
@@ -36,12 +37,14 @@ def recover(
         bool, typer.Option("--in-place", help="Write into the log's own directory; what is replaced is kept.")
     ] = False,
     no_sync: NoSyncOption = False,
+    no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Recover a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done but lossy."""
     written_to = output_of("recover", target.path, output, in_place=in_place)
     found = find(target)
-    job = format_of(found).recover(found, target.settings, written_to, in_place=in_place, sync=not no_sync)
+    env = Env(check_space=not no_space_check)
+    job = format_of(found).recover(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
         note(f"writes a new log in {target.path}; existing files are kept under dated names")
     with progress_bar("recover", job.size_bytes) as progress:

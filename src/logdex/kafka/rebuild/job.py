@@ -15,6 +15,7 @@ from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.io.used_bytes import require_free_for
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
@@ -98,7 +99,7 @@ def rebuild_on(
     output = env.real_path(output)  # workers have other working directories
     report = KafkaRebuildReport(engine, notes=[*settled, *source.notes])
     report.inferred, report.assumed = _set_intervals(source, settings, env)
-    env.require_free(output, output_size_bytes(source, settings))
+    require_space(output, source, settings, env)
     if not source.is_whole:
         report.notes.append("a single segment is rebuilt without .snapshot, .txnindex and leader epochs")
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
@@ -129,12 +130,17 @@ def rebuild_on(
     return report
 
 
-def output_size_bytes(source: RebuildSource, settings: RebuildSettings) -> int:
-    """A high estimate of the disk space that a rebuild needs, stage files included."""
-    entries = sum(
-        segment.size_bytes // max(segment.index_interval_bytes, RECORD_BATCH.size_bytes) for segment in source.segments
-    )
-    return entries * 40 + (source.size_bytes // 4 if settings.key_index else 0) + len(source.segments) * (16 << 10)
+def require_space(output: str, source: RebuildSource, settings: RebuildSettings, env: Env) -> None:
+    """Raises `EnvironmentProblem` unless there seems to be space for what a rebuild writes, stage
+    files included."""
+    segments = source.segments
+
+    def needed(sizes: list[int]) -> int:
+        steps = (max(segment.index_interval_bytes, RECORD_BATCH.size_bytes) for segment in segments)
+        entries = sum(size // step for size, step in zip(sizes, steps, strict=True))
+        return entries * 40 + (sum(sizes) // 4 if settings.key_index else 0) + len(sizes) * (16 << 10)
+
+    require_free_for(output, [(segment.path, segment.size_bytes) for segment in segments], needed, env)
 
 
 def _set_intervals(source: RebuildSource, settings: RebuildSettings, env: Env) -> tuple[list[str], list[str]]:

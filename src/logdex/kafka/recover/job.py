@@ -16,6 +16,7 @@ from dataclasses import replace
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
+from logdex.io.used_bytes import require_free_for
 from logdex.jobs.findings import counted
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
@@ -69,7 +70,8 @@ def recover(
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)
-    env.require_free(output, source.size_bytes + source.size_bytes // 64 + _RESERVE_BYTES)
+    logs = [(log.path, log.size_bytes) for partition in source.partitions for log in partition.logs]
+    require_free_for(output, logs, lambda sizes: sum(sizes) * 65 // 64 + _RESERVE_BYTES, env)
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
     lock = in_place_lock(source.home, env=env)
     with staged_output(

@@ -29,6 +29,8 @@ from logdex.kernels.rocketmq.java_hash import index_key_hash, java_hash
 from logdex.kernels.rocketmq.name_table import TOPIC_RECORD, LookupTables, find_queue, find_topic
 from logdex.kernels.rocketmq.property_text import (
     DELAY_AT,
+    DISPATCH_AT,
+    DISPATCH_OFFSETS_AT,
     FOUND_SIZE,
     KEYS_AT,
     TAGS_AT,
@@ -102,7 +104,8 @@ class Columns(NamedTuple):
 
     `position` is the physical offset. `body_at` and `properties_at` are relative to the message's
     start. `queue` is an index into `TopicTable.queues`. The keys of message i end at `key_end[i]`
-    in `key_hash`.
+    in `key_hash`. `is_dispatched` is 1 for a message with entries in light message queues as well,
+    which its properties name, else 0.
     """
 
     position: Int64s
@@ -118,6 +121,7 @@ class Columns(NamedTuple):
     body_length: Int32s
     properties_at: Int32s
     properties_length: Int32s
+    is_dispatched: Int32s
     key_end: Int32s
     key_hash: Int32s
 
@@ -144,6 +148,7 @@ class ColumnAddresses(NamedTuple):
     body_length: int
     properties_at: int
     properties_length: int
+    is_dispatched: int
     key_end: int
     key_hash: int
     capacity: int
@@ -302,6 +307,8 @@ def one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, 
         keys = _put_hashes(found, limit, record, r.tags_in_index, c.key_hash, keys)
     _put_columns(at, i, size, parts, store_ms, c)
     store_i64(c.tags_code + 8 * i, tags_code)
+    is_dispatched = load_i64(found + DISPATCH_AT) != 0 and load_i64(found + DISPATCH_OFFSETS_AT) != 0
+    store_i32(c.is_dispatched + 4 * i, np.int64(is_dispatched))
     store_i32(c.queue + 4 * i, queue)
     store_i32(c.key_end + 4 * i, keys)
     store_i64(state + 8 * COUNT, i + 1)

@@ -13,16 +13,21 @@ from numba import njit
 from logdex.kernels.common.memory import count_trailing_zeros, load_le64, load_u8, store_i32, store_i64
 from logdex.kernels.rocketmq.java_hash import index_key_hash
 
-FOUND_SIZE = 8
-"""The int64s that `find_properties` fills: value address and length of KEYS, UNIQ_KEY, TAGS, DELAY
-(0: none)."""
-KEYS_AT, UNIQ_AT, TAGS_AT, DELAY_AT = 0, 16, 32, 48
-"""The byte offsets of the four pairs in `found`."""
+FOUND_SIZE = 12
+"""The int64s that `find_properties` fills: value address and length (0: none) of KEYS, UNIQ_KEY,
+TAGS, DELAY, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET."""
+KEYS_AT, UNIQ_AT, TAGS_AT, DELAY_AT, DISPATCH_AT, DISPATCH_OFFSETS_AT = 0, 16, 32, 48, 64, 80
+"""The byte offsets of the six pairs in `found`."""
 
 _SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONES = np.uint64(0x0101010101010101)
 _TWOS = np.uint64(0x0202020202020202)
 _BLANKS = np.uint64(0x2020202020202020)
+_INNER_MU = np.uint64(int.from_bytes(b"INNER_MU", "little"))
+_LTI_DISP = np.uint64(int.from_bytes(b"LTI_DISP", "little"))
+_DISPATCH = np.uint64(int.from_bytes(b"DISPATCH", "little"))
+_LTI_QUEU = np.uint64(int.from_bytes(b"LTI_QUEU", "little"))
+_E_OFFSET = np.uint64(int.from_bytes(b"E_OFFSET", "little"))
 _NAME_DELAY = np.uint64(int.from_bytes(b"DELAY", "little"))
 NAME_KEYS = np.uint64(int.from_bytes(b"KEYS", "little"))
 NAME_TAGS = np.uint64(int.from_bytes(b"TAGS", "little"))
@@ -55,12 +60,14 @@ def separators(word: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
-    """Records the value between `separator` and `end` if the name is one of the four."""
+    """Records the value between `separator` and `end` if the name is one of the six."""
     size = separator - name
-    if end - separator <= 1 or size > 8 or size < 4:
+    if end - separator <= 1 or size > 24 or size < 4:
         return
     word = load_up_to(name, limit)
-    if size == 4:
+    if size > 8:
+        place = _place_of_long(name, size) if word == _INNER_MU else -1
+    elif size == 4:
         word &= np.uint64(0xFFFFFFFF)
         place = KEYS_AT if word == NAME_KEYS else (TAGS_AT if word == NAME_TAGS else -1)
     elif size == 8:
@@ -73,17 +80,29 @@ def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _place_of_long(name: int, size: int) -> int:
+    """The place in `found` of a name that begins with INNER_MU and has `size` bytes, or -1."""
+    if size == 20 and load_le64(name + 8) == _LTI_DISP and load_le64(name + 12) == _DISPATCH:
+        return DISPATCH_AT
+    if size == 24 and load_le64(name + 8) == _LTI_QUEU and load_le64(name + 16) == _E_OFFSET:
+        return DISPATCH_OFFSETS_AT
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def find_properties(start: int, end: int, limit: int, found: int) -> None:
     """Searches the properties at addresses [start, end) and fills `found`; the last of equal names
     wins.
 
-    Twin of `logdex.rocketmq.message.properties.parse_properties` for the four names that the engine
-    indexes.
+    Twin of `logdex.rocketmq.message.properties.parse_properties` for the six names from which the
+    engine derives entries.
     """
     store_i64(found + KEYS_AT, 0)
     store_i64(found + UNIQ_AT, 0)
     store_i64(found + TAGS_AT, 0)
     store_i64(found + DELAY_AT, 0)
+    store_i64(found + DISPATCH_AT, 0)
+    store_i64(found + DISPATCH_OFFSETS_AT, 0)
     name = start
     separator = 0
     at = start

@@ -20,7 +20,9 @@ from logdex.layout.rocketmq import (
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
 )
+from logdex.rocketmq.consume_queue.light_queues import LightRun, light_queue_id, light_runs, named_queues, properties_of
 from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.topic_table import TopicTable
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 PRE_BLANK_ENTRY = CONSUME_QUEUE_ENTRY.pack(0, PRE_BLANK_SIZE, 0)
@@ -57,8 +59,15 @@ class ConsumeQueueDeriver:
         self._places = np.zeros(0, np.int32)
         self._size = 0
 
-    def derive(self, window: Window, queue_count: int) -> QueueRuns:
-        """Returns the entries of the window; `queue_count` is the number of queues known so far."""
+    def derive(self, window: Window, table: TopicTable) -> QueueRuns:
+        """Returns the entries of the window. `table` is that of its scan; light queues are added to
+        it."""
+        runs = self._own_runs(window, len(table.queues))
+        light = light_runs(window, table)
+        return _with_light(runs, light) if light else runs
+
+    def _own_runs(self, window: Window, queue_count: int) -> QueueRuns:
+        """Returns the entries of the messages in their own queues."""
         from logdex.kernels.rocketmq.queue_runs import queue_runs
 
         if self._size < window.count:
@@ -86,16 +95,27 @@ class ConsumeQueueDeriver:
         )
 
 
-def derive_consume_queue(window: Window, queue_count: int) -> QueueRuns:
+def _with_light(runs: QueueRuns, light: list[LightRun]) -> QueueRuns:
+    sizes = [len(offsets) for _, offsets, _ in light]
+    return QueueRuns(
+        np.concatenate([runs.queue, np.array([number for number, _, _ in light], np.int32)]),
+        np.concatenate([runs.end, (len(runs.queue_offset) + np.cumsum(sizes)).astype(np.int32)]),
+        np.concatenate([runs.queue_offset, *(offsets for _, offsets, _ in light)]),
+        np.concatenate([runs.entries, *(entries for _, _, entries in light)]),
+    )
+
+
+def derive_consume_queue(window: Window, table: TopicTable) -> QueueRuns:
     """Returns the ConsumeQueue entries of a window's messages, grouped by queue, in log order
-    within each queue.
+    within each queue: those in their own queues, then those in light queues, which are added to
+    `table`, the table of the scan.
 
     PREPARED and ROLLBACK messages have no entries.
     """
-    return ConsumeQueueDeriver().derive(window, queue_count)
+    return ConsumeQueueDeriver().derive(window, table)
 
 
-def queue_runs_plain(window: Window) -> dict[int, list[tuple[int, bytes]]]:
+def queue_runs_plain(window: Window, table: TopicTable) -> dict[int, list[tuple[int, bytes]]]:
     """The plain twin: returns queue number → (queue offset, entry) pairs in log order."""
     runs: dict[int, list[tuple[int, bytes]]] = {}
     c = window.columns
@@ -103,5 +123,10 @@ def queue_runs_plain(window: Window) -> dict[int, list[tuple[int, bytes]]]:
         if int(c.sys_flag[i]) & SYS_FLAG_TRANSACTION_MASK in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
             continue
         entry = CONSUME_QUEUE_ENTRY.pack(int(c.position[i]), int(c.size[i]), int(c.tags_code[i]))
-        runs.setdefault(int(c.queue[i]), []).append((int(c.queue_offset[i]), entry))
+        queue = int(c.queue[i])
+        runs.setdefault(queue, []).append((int(c.queue_offset[i]), entry))
+        topic, queue_id = table.queues[queue]
+        for name, offset in named_queues(topic, properties_of(window, i)):
+            light = table.number_of(name, light_queue_id(name, queue_id))
+            runs.setdefault(light, []).append((offset, entry))
     return runs

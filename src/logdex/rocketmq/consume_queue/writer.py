@@ -61,8 +61,11 @@ class ConsumeQueueWriter:
     _held: npt.NDArray[np.uint8] | None = None
     """An entry with queue offset 0 that may begin a new life: the next entry decides."""
 
-    def put(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
-        """Writes entries (20 bytes each) at their queue offsets."""
+    def put(
+        self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8], *, may_begin_anew: bool = True
+    ) -> None:
+        """Writes entries (20 bytes each) at their queue offsets. Without `may_begin_anew` a queue
+        offset 0 begins no new life."""
         report = self.report
         if not len(queue_offset):
             return
@@ -79,9 +82,11 @@ class ConsumeQueueWriter:
             report.entries += len(queue_offset)
             report.next_offset = first + len(queue_offset)
         else:
-            self._put_unordered(queue_offset, entries)
+            self._put_unordered(queue_offset, entries, may_begin_anew)
 
-    def _put_unordered(self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
+    def _put_unordered(
+        self, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8], may_begin_anew: bool
+    ) -> None:
         report = self.report
         gap_max = min(limits.QUEUE_GAP_MAX, limits.QUEUE_GAP_FILES_MAX * self.file_size_bytes // _ENTRY_SIZE)
         for i, offset in enumerate(queue_offset.tolist()):
@@ -91,7 +96,7 @@ class ConsumeQueueWriter:
             if not begun or offset < 0 or ahead + report.gaps > gap_max:
                 report.implausible += 1
                 continue
-            if offset == 0 and ahead < 0:
+            if offset == 0 and ahead < 0 and may_begin_anew:
                 self._held = entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)].copy()
                 continue
             if ahead < 0:
@@ -165,6 +170,7 @@ class ConsumeQueueSet:
         self.writers: dict[str, ConsumeQueueWriter] = {}
         self.skipped: dict[tuple[bytes, int], int] = {}
         self.output = OutputFiles(env, sync=sync)
+        self._owners: dict[str, bytes] = {}
         self._directory = directory
         self._file_size = file_size_bytes
 
@@ -180,7 +186,9 @@ class ConsumeQueueSet:
         if writer is None:
             writer = ConsumeQueueWriter(f"{self._directory}/{folder}", self._file_size, self.output)
             self.writers[folder] = writer
-        writer.put(queue_offset, entries)
+            self._owners[folder] = topic
+        # Topics that are not UTF-8 may share a folder; what one of them does is no life of the other.
+        writer.put(queue_offset, entries, may_begin_anew=self._owners[folder] == topic)
 
     def close(self) -> int:
         """Closes all files, after an fsync if `sync` was given. Returns the number of files."""

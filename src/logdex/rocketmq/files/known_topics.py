@@ -14,7 +14,7 @@ from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.offset_files import list_offset_files
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 
-LIGHT_QUEUE_PREFIX = "%LMQ%"
+_LIGHT_QUEUE_PREFIX = "%LMQ%"
 """Begins the names of light message queues, which are in no topics.json."""
 _SYSTEM_PREFIX = "rmq_sys_"
 _SYSTEM_TOPICS = frozenset(
@@ -63,7 +63,7 @@ class KnownTopics:
         if self.topics is None or folder is None:
             return False
         name = folder.rpartition("/")[0]
-        if name in self.topics or name in _SYSTEM_TOPICS or name.startswith((_SYSTEM_PREFIX, LIGHT_QUEUE_PREFIX)):
+        if name in self.topics or name in _SYSTEM_TOPICS or name.startswith((_SYSTEM_PREFIX, _LIGHT_QUEUE_PREFIX)):
             return False
         return not self._has_files(f"{StorePaths(self.root).consume_queue}/{name}")
 

@@ -13,7 +13,9 @@ from logdex.primitives.java_hash import decode_utf8
 
 COMMIT_LOG_DIR = "commitlog"
 CONSUME_QUEUE_DIR = "consumequeue"
+CONSUME_QUEUE_EXT_DIR = "consumequeue_ext"
 INDEX_DIR = "index"
+CHECKPOINT_FILE = "checkpoint"
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _FOLDER_NAME_BYTES_MAX = 255
@@ -48,7 +50,7 @@ class StorePaths:
     @property
     def checkpoint(self) -> str:
         """The checkpoint file."""
-        return f"{self.root}/checkpoint"
+        return f"{self.root}/{CHECKPOINT_FILE}"
 
     @property
     def abort(self) -> str:

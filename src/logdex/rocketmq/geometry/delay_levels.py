@@ -50,8 +50,11 @@ def infer_delay_levels(root: str, log: CommitLog, queue_file_size_bytes: int, *,
             )
         except StoreError:
             continue  # verify reports it
-        for level, stored_ms, delay_ms in _newest_delays(queue, log):
-            newest[level] = max(newest.get(level, (0, 0)), (stored_ms, delay_ms))
+        for stated, stored_ms, delay_ms in _newest_delays(queue, log):
+            # A level above the highest one counts as that, and its message is in the highest one's queue.
+            for level in {stated, min(stated, queue_id + 1)}:
+                if 0 < level <= _LEVEL_MAX:
+                    newest[level] = max(newest.get(level, (0, 0)), (stored_ms, delay_ms))
         queue.close()
     levels = [
         newest[level][1] if level in newest else default[min(level, len(default)) - 1]
@@ -88,5 +91,5 @@ def _delay(
     if (message.topic, message.queue_id, message.queue_offset) != (queue.topic, queue.queue_id, queue_offset):
         return None
     level, delay_ms = message.properties.get(props.DELAY, b""), tags_code - message.store_timestamp_ms
-    is_level = level.isdigit() and 0 < int(level[:5]) <= _LEVEL_MAX
+    is_level = level.isdigit() and len(level) <= 10 and int(level) > 0
     return (int(level), message.store_timestamp_ms, delay_ms) if is_level and is_delay(delay_ms) else None

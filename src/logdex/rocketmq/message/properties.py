@@ -15,6 +15,8 @@ KEYS = b"KEYS"
 TAGS = b"TAGS"
 UNIQ_KEY = b"UNIQ_KEY"
 DELAY = b"DELAY"
+MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET = b"INNER_MULTI_QUEUE_OFFSET"
 
 
 def parse_properties(raw: bytes) -> dict[bytes, bytes]:

@@ -17,6 +17,7 @@ from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
+from logdex.rocketmq.consume_queue.light_queues import is_of_queue
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -187,7 +188,7 @@ def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: Sto
         expected = queue_folder(queue.topic, queue.queue_id)
         found = queue_folder(message.topic, message.queue_id)
         name = "physical_offset"
-    if expected == found:
+    if expected == found or (name != "size" and is_of_queue(message, queue.topic, queue.queue_id)):
         return
     file, position = queue.place_of(queue_offset)
     raise CorruptError(

@@ -56,7 +56,7 @@ class ScannedQueue(ConsumeQueue):
         found_offsets, found_entries = [np.empty(0, np.int64)], [np.empty(0, STORED_DTYPE)]
         for window in scanner.scan(self._log):
             names = scanner.table.queues
-            for number, offsets, entries in deriver.derive(window, len(names)):
+            for number, offsets, entries in deriver.derive(window, scanner.table):
                 if tuple(names[number]) == (self.topic, self.queue_id):
                     found_offsets.append(offsets.copy())
                     found_entries.append(entries.view(STORED_DTYPE).copy())

@@ -18,7 +18,6 @@ from functools import partial
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.output import command_line, staged_output
-from logdex.jobs.publication import Names
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -34,9 +33,9 @@ from logdex.rocketmq.rebuild.parts import (
     plan_parts,
     scan_part,
 )
-from logdex.rocketmq.rebuild.publish import Outputs
+from logdex.rocketmq.rebuild.publish import Outputs, complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes, settle_unfinished
+from logdex.rocketmq.rebuild.source import check_output, require_space, settle_unfinished
 from logdex.rocketmq.rebuild.write import (
     QUEUE_TASKS_PER_CORE,
     IndexDone,
@@ -79,7 +78,7 @@ def rebuild_on(
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
     total = log.size_bytes
-    env.require_free(output, 2 * output_size_bytes(total, config))  # stage files are no larger than the result
+    require_space(output, log, config, env, copies=2)  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", root, output, in_place=in_place)
@@ -90,7 +89,8 @@ def rebuild_on(
         outputs.assemble(staging.directory, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
-        report.kept = staging.publish(Names(PUBLISHED), settings=settings_by_folder(config))
+        names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
+        report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset

@@ -13,14 +13,14 @@ import time
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.output import command_line, staged_output
-from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
+from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import PUBLISHED, check_output, output_size_bytes, settle_unfinished
+from logdex.rocketmq.rebuild.source import check_output, require_space, settle_unfinished
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -49,7 +49,7 @@ def rebuild(
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
-    env.require_free(output, output_size_bytes(log.size_bytes, config))
+    require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     scanner = Scanner(config, env=env, unreadable_is_damage=True)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
@@ -64,7 +64,8 @@ def rebuild(
                     done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
                     progress(scanner.messages, done)
             writer.finish(report)
-        report.kept = staging.publish(Names(PUBLISHED), settings=settings_by_folder(config))
+        names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
+        report.kept = staging.publish(names, settings=settings_by_folder(config))
     end = scanner.end
     assert end is not None  # the scan ran to its end
     report.note_end(end)

@@ -163,7 +163,7 @@ def _stage_window(
     window: Window, scanner: Scanner, deriver: ConsumeQueueDeriver, stage: StageWriter, result: PartScan
 ) -> None:
     names = scanner.table.queues
-    index, runs = index_window(window), deriver.derive(window, len(names))
+    index, runs = index_window(window), deriver.derive(window, scanner.table)
     stage.put(index, runs)
     result.messages += window.count
     if window.key_count:

@@ -1,16 +1,31 @@
-"""Gathers what the tasks of a rebuild wrote, for publishing and for the report."""
+"""Completes the output of a rebuild: gathers what its tasks wrote, and adds what is not derived."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from logdex.io.env import Env
-from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
+from logdex.jobs.publication import Names
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
 from logdex.rocketmq.index_file.derive import index_file_names
+from logdex.rocketmq.rebuild.carry_over import carry_over_queues
+from logdex.rocketmq.rebuild.crashed import add_checkpoint
 from logdex.rocketmq.rebuild.parts import WholeLog
 from logdex.rocketmq.rebuild.report import RebuildReport
+from logdex.rocketmq.rebuild.source import PUBLISHED
 from logdex.rocketmq.rebuild.write import IndexDone, LeftOut, QueuesDone
 from logdex.rocketmq.settings.store_config import StoreConfig
+
+
+def complete_output(
+    root: str, directory: str, log: CommitLog, config: StoreConfig, report: RebuildReport, *, sync: bool, env: Env
+) -> Names:
+    """Adds to the files in `directory` what must be published with them. Returns the names to
+    publish: the checkpoint comes last, because it vouches for the IndexFiles."""
+    carry_over_queues(root, directory, log.min_offset, config, report, sync=sync, env=env)
+    report.checkpoint = add_checkpoint(root, directory, sync=sync, env=env)
+    return Names(PUBLISHED, last=(CHECKPOINT_FILE,) if report.checkpoint else ())
 
 
 @dataclass(slots=True)

@@ -20,8 +20,11 @@ class RebuildReport(reports.RebuildReport):
 
     `earlier_life_entries` are those of topics that were deleted and created again: the newest life
     replaces them. `deleted_topics` maps the topics that ``config/topics.json`` no longer has, and
-    whose queues were therefore left out, to the number of their messages. `notes` are remarks
-    that are not losses.
+    whose queues were therefore left out, to the number of their messages. `expired_queues` is the
+    number of queues that were taken over as they were, because the log has no message of them any
+    more; `stale_queues` that of queues that are left out, because they name messages that the log
+    does not have. `checkpoint` states whether a checkpoint was written too, because the store was
+    not shut down cleanly. `notes` are remarks that are not losses.
     """
 
     queues: int = 0
@@ -30,6 +33,9 @@ class RebuildReport(reports.RebuildReport):
     index_entries: int = 0
     pre_blank_gaps: int = 0
     earlier_life_entries: int = 0
+    expired_queues: int = 0
+    stale_queues: int = 0
+    checkpoint: bool = False
     deleted_topics: dict[str, int] = field(default_factory=dict)
     end: str = ""
     end_offset: int = 0

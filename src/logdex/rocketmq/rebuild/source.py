@@ -7,11 +7,15 @@ import posixpath
 from contextlib import nullcontext
 from functools import partial
 
-from logdex.errors import UsageError
+from logdex.errors import UnsupportedLayoutError, UsageError
 from logdex.io.env import Env
+from logdex.io.path_look import PathLook
+from logdex.io.used_bytes import require_free_for
 from logdex.jobs import output as outputs
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_SLOT
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
-from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
+from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, CONSUME_QUEUE_EXT_DIR, INDEX_DIR
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
@@ -20,8 +24,10 @@ PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
 
 def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
     """Raises `UsageError` if a rebuild of `root`, a store or one CommitLog file, may not write to
-    `output`."""
+    `output`, and `UnsupportedLayoutError` if the store has files that belong to its ConsumeQueues
+    and that are not derived."""
     is_file = env.is_file(root)
+    _refuse_queue_ext(root, env)
     if in_place and is_file:
         raise UsageError(
             f"--in-place needs a store, and {root} is one file", hint="give --output DIR, or the root as PATH"
@@ -37,6 +43,19 @@ def settle_unfinished(root: str, output: str, *, in_place: bool, sync: bool, env
     return outputs.settle_unfinished([output], locked=locked, sync=sync, env=env)
 
 
+def _refuse_queue_ext(root: str, env: Env) -> None:
+    """Refuses a store whose ConsumeQueues lead to ConsumeQueueExt files."""
+    directory = f"{root}/{CONSUME_QUEUE_EXT_DIR}"
+    look = PathLook(directory, env)
+    if any(look.names(f"{topic}/{queue}") for topic in look.names() for queue in look.names(topic)):
+        raise UnsupportedLayoutError(
+            "ConsumeQueueExt: a rebuild does not derive these files, to which the ConsumeQueues of this store lead",
+            path=directory,
+            hint="copy commitlog/ elsewhere and rebuild that: a broker reads such ConsumeQueues as well, "
+            "only the bit maps of consumers' filters are missing",
+        )
+
+
 def _store_of(root: str, env: Env) -> str:
     """Returns the store that `root` is or, for one CommitLog file, the store around it. Files of
     that store must not be replaced by those of a single file."""
@@ -45,8 +64,17 @@ def _store_of(root: str, env: Env) -> str:
     return posixpath.dirname(folder) if lies_in_store else root
 
 
+def require_space(output: str, log: CommitLog, config: StoreConfig, env: Env, *, copies: int = 1) -> None:
+    """Raises `EnvironmentProblem` unless there is space for `copies` times the files of a
+    rebuild."""
+    files = [(file.path, file.size_bytes) for file in log.files]
+    require_free_for(output, files, lambda sizes: copies * output_size_bytes(sum(sizes), config), env)
+
+
 def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
     """Returns a high estimate of the disk space that a rebuild takes, for messages of 200 bytes
     with three keys."""
     messages = log_bytes // 200 + 1
-    return messages * (20 + 3 * 20) + 4 * config.max_hash_slot_num
+    index_files = -(-3 * messages // (config.max_index_num - 1))
+    entries = messages * (CONSUME_QUEUE_ENTRY.size_bytes + 3 * INDEX_ENTRY.size_bytes)
+    return entries + index_files * INDEX_SLOT.size_bytes * config.max_hash_slot_num

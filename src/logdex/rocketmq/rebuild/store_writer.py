@@ -48,7 +48,7 @@ class StoreWriter:
     def put(self, window: Window, scanner: Scanner) -> None:
         """Derives the entries of one window and writes them."""
         names = scanner.table.queues
-        for number, offsets, entries in self._deriver.derive(window, len(names)):
+        for number, offsets, entries in self._deriver.derive(window, scanner.table):
             name = names[number]
             if self._is_deleted(name.topic):
                 self._deleted[name.topic] = self._deleted.get(name.topic, 0) + len(offsets)

@@ -28,6 +28,8 @@ class TopicTable:
     def __init__(self) -> None:
         self.topics: list[bytes] = []
         self.queues: list[QueueName] = []
+        self._topic_numbers: dict[bytes, int] = {}
+        self._queue_numbers: dict[QueueName, int] = {}
         self._buffers: list[npt.NDArray[np.uint8]] = []
         self._records = np.zeros((64, TOPIC_RECORD // 8), np.int64)
         self._topic_slots = np.zeros(256, np.int32)
@@ -62,6 +64,7 @@ class TopicTable:
         )
         self._buffers.append(buffer)
         self.topics.append(topic)
+        self._topic_numbers[topic] = number
         if 4 * len(self.topics) > self._topic_slots.size:
             self._topic_slots = np.zeros(2 * self._topic_slots.size, np.int32)
             for known in range(number):
@@ -75,12 +78,22 @@ class TopicTable:
         if number == self._queue_keys.size:
             self._queue_keys = np.concatenate([self._queue_keys, np.zeros_like(self._queue_keys)])
         self._queue_keys[number] = topic_number << 32 | queue_id & 0xFFFFFFFF
-        self.queues.append(QueueName(self.topics[topic_number], queue_id))
+        name = QueueName(self.topics[topic_number], queue_id)
+        self.queues.append(name)
+        self._queue_numbers[name] = number
         if 4 * len(self.queues) > self._queue_slots.size:
             self._queue_slots = np.zeros(2 * self._queue_slots.size, np.int32)
             for known in range(number):
                 self._place_queue(known)
         self._place_queue(number)
+        return number
+
+    def number_of(self, topic: bytes, queue_id: int) -> int:
+        """Returns the number of a queue, which is added if it is new."""
+        number = self._queue_numbers.get(QueueName(topic, queue_id))
+        if number is None:
+            topic_number = self._topic_numbers.get(topic)
+            number = self.add_queue(self.add_topic(topic) if topic_number is None else topic_number, queue_id)
         return number
 
     def _place_topic(self, number: int) -> None:

@@ -10,8 +10,8 @@ from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
-from logdex.rocketmq.files.known_topics import LIGHT_QUEUE_PREFIX, KnownTopics
-from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.damage import Damage
@@ -51,17 +51,17 @@ class QueueSet:
         self._queues: list[QueueCheck | None] = []
         self._by_folder: dict[str, QueueCheck] = {}
         self._has_any = env.is_dir(self._directory)
-        self._has_ext = env.is_dir(f"{root}/consumequeue_ext")
+        self._has_ext = env.is_dir(f"{root}/{CONSUME_QUEUE_EXT_DIR}")
         if self._has_ext:
             text = "not supported: tagsCodes that point there are not checked"
-            out.info("consume-queue-ext", f"{root}/consumequeue_ext", text)
+            out.info("consume-queue-ext", f"{root}/{CONSUME_QUEUE_EXT_DIR}", text)
 
     def put(self, window: Window, scanner: Scanner) -> None:
         """Compares the entries on disk with those derived from the messages of a window."""
         if not self._has_any:
             return
         names = scanner.table.queues
-        for number, offsets, entries in self._deriver.derive(window, len(names)):
+        for number, offsets, entries in self._deriver.derive(window, scanner.table):
             while len(self._queues) <= number:
                 name = names[len(self._queues)]
                 folder = queue_folder(name.topic, name.queue_id)
@@ -180,9 +180,6 @@ class QueueSet:
         for topic, queue_id, directory in discover_queues(self._directory.rpartition("/")[0], env=self._env):
             folder = directory[len(self._directory) + 1 :]
             if folder in self._by_folder:
-                continue
-            if folder.startswith(LIGHT_QUEUE_PREFIX):
-                self._out.info("light-queue", directory, "a light message queue: its entries are not checked")
                 continue
             queue = self._queue(folder)
             stale += queue.finish(end_offset)

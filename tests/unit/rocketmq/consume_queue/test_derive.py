@@ -29,12 +29,12 @@ def test_runs_equal_the_plain_twin(tmp_path_factory: pytest.TempPathFactory, mes
     path.write_bytes(b"".join(map(encode_message, messages)))
     scanner = Scanner(StoreConfig(), window_messages=5)
     for window in scanner.scan_file(CommitLogFile(str(path), 0, path.stat().st_size)):
-        runs = derive_consume_queue(window, len(scanner.table.queues))
+        runs = derive_consume_queue(window, scanner.table)
         seen = {
             queue: [(int(o), entries[20 * i : 20 * i + 20].tobytes()) for i, o in enumerate(offsets)]
             for queue, offsets, entries in runs
         }
-        assert seen == queue_runs_plain(window)
+        assert seen == queue_runs_plain(window, scanner.table)
 
 
 def entry(number: int) -> bytes:

@@ -76,6 +76,24 @@ def test_levels_that_no_queue_shows_are_said_to_be_guesses(store: Path, tmp_path
     assert "--message-delay-level" in said[0]
 
 
+@pytest.mark.parametrize("stated", [b"5", b"99", b"2147483647"])
+def test_a_level_above_the_highest_shows_the_highest(tmp_path: Path, stated: bytes) -> None:
+    config = replace(CONFIG, delay_levels_ms=parse_delay_levels(LEVELS))
+    messages = [
+        make_message(
+            b"SCHEDULE_TOPIC_XXXX", queue_id=3, queue_offset=number, properties=[(b"DELAY", stated), (b"TAGS", b"A")]
+        )
+        for number in range(3)
+    ]
+    store = build(tmp_path / "store", messages, config)
+    found = resolve_config(str(store), max_hash_slot_num=7, max_index_num=12)
+    assert found.delay_levels_shown is not None
+    assert 4 in found.delay_levels_shown
+    assert found.delay_levels_ms[3] == 300_000
+    report = rebuild(str(store), str(tmp_path / "out"), found, sync=False)
+    assert not [line for line in report.assumed if "messageDelayLevel" in line]
+
+
 def test_without_delayed_messages_nothing_is_said(tmp_path: Path) -> None:
     store = build(tmp_path / "store", [make_message(queue_offset=number) for number in range(5)])
     config = resolve_config(str(store), max_hash_slot_num=7, max_index_num=12)

@@ -48,6 +48,15 @@ def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
         found.append(
             ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
         )
+    if report.checkpoint:
+        text = "written too, so that the broker's next start after the crash keeps the IndexFiles"
+        found.append(("checkpoint", f"{text}: it belongs into the store with index/ and consumequeue/"))
+    if report.expired_queues:
+        text = f"{human_count(report.expired_queues, 'queue')} without messages in the log, taken over as they were"
+        found.append(("expired", text))
+    if report.stale_queues:
+        text = f"{human_count(report.stale_queues, 'queue')} left out, their entries name no message of the log"
+        found.append(("stale", text))
     if report.earlier_life_entries:
         left = human_count(report.earlier_life_entries, "entry", "entries")
         found.append(("earlier lives", f"{left} left out, their topics were deleted and created again"))

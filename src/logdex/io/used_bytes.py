@@ -1,0 +1,42 @@
+"""How much of a file is in use: its length without the zeros at its end. Brokers allocate their
+files in advance, so that a log of a few messages can be as long as one that is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from logdex.errors import StorageError
+from logdex.io.env import Env
+
+_BLOCK, _BLOCK_MAX = 1 << 12, 1 << 22
+
+
+def require_free_for(
+    output: str, files: Sequence[tuple[str, int]], estimate: Callable[[list[int]], int], env: Env
+) -> None:
+    """Raises `EnvironmentProblem` unless there is space in `output` for what is derived from some
+    files, given as (path, size). `estimate` takes their sizes in bytes.
+
+    The files are read only if their whole sizes ask for too much: then what is in use counts.
+    """
+    sizes = [size for _, size in files]
+    if not env.has_free(output, estimate(sizes)):
+        sizes = [used_bytes(path, env) for path, _ in files]
+    env.require_free(output, estimate(sizes))
+
+
+def used_bytes(path: str, env: Env) -> int:
+    """Returns the length of a file up to its last byte that is not zero. The file is read from its
+    end, in blocks. What cannot be read counts as in use."""
+    with env.open_read(path) as file:
+        end, block = file.size_bytes, _BLOCK
+        while end > 0:
+            start = max(end - block, 0)
+            try:
+                data = file.read_at(start, end - start).rstrip(b"\0")
+            except StorageError:
+                return end
+            if data:
+                return start + len(data)
+            end, block = start, min(4 * block, _BLOCK_MAX)
+    return 0
