@@ -7,6 +7,8 @@ the kind of the end: zeros (never written), torn (cut off) or corrupt.
 
 from __future__ import annotations
 
+import posixpath
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
 from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end, unreadable_end
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -32,6 +35,10 @@ WINDOW_MESSAGES = 16_384
 """With this size the columns of a window (about 90 bytes per message) stay in the core's cache
 while they are used.
 """
+
+_LOOKS, _LOOKS_MAX, _LOOK_AGAIN_S = 3, 50, 0.02
+"""How often one scan of a file, and one scanner in all, looks at bytes that a broker may be writing,
+and the time between."""
 
 PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
 """The size in bytes of the first read of `scan_part`, and the largest size of a later one."""
@@ -98,6 +105,7 @@ class Scanner:
         """The end of the log, once a `scan` has reached it."""
         self.stopped_at = 0
         """The position in its file where the last scan of a file or part stopped."""
+        self._looks = _LOOKS_MAX
         self._env = env
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
@@ -114,6 +122,16 @@ class Scanner:
             delay_levels_ms=self._levels.ctypes.data,
             delay_level_count=self._levels.size,
         )
+
+    def _may_be_half_written(self, file: CommitLogFile) -> bool:
+        """Whether a broker may be writing what could not be read, so that it is worth another look.
+        Waits for it. This is so a few times, and only while the file ``abort`` is there."""
+        abort = StorePaths(posixpath.dirname(posixpath.dirname(file.path))).abort
+        if not self._looks or not self._env.exists(abort):
+            return False
+        self._looks -= 1
+        time.sleep(_LOOK_AGAIN_S)
+        return True
 
     def index_tags(self, tags_in_index: bool) -> None:
         """Sets whether the windows from the next one on have keys for tags, which the config's
@@ -133,12 +151,15 @@ class Scanner:
             stop = data.size if stop is None else stop
             self.stopped_at = start
             try:
-                reason, position = yield from self._windows(file, data, file.start_offset, start, stop)
-                self.stopped_at = position
-                if reason in (kernel.FILE_END, kernel.LIMIT):
-                    return None
-                end = log_end_at(file, data, position, reason)
-                require_readable(data, position, data.size)
+                for look in range(_LOOKS):
+                    reason, start = yield from self._windows(file, data, file.start_offset, start, stop)
+                    self.stopped_at = start
+                    if reason in (kernel.FILE_END, kernel.LIMIT):
+                        return None
+                    end = log_end_at(file, data, start, reason)
+                    require_readable(data, start, data.size)
+                    if end.is_clean or look == _LOOKS - 1 or not self._may_be_half_written(file):
+                        break
                 return end
             except UnreadableError as error:
                 if not self._unreadable_is_damage:
@@ -166,9 +187,12 @@ class Scanner:
                 if reason in (kernel.FILE_END, kernel.LIMIT):
                     return None
                 if reason == kernel.ZEROS:
-                    return end_at_zeros_of(file, start, opened)
-                with self._env.map_read(file.path) as mapped:  # the error depends on the bytes after it
-                    return log_end_at(file, mapped.array, start, reason)
+                    end = end_at_zeros_of(file, start, opened)
+                else:
+                    with self._env.map_read(file.path) as mapped:  # the error depends on the bytes after it
+                        end = log_end_at(file, mapped.array, start, reason)
+                if end.is_clean or not self._may_be_half_written(file):
+                    return end
 
     def pick(
         self,

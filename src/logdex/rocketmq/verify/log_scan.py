@@ -6,10 +6,10 @@ after it if more messages follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, CrcMismatchError, UnreadableError
+from logdex.errors import CorruptError, CrcMismatchError, MissingFileError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
@@ -19,6 +19,7 @@ from logdex.rocketmq.scan.log_bytes import LogBytes
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
 
@@ -69,7 +70,13 @@ class LogPass:
     """One pass over a log. `damage` and `end_offset` grow during the pass. Not thread-safe."""
 
     def __init__(
-        self, log: CommitLog, config: StoreConfig, out: Collector, env: Env, named: Named | None = None
+        self,
+        log: CommitLog,
+        config: StoreConfig,
+        out: Collector,
+        env: Env,
+        named: Named | None = None,
+        at_start: AtStart | None = None,
     ) -> None:
         self.log = log
         self.damage = Damage()
@@ -83,6 +90,9 @@ class LogPass:
         self._out = out
         self._env = env
         self._named = named
+        self._at_start = at_start
+        self._is_growing = False
+        """Whether a broker writes the log, so that the pass ends where the log ended at the start."""
         self._pending: _Stop | None = None
 
     def windows(self) -> Iterator[Window]:
@@ -94,9 +104,23 @@ class LogPass:
             self._check_size(file)
             if previous is not None:
                 self._check_place(previous, file)
-            yield from self._file(file)
+            try:
+                yield from self._file(file)
+            except MissingFileError:
+                if not self._was_removed(file):
+                    raise
+            if self._is_growing:
+                break
             previous = file
         self._end()
+
+    def _was_removed(self, file: CommitLogFile) -> bool:
+        """Whether a running broker has removed a file because it is old; notes it then."""
+        if self._at_start is None or not self._at_start.is_unclean or self._env.exists(file.path):
+            return False
+        self._out.info("log-file-removed", file.path, "the broker has removed this file: it is not checked")
+        self.damage.add(max(file.start_offset, self.end_offset), file.end_offset)
+        return True
 
     def _check_foreign(self) -> None:
         for name in self.log.foreign:
@@ -141,7 +165,7 @@ class LogPass:
         start: int | None = 0
         while start is not None:
             position = start
-            scanning = self.scanner.scan_file(file, start)
+            scanning = self._scan(file, start)
             while True:
                 try:
                     window = next(scanning)
@@ -153,14 +177,51 @@ class LogPass:
                 self.end_offset = int(window.columns.position[last]) + int(window.columns.size[last])
                 position = self.end_offset - file.start_offset
                 yield window
+            if self._is_growing or self._stopped_by_growth(stop):
+                break
             if stop is not None and self._is_harmed_filler(file, stop):
                 stop = None
             elif stop is None:
                 self._check_filler(file, position)
             start = None if stop is None else self._behind_stop(file, stop)
+        if self._is_growing:
+            self._end_before_growth(file)
+            return
         end = next_file_or_end(self.log, file, position, stop)
         if isinstance(end, LogEnd) and self.end is None:
             self.end = end
+
+    def _scan(self, file: CommitLogFile, start: int) -> Generator[Window, None, LogEnd | None]:
+        """Scans a file from a position on. It stops where the log ended when the check began, if
+        more was written since."""
+        end_offset = None if self._at_start is None else self._at_start.end_offset
+        if self._at_start is not None and end_offset is not None and file.start_offset <= end_offset < file.end_offset:
+            limit = end_offset - file.start_offset
+            if start < limit:
+                stop = yield from self.scanner.scan_file(file, start, limit)
+                if stop is not None or self.scanner.stopped_at < limit:
+                    return stop
+                start = self.scanner.stopped_at
+            if start == limit and self._at_start.has_grown(self.log):
+                self._is_growing = True
+                return None
+        return (yield from self.scanner.scan_file(file, start))
+
+    def _stopped_by_growth(self, stop: LogEnd | None) -> bool:
+        """Whether a stop is none of the log, because a broker was writing there."""
+        start = self._at_start
+        if stop is None or start is None or start.end_offset is None or stop.offset < start.end_offset:
+            return False
+        self._is_growing = start.has_grown(self.log, wait=not stop.is_clean)
+        return self._is_growing
+
+    def _end_before_growth(self, file: CommitLogFile) -> None:
+        """Ends the pass where the log ended when the check began, or a little behind."""
+        self._pending = None
+        at = max(self.end_offset, file.start_offset)
+        text = "a broker is writing: what it wrote meanwhile is not checked"
+        self.end = LogEnd(EndKind.ZEROS, at, file.path, at - file.start_offset, text)
+        self._out.info("log-growing", file.path, text)
 
     def _check_filler(self, file: CommitLogFile, position: int) -> None:
         """Checks the filler of a file that was read to its end."""
@@ -198,10 +259,12 @@ class LogPass:
         with self._env.map_read(file.path) as mapped:
             data = LogBytes(mapped.array, file.start_offset)
             following = find_behind(data, end.position, self._named)
-            if following is None:
-                self._note_stop(file, end, data)
+            noted = None if following is not None else self._stop_at(file, end, data)
             take_unreadable(mapped.array)  # the scan that stopped has reported it
+        if self._stopped_by_growth(end):
+            return None
         if following is None:
+            self._note_stop(noted)
             return None
         self._settle(end.offset)
         self._report_inside(_Stop(end, file, None, False))
@@ -229,19 +292,24 @@ class LogPass:
         self.end_offset = file.end_offset
         return True
 
-    def _note_stop(self, file: CommitLogFile, end: LogEnd, data: LogBytes) -> None:
-        """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
+    @staticmethod
+    def _stop_at(file: CommitLogFile, end: LogEnd, data: LogBytes) -> _Stop:
+        """Returns the stop at a place behind which nothing can be read in this file."""
         at = end.position
         stray = data.first_nonzero(at)
-        if self._pending is not None:
-            if stray is not None and self._pending.stray is None:
-                self._find_stray(file.path, stray, 0)
-            return
         last = data.last_nonzero(at)
         # A message without properties ends with two zero bytes of its own.
         size = data.number(at, 4) if data.size - at >= 4 else 0
         is_cut = end.kind is EndKind.TORN or (last is not None and last < at + size - BLANK.size_bytes)
-        self._pending = _Stop(end, file, stray, is_cut)
+        return _Stop(end, file, stray, is_cut)
+
+    def _note_stop(self, stop: _Stop | None) -> None:
+        """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
+        assert stop is not None  # it was made because nothing follows
+        if self._pending is None:
+            self._pending = stop
+        elif stop.stray is not None and self._pending.stray is None:
+            self._find_stray(stop.file.path, stop.stray, 0)
 
     def _find_stray(self, path: str, position: int, zeros_from: int) -> None:
         self._out.find(

@@ -3,6 +3,7 @@ places without a message."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,8 @@ from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, Rows, field
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _CHUNK_ROWS = 4096
+_LOOK_AGAIN_S = 0.002
+Mask = npt.NDArray[np.bool_]
 _AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
 _FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
 _DELAYED = f"{SCHEDULE_TOPIC_NAME.decode()}/"
@@ -66,6 +69,8 @@ class LeftOver:
     """Whether the store was not shut down cleanly, so that messages may have no entry yet."""
     unplaced: dict[int, Unplaced] = field(default_factory=dict)
     extras: list[Extra] = field(default_factory=list)
+    looks: int = 1000
+    """How many times entries may still be looked at again."""
     behind: int = 0
     """The number of messages that were not kept and may have no entry yet."""
 
@@ -86,6 +91,15 @@ class LeftOver:
             self.extras.append(extra)
         else:
             self.out.count("consume-queue-extra-entry", 1)
+
+    def look_again(self) -> bool:
+        """Whether a broker may be writing an entry that differs, so that it is worth another look.
+        Waits for it. This is so a number of times."""
+        if not self.is_unclean or not self.looks:
+            return False
+        self.looks -= 1
+        time.sleep(_LOOK_AGAIN_S)
+        return True
 
     def may_follow(self, unplaced: Unplaced) -> bool:
         """Whether the entry of a message may be missing after an unclean shutdown."""
@@ -147,8 +161,12 @@ class QueueCheck:
         if self.next < 0:
             self._begin(disk, first, rows[0])
         found = disk.read(first, len(rows))
+        differ = np.flatnonzero((found != rows).any(axis=1))
+        if found[differ].any() and self._left.look_again():
+            found = disk.read(first, len(rows))
+            differ = np.flatnonzero((found != rows).any(axis=1))
         at = 0
-        for i in np.flatnonzero((found != rows).any(axis=1)).tolist():
+        for i in differ.tolist():
             self._matched(disk, first + at, first + i)
             self._place(disk, first + i, rows[i], found[i])
             at = i + 1
@@ -321,12 +339,13 @@ class QueueCheck:
         for at, rows in disk.chunks(max(self.next, disk.start), disk.end, _CHUNK_ROWS):
             if not rows.any():
                 break
-            entries = fields_of(rows)
-            behind = is_written(entries) & (entries["physical_offset"] >= end_offset)
+            entries, behind, extra, stray = self._rest_of(rows, end_offset)
+            if (extra.any() or stray.any()) and self._left.look_again():
+                rows = disk.read(at, len(rows))
+                entries, behind, extra, stray = self._rest_of(rows, end_offset)
             stale += int(behind.sum())
-            for i in np.flatnonzero(self._calls_for_message(entries) & ~behind).tolist():
+            for i in np.flatnonzero(extra).tolist():
                 self._left.add_entry(Extra(self, at + i, int(entries["physical_offset"][i])))
-            stray = rows.any(axis=1) & ~is_written(entries)
             if stray.any():
                 path, position = disk.place_of(at + int(np.argmax(stray)))
                 self._out.find(
@@ -339,3 +358,10 @@ class QueueCheck:
                     mend=self._out.rebuild,
                 )
         return stale
+
+    def _rest_of(self, rows: Rows, end_offset: int) -> tuple[npt.NDArray[np.void], Mask, Mask, Mask]:
+        """Returns rows behind the last entry as fields, and masks of the entries that point behind
+        the log's end, of those that call for a message, and of bytes that are no entry."""
+        entries = fields_of(rows)
+        behind = is_written(entries) & (entries["physical_offset"] >= end_offset)
+        return entries, behind, self._calls_for_message(entries) & ~behind, rows.any(axis=1) & ~is_written(entries)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
+from logdex.errors import MissingFileError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BLANK_SIZE
@@ -68,8 +69,11 @@ class QueueDisk:
                 break
             first, last = max(at, file.start_offset), min(end, file.end_offset)
             if first < last:
-                with self._open.lend(file.path) as opened:
-                    data = opened.read_at(first - file.start_offset, last - first)
+                try:
+                    with self._open.lend(file.path) as opened:
+                        data = opened.read_at(first - file.start_offset, last - first)
+                except MissingFileError:
+                    continue  # a broker has removed it since the directory was listed
                 flat[first - at : first - at + len(data)] = np.frombuffer(data, np.uint8)
         return out
 

@@ -3,7 +3,7 @@ match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
-from logdex.errors import StoreError
+from logdex.errors import MissingFileError, StoreError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
@@ -76,7 +76,10 @@ class QueueSet:
             directory = f"{self._directory}/{folder}"
             size = self._config.consume_queue_file_size_bytes
             has = self._env.is_dir(directory)
-            disk = QueueDisk(directory, size, self._env, self._open) if has else None
+            try:
+                disk = QueueDisk(directory, size, self._env, self._open) if has else None
+            except MissingFileError:  # a broker has removed it meanwhile
+                disk = None
             for path in disk.refused if disk is not None else ():
                 text = "no file, but with the name of one of the queue"
                 self._out.find("unreadable", path, 0, text, expected="a ConsumeQueue file", mend=self._out.rebuild)
@@ -107,7 +110,8 @@ class QueueSet:
         self._out.files += len(disk.files)
         expected: int | None = None
         for file in disk.files:
-            if file.size_bytes != disk.file_size_bytes:
+            is_new = self._is_unclean and not file.size_bytes and file is disk.files[-1]  # a broker makes it just now
+            if file.size_bytes != disk.file_size_bytes and not is_new:
                 self._out.find(
                     "consume-queue-file-size",
                     file.path,

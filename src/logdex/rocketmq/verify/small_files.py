@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from logdex import limits
 from logdex.errors import CorruptError, StoreError
 from logdex.io.env import Env
+from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
@@ -12,6 +15,7 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.verify.report import Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
+_LOOKS, _LOOK_AGAIN_S = 3, 0.02
 _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
 
 
@@ -42,11 +46,18 @@ def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
 
 
 def check_checkpoint(
-    root: str, max_store_timestamp_ms: int, end_offset: int, out: Collector, env: Env, *, is_missed: bool
+    root: str,
+    max_store_timestamp_ms: int,
+    end_offset: int,
+    out: Collector,
+    env: Env,
+    *,
+    is_missed: bool,
+    data: bytes | None = None,
 ) -> None:
     """Compares the checkpoint with a log that ends at `end_offset` and whose newest message was
     stored at `max_store_timestamp_ms`. With `is_missed`, a missing checkpoint is reported as
-    information."""
+    information. `data` are its bytes if they were read before the end of the log was found."""
     path = StorePaths(root).checkpoint
     if not env.exists(path):
         if is_missed:
@@ -69,7 +80,9 @@ def check_checkpoint(
         )
     if not CHECKPOINT.size_bytes <= size <= limits.CHECKPOINT_SIZE_BYTES_MAX:
         return
-    checkpoint = StoreCheckpoint.read(path, env=env)
+    if data is None or len(data) < CHECKPOINT.size_bytes:
+        data = env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX)
+    checkpoint = StoreCheckpoint.unpack(data, path=path)
     for name, expected, found in checkpoint.problems(
         last_store_timestamp_ms=max_store_timestamp_ms, log_end_offset=end_offset
     ):
@@ -84,9 +97,10 @@ def check_checkpoint(
         )
 
 
-def check_config(root: str, out: Collector, env: Env) -> None:
+def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool) -> None:
     """Parses config/*.json as the broker does. For a file that it cannot parse, the broker falls
-    back on FILE.bak."""
+    back on FILE.bak. With `is_unclean` a broker may be writing a file, so that an odd one is looked
+    at again."""
     directory = StorePaths(root).config
     if not env.is_dir(directory):
         return
@@ -94,26 +108,33 @@ def check_config(root: str, out: Collector, env: Env) -> None:
         path = f"{directory}/{name}"
         if not name.endswith(".json"):
             continue
+        problem = _problem_of(path, out, env)
+        for _ in range(_LOOKS if is_unclean else 0):
+            if problem is None:
+                break
+            time.sleep(_LOOK_AGAIN_S)
+            problem = _problem_of(path, out, env) if env.exists(path) else None
         out.files += 1
-        if not env.is_file(path):
-            mend = "look at what it is, and move it away: the broker falls back on the .bak file"
-            out.find("unreadable", path, 0, "no file", expected="a file that can be read", mend=mend)
-            continue
-        try:
-            data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
-            if data:
-                parse_config_json(data, path=path)
-            else:
-                out.info("empty-config", path, "empty: the broker falls back on the .bak file")
-        except CorruptError as error:
-            out.find(
-                "config-json",
-                path,
-                error.position,
-                "the broker cannot parse it",
-                expected=error.expected,
-                found=error.found,
-                mend=f"copy {path}.bak over it: the broker falls back on that",
-            )
-        except StoreError as error:
-            out.find("unreadable", path, 0, error.message, expected="a file that can be read", mend=error.hint or "")
+        if problem is not None:
+            out.take(problem)
+
+
+def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:
+    """Returns the finding about one file of config/, None if the broker can parse it."""
+    expected = "a file that can be read"
+    if not env.is_file(path):
+        mend = "look at what it is, and move it away: the broker falls back on the .bak file"
+        return Finding("unreadable", path, 0, "no file", expected, mend=mend)
+    try:
+        data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
+        if data:
+            parse_config_json(data, path=path)
+        else:
+            out.info("empty-config", path, "empty: the broker falls back on the .bak file")
+    except CorruptError as error:
+        wanted, found = ("" if value is None else str(value) for value in (error.expected, error.found))
+        mend = f"copy {path}.bak over it: the broker falls back on that"
+        return Finding("config-json", path, error.position, "the broker cannot parse it", wanted, found, mend)
+    except StoreError as error:
+        return Finding("unreadable", path, 0, error.message, expected, mend=error.hint or "")
+    return None

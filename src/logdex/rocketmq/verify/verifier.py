@@ -21,6 +21,7 @@ from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index.index_set import IndexSet
 from logdex.rocketmq.verify.log_scan import LogPass
@@ -49,13 +50,14 @@ def verify(
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
     out = Collector(root, max_findings, checks)
+    is_unclean = check_abort_and_lock(root, out, env)
+    at_start = AtStart(root, config, env, is_unclean=is_unclean)
     log = CommitLog.of_config(root, config, env=env)
     report_unfinished(find_unfinished([root], env), out)
-    is_unclean = check_abort_and_lock(root, out, env)
     named = NamedMessages(root, config, env)
-    scan = LogPass(log, config, out, env, None if log.is_one_file else named)
+    scan = LogPass(log, config, out, env, None if log.is_one_file else named, at_start)
     queues = QueueSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
-    index = IndexSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
+    index = IndexSet(root, config, log, scan.damage, out, env, at_start)
     newest_ms = 0
     try:
         for window in scan.windows():
@@ -82,7 +84,7 @@ def verify(
     else:
         known_end = scan.end_offset
     is_missed = scan.scanner.messages > 0 and not log.is_one_file
-    check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed)
-    check_config(root, out, env)
+    check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed, data=at_start.checkpoint)
+    check_config(root, out, env, is_unclean=is_unclean)
     size = scan.end_offset - log.min_offset
     return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=time.perf_counter() - started)

@@ -7,6 +7,7 @@ damaged byte is one finding.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,6 +22,9 @@ from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.report import Collector
 
 _SLOTS_CHUNK = 1 << 20
+_LOOK_AGAIN_S = 0.01
+_NEW_ENTRIES_MAX = 100_000
+"""How many entries of a chain may have been put while the file was checked."""
 TimeSuspect = Callable[[int, int, int], None]
 """Called for a message whose entries all have the same wrong time, with (physical offset,
 storeTimestamp in milliseconds, difference in seconds)."""
@@ -87,13 +91,7 @@ class IndexCheck:
     in milliseconds, 0 without one, None if it is not known. Not thread-safe."""
 
     def __init__(
-        self,
-        disk: IndexDisk,
-        begin_ms: int | None,
-        config: StoreConfig,
-        out: Collector,
-        suspect: TimeSuspect,
-        slot_counting: SlotCounting,
+        self, disk: IndexDisk, begin_ms: int | None, config: StoreConfig, out: Collector, suspect: TimeSuspect
     ) -> None:
         self.disk = disk
         self.end_ms: int | None = None
@@ -104,7 +102,11 @@ class IndexCheck:
         self._config = config
         self._out = out
         self._suspect = suspect
-        self._slot_counting = slot_counting
+        self.slot_counting = SlotCounting()
+        """How hashSlotCount counts, shared by the files of a store."""
+        self.at_start: tuple[int, ...] | None = None
+        """The header when the check of the store began, if a broker may write on."""
+        self._has_waited = False
         self._derived = _Derived(config, IndexHeader())
 
     @property
@@ -116,6 +118,31 @@ class IndexCheck:
     def has_room(self) -> bool:
         """Whether more entries fit behind the last one, which the header states to be the last."""
         return self.next > 1 and self.disk.end == self.disk.header[5] < self.disk.max_index_num
+
+    def has_more(self) -> bool:
+        """Whether another entry follows. What a broker has put since the check began does not
+        count."""
+        if self.next >= self.disk.end:
+            return False
+        return self.at_start is None or self.next < self._count_at_start or not self._has_grown()
+
+    def room(self, count: int) -> int:
+        """Returns how many of the next `count` entries were there when the check began."""
+        left = self._count_at_start - self.next
+        return min(count, left) if left > 0 else count
+
+    @property
+    def _count_at_start(self) -> int:
+        return 0 if self.at_start is None else max(self.at_start[5], 1)
+
+    def _has_grown(self) -> bool:
+        """Whether a broker has put entries since the check began."""
+        if self.at_start is None:
+            return False
+        if self.disk.header_now() == self.at_start and not self._has_waited:
+            self._has_waited = True
+            time.sleep(_LOOK_AGAIN_S)  # it puts the entry first, then counts it
+        return self.disk.header_now() != self.at_start
 
     def forget_begin(self) -> None:
         """Notes that keys are missing before the file's first entry, so it is not known what that
@@ -258,7 +285,10 @@ class IndexCheck:
         disk = self.disk
         for at in range(0, disk.slot_num, _SLOTS_CHUNK):
             found, expected = disk.slots[at : at + _SLOTS_CHUNK], self._derived.slots[at : at + _SLOTS_CHUNK]
-            for i in self._out.some("index-slot", np.flatnonzero(found != expected)):
+            wrong = np.flatnonzero(found != expected)
+            if self.at_start is not None:  # a slot may name an entry that a broker has put meanwhile
+                wrong = wrong[[not self._leads_to(int(found[i]), int(expected[i])) for i in wrong.tolist()]]
+            for i in self._out.some("index-slot", wrong):
                 self._out.find(
                     "index-slot",
                     disk.path,
@@ -268,6 +298,9 @@ class IndexCheck:
                     found=int(found[i]),
                     mend=self._out.rebuild,
                 )
+        is_odd = disk.stray is not None or bool(self._header_differs())
+        if is_odd and self._has_grown():
+            return  # the header and what follows are being written
         if disk.stray is not None:
             self._out.find(
                 "index-stray-bytes",
@@ -292,6 +325,16 @@ class IndexCheck:
                 about=ends.get(field),
             )
 
+    def _leads_to(self, index: int, expected: int) -> bool:
+        """Whether the chain of an entry behind the last one leads to the entry `expected`."""
+        for _ in range(_NEW_ENTRIES_MAX):
+            if index < self.next:
+                return index == expected
+            if index >= self.disk.max_index_num:
+                return False
+            index = int(self.disk.rows_now(index)["previous_index"])
+        return True
+
     def _header_differs(self) -> list[tuple[str, object, int]]:
         """Returns (field, derived value, stored value) of each header field that differs. Times
         that are not known are not compared."""
@@ -306,6 +349,6 @@ class IndexCheck:
             if want is not None and want != found and name != "hash_slot_count"
         ]
         stated, used = header[4], int(np.count_nonzero(self._derived.slots))
-        if not self._slot_counting.fits(stated, used, self.next - 1):
+        if not self.slot_counting.fits(stated, used, self.next - 1):
             differ.append(("hash_slot_count", derived.hash_slot_count, stated))
         return differ

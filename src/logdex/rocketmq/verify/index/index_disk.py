@@ -63,6 +63,15 @@ class IndexDisk:
         self.end = self._find_end()
         """The number after that of the last entry."""
 
+    def header_now(self) -> tuple[int, ...]:
+        """Returns the header fields as they are now."""
+        return INDEX_HEADER.struct.unpack(self._mapped.array[:_HEADER].tobytes())
+
+    def rows_now(self, index: int) -> np.void:
+        """Returns one entry as it is now."""
+        row: np.void = self._rows[index]
+        return row
+
     def position(self, index: int, field: str | None = None) -> int:
         """Returns the position in bytes of an entry, or of one of its fields."""
         return self._entries_at + _ENTRY * index + (INDEX_ENTRY.offset_of(field) if field else 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from logdex.errors import StoreError
+from logdex.errors import MissingFileError, StoreError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
@@ -18,6 +18,7 @@ from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index.index_check import IndexCheck, SlotCounting
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
@@ -60,17 +61,17 @@ class IndexSet:
         damage: Damage,
         out: Collector,
         env: Env,
-        *,
-        is_unclean: bool,
+        at_start: AtStart,
     ) -> None:
         self._directory = StorePaths(root).index
-        self._paths = index_file_paths(root, env)
+        self._at_start = at_start
+        self._paths = list(at_start.index_headers) if at_start.index_headers else index_file_paths(root, env)
         self._config = config
         self._log = log
         self._damage = damage
         self._out = out
         self._env = env
-        self._is_unclean = is_unclean
+        self._is_unclean = at_start.is_unclean
         self._place = 0
         self._check: IndexCheck | None = None
         self._end_ms: int | None = None if log.min_offset else 0
@@ -90,8 +91,8 @@ class IndexSet:
         one."""
         while True:
             check = self._check
-            if check is not None and check.next < check.disk.end:
-                return check.disk.rows(check.next, count)
+            if check is not None and check.has_more():
+                return check.disk.rows(check.next, check.room(count))
             self._end_file()
             if self._place == len(self._paths):
                 return None
@@ -100,12 +101,20 @@ class IndexSet:
 
     def _open(self, path: str) -> None:
         self._out.files += 1
-        expected, size = self._config.index_file_size_bytes, self._env.size_bytes(path)
-        if size == expected:
-            disk = IndexDisk(path, self._config, self._env)
-            suspect = self._others.suspect_time
-            self._check = IndexCheck(disk, self._end_ms, self._config, self._out, suspect, self._slot_counting)
+        expected = self._config.index_file_size_bytes
+        try:
+            size = self._env.size_bytes(path)
+            if size == expected:
+                disk = IndexDisk(path, self._config, self._env)
+                self._check = IndexCheck(disk, self._end_ms, self._config, self._out, self._others.suspect_time)
+                self._check.slot_counting = self._slot_counting
+                self._check.at_start = self._at_start.index_headers.get(path) or None
+                return
+        except MissingFileError:  # a broker has removed it meanwhile
+            self._is_excused, self._end_ms = True, None
             return
+        if not size and self._is_unclean and self._place == len(self._paths) - 1:
+            return  # a broker makes it just now
         self._out.find(
             "index-file-size",
             path,
@@ -209,7 +218,9 @@ class IndexSet:
         Returns the place of the next key to compare."""
         self._steps += 1
         rows = self._rows(_LOOK_AHEAD_ROWS)
-        assert rows is not None  # put() has just seen one
+        if rows is None:  # the last entries were put after the check began, as was seen just now
+            self._lack(keys, at, count)
+            return count
         key_hash, offset = int(keys.key_hash[at]), int(keys.offset[at])
         found_hash, found_offset = int(rows.key_hash[0]), int(rows.phy_offset[0])
         if (found_hash == key_hash) != (found_offset == offset) and self._goes_on(rows, keys, at, count):

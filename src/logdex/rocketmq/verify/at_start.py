@@ -1,0 +1,86 @@
+"""What a store holds when its check begins. A broker may write on, and what it writes later is not
+held against the store.
+
+A broker writes a message first, then its entries. So what is derived is looked at before the end of
+the log is: each entry that is counted at the start belongs to a message before that end.
+"""
+
+from __future__ import annotations
+
+import time
+
+from logdex import limits
+from logdex.errors import CorruptError, MissingFileError, NotAStoreError, UnreadableError
+from logdex.io.env import Env
+from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.geometry.resolve import index_file_paths
+from logdex.rocketmq.scan.log_extent import find_valid_end
+from logdex.rocketmq.scan.log_walk import readable
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_LOOK_AGAIN_S = 0.02
+_LOOKS = 3
+_HEAD_BYTES = 64
+_END_PHY_OFFSET = [field.name for field in INDEX_HEADER.fields].index("end_phy_offset")
+
+
+class AtStart:
+    """The state of the store at `root` at the start of a check. It is empty without `is_unclean`
+    (the file ``abort`` is there), because no broker writes then. Not thread-safe."""
+
+    def __init__(self, root: str, config: StoreConfig, env: Env, *, is_unclean: bool) -> None:
+        self.is_unclean = is_unclean
+        self.index_headers: dict[str, tuple[int, ...]] = {}
+        """The header fields of each IndexFile, none for a file that is too short."""
+        self.checkpoint: bytes | None = None
+        """The checkpoint's bytes, None if it was not read."""
+        self.end_offset: int | None = None
+        """The physical offset after the last whole message, None if it was not looked for."""
+        self._head = b""
+        if not is_unclean or env.is_file(root):
+            return
+        for path in index_file_paths(root, env):
+            self.index_headers[path] = _index_header(path, env)
+        checkpoint = StorePaths(root).checkpoint
+        if env.is_file(checkpoint) and env.size_bytes(checkpoint) <= limits.CHECKPOINT_SIZE_BYTES_MAX:
+            self.checkpoint = env.read_file(checkpoint, limits.CHECKPOINT_SIZE_BYTES_MAX)
+        known = [header[_END_PHY_OFFSET] for header in self.index_headers.values() if header]
+        try:
+            with CommitLog.of_config(root, config, env=env) as log:
+                self.end_offset = find_valid_end(log, known, config, look_behind=False, env=env).end.offset
+                self._head = self._head_of(log, self.end_offset)
+        except (CorruptError, MissingFileError, NotAStoreError, UnreadableError):
+            self.end_offset = None  # the check itself reports it
+
+    @staticmethod
+    def _head_of(log: CommitLog, offset: int) -> bytes:
+        """Returns the first bytes behind the end of the log."""
+        file = log.file_of(offset)
+        return b"" if file is None else log.read(offset, min(_HEAD_BYTES, file.end_offset - offset))
+
+    def has_grown(self, log: CommitLog, *, wait: bool = False) -> bool:
+        """Whether more was written behind the end of the log since the start. With `wait` it looks
+        several times, because a message may be half written."""
+        end = self.end_offset
+        if end is None:
+            return False
+        for look in range(_LOOKS if wait else 1):
+            if look:
+                time.sleep(_LOOK_AGAIN_S)
+            try:
+                if readable(log, end) is not None or self._head_of(log, end) != self._head:
+                    return True
+            except MissingFileError:
+                return False
+        return False
+
+
+def _index_header(path: str, env: Env) -> tuple[int, ...]:
+    try:
+        with env.open_read(path) as file:
+            data = file.read_at(0, INDEX_HEADER.size_bytes)
+    except MissingFileError:
+        return ()
+    return INDEX_HEADER.struct.unpack(data) if len(data) == INDEX_HEADER.size_bytes else ()
