@@ -24,7 +24,7 @@ from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.trees import Fresh, Tree, tree
 
 PUBLISHING = frozenset({"rename", "link", "exchange", "remove", "remove_tree", "sync", "sync_dir", "lock_file"})
-EVERY_KILL = pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
+EVERY_KILL = pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
 """Of the kills before publishing begins, each or only some."""
 
 KILLS_MAX = 5

@@ -22,6 +22,10 @@ from tests.crash.publications import (
 )
 from tests.crash.trees import Fresh
 
+BELOW = pytest.mark.parametrize(
+    "below", ["", pytest.param("events-1", marks=pytest.mark.slow)], ids=["log directory", "partition"]
+)
+
 
 @pytest.fixture(scope="module")
 def publications(tmp_path_factory: pytest.TempPathFactory) -> Publications:
@@ -29,7 +33,7 @@ def publications(tmp_path_factory: pytest.TempPathFactory) -> Publications:
 
 
 @EVERY_KILL
-@pytest.mark.parametrize("below", ["", "events-1"], ids=["log directory", "partition"])
+@BELOW
 def test_recover_in_place(publications: Publications, fresh: Fresh, below: str, every: int) -> None:
     check_killed(publications.recover_in_place(below), fresh, every)
 
@@ -47,7 +51,7 @@ def test_recover_elsewhere(publications: Publications, fresh: Fresh, every: int)
 
 
 @EVERY_KILL
-@pytest.mark.parametrize("below", ["", "events-1"], ids=["log directory", "partition"])
+@BELOW
 def test_rebuild_in_place(publications: Publications, fresh: Fresh, below: str, every: int) -> None:
     check_killed(publications.rebuild_in_place(below), fresh, every)
 
@@ -62,6 +66,7 @@ def test_info_and_verify_name_it(publications: Publications, tmp_path: Path) -> 
     check_named_and_mended(publications.recover_in_place(), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_output_is_named_and_is_not_called_full(publications: Publications, tmp_path: Path) -> None:
     check_named_and_mended(publications.recover_elsewhere(), tmp_path)
 

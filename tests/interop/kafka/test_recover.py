@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,8 @@ def told_record(line: Line) -> tuple[str, int, bytes | None, bytes | None]:
 def test_the_broker_loads_what_was_recovered(number: int, load: str, version: str, tmp_path: Path) -> None:
     root, output = harmed(number, tmp_path), tmp_path / "recovered"
     recover(str(root), str(output), LogConfig())  # with the interval that the loading classes have
+    for path in list(output.glob("*/lost+found")):
+        shutil.rmtree(path)  # the program digests every name of a partition, and knows no folders
     lines = read_log(output, version, "--mode", "log", "--load", load)
     assert not [line for line in lines.get("log", []) if "failed" in line]
     assert "stop" not in lines
