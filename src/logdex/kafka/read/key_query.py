@@ -161,7 +161,7 @@ def _confirmed(scan: _SegmentScan, offsets: Int64s, path: str) -> Iterator[Recor
     for position, group in groupby(zip(positions, offsets.tolist(), strict=True), key=lambda pair: pair[0]):
         wanted = [offset for _, offset in group]
         try:
-            records = _batch_records(scan.segment, position) if position >= 0 else {}
+            records = _batch_records(scan.segment, position, set(wanted)) if position >= 0 else {}
         except CorruptError as error:
             if scan.on_bad_batch is None:
                 raise
@@ -183,8 +183,8 @@ def _confirmed(scan: _SegmentScan, offsets: Int64s, path: str) -> Iterator[Recor
                 yield records[offset]
 
 
-def _batch_records(segment: LogSegment, position: int) -> dict[int, Record]:
+def _batch_records(segment: LogSegment, position: int, offsets: set[int]) -> dict[int, Record]:
     """Returns the records of one batch by offset, after checking its checksum."""
     batch = segment.log.batch_at(position)
     batch.check_crc()
-    return {record.offset: record for record in batch.records()}
+    return {record.offset: record for record in batch.records() if record.offset in offsets}

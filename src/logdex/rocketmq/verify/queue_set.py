@@ -19,7 +19,8 @@ from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unpl
 from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_written
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
-_OPEN_FILES_MAX = 256
+_OPEN_FILES_MAX = 96
+"""Enough to find most queues' files open, and well below a limit of 256 descriptors."""
 
 
 class QueueSet:

@@ -1,0 +1,42 @@
+"""Stores of thousands of queues and files under a small limit of open files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.directories import digests
+from tests.hostile.few_descriptors import run_json_limited, run_limited
+from tests.unit.rocketmq.small_stores import CONFIG, build, message
+
+GEOMETRY = ["--mapped-file-size-commit-log", 2048, "--mapped-file-size-consume-queue", 40]
+GEOMETRY += ["--max-hash-slot-num", 7, "--max-index-num", 12, "--rocketmq-version", "5.5.0"]
+SMALL = replace(CONFIG, mapped_file_size_consume_queue=40)
+PER_QUEUE = 3
+"""Messages, in two files each."""
+
+
+@pytest.mark.parametrize("queues", [300, pytest.param(4000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+def test_many_queues_and_files_under_a_small_limit(tmp_path: Path, queues: int) -> None:
+    messages = [
+        replace(message(place * queues + queue, keys=f"key-{queue}", queue_id=queue), queue_offset=place)
+        for place in range(PER_QUEUE)
+        for queue in range(queues)
+    ]
+    root = build(tmp_path / "store", messages, SMALL)
+    assert len(list((root / "commitlog").iterdir())) >= queues // 5
+    assert len(list((root / "index").iterdir())) > queues // 3
+    told = run_json_limited("info", root, *GEOMETRY)
+    assert sum(each.get("max_offset") == PER_QUEUE for each in told) == queues
+    assert run_json_limited("verify", root, *GEOMETRY)[-1]["messages"] == len(messages)
+    for queue in (0, queues - 1):
+        found = run_json_limited("query", root, "--topic", "TopicA", "--key", f"key-{queue}", *GEOMETRY)
+        assert [each["queue_offset"] for each in found if "queue_offset" in each] == [2, 1, 0]
+    out = tmp_path / "out"
+    run_limited("rebuild", root, "-o", out, "--no-sync", *GEOMETRY)
+    for folder in ("consumequeue", "index"):
+        assert digests(out / folder) == digests(root / folder)
+    scanned = run_limited("cat", root, "--json", *GEOMETRY)
+    assert scanned.count("\n") == len(messages)
