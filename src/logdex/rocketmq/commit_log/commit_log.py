@@ -94,7 +94,7 @@ class CommitLog:
 
     @staticmethod
     def of_store(
-        root: StrPath, *, file_size_bytes: int | None = None, directory: str | None = None, env: Env = DEFAULT_ENV
+        root: StrPath, *, file_size_bytes: int | None = None, directory: StrPath | None = None, env: Env = DEFAULT_ENV
     ) -> CommitLog:
         """Returns the log of the store at `root`, which may also be one CommitLog file. `directory`
         holds the log if it is not in ``commitlog/``."""

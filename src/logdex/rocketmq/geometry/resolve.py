@@ -148,7 +148,7 @@ class _Said:
         else None. `name` is the broker's."""
         value = self.conf.sizes.get(name) if flag is None else flag
         if value is not None:
-            require_possible_size(_FIELDS[name], value)
+            require_possible_size(_FIELDS[name], value, name)
         if flag is not None:
             self.evidence.append(f"{name}: {flag}, as given")
             return flag

@@ -57,11 +57,11 @@ _SIZE_BOUNDS = {
 """The smallest and the largest value of each size."""
 
 
-def require_possible_size(name: str, value: int) -> None:
+def require_possible_size(name: str, value: int, shown_name: str | None = None) -> None:
     """Raises `UsageError` if no store can have this value of a size, given by its field's name."""
     low, high = _SIZE_BOUNDS[name]
     if not low <= value <= high:
-        raise UsageError(f"{name} must be from {low} to {high}, got {value}")
+        raise UsageError(f"{shown_name or name} must be from {low} to {high}, got {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def test_queues_that_are_a_rocksdb_and_several_paths(tmp_path: Path) -> None:
 )
 def test_properties_of_a_broker_that_are_refused(tmp_path: Path, line: str, name: str) -> None:
     conf = tmp_path / "broker.conf"
-    conf.write_text("storePathCommitLog=/one\nenableDLegerCommitLog=false\nstoreType=default\n")
+    conf.write_text("storePathRootDir=/one\nenableDLegerCommitLog=false\nstoreType=default\n")
     assert resolve_config(str(tmp_path), broker_conf=str(conf)) == StoreConfig()
     conf.write_text(line)
     with pytest.raises(UnsupportedLayoutError, match=name):
