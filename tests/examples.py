@@ -1,13 +1,19 @@
-"""How many examples a property tries: half of them in the default run, all in `scripts/test --all`."""
+"""Which part of a test's examples the default run takes: half of them. `scripts/test --all` takes all."""
 
 from __future__ import annotations
 
 import os
 
+import pytest
+
 ALL_EXAMPLES = "LOGDEX_TEST_ALL"
 """The environment variable that `scripts/test --all` sets."""
 
 
+HALVES = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
+"""For tests that try a list of harms, `[half::2]` of it: the default run a half, `scripts/test --all` all."""
+
+
 def examples(most: int) -> int:
-    """For `settings(max_examples=examples(most))`."""
+    """How many examples a property tries, for `settings(max_examples=examples(most))`."""
     return most if os.environ.get(ALL_EXAMPLES) else -(-most // 2)

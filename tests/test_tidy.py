@@ -29,6 +29,7 @@ MAY_TOUCH_THE_SYSTEM = {
     "io/read_runs.py": "reads for io/env.py, whose file it is given and whose counters it moves",
     "io/record_lock.py": "locks and closes for io/env.py, which opens the file and turns refusals into errors",
     "spark/java.py": "finds and starts Java, before there is anything to inject an Env into",
+    "spark/master.py": "tries to connect to a master, before there is anything to inject an Env into",
     "spark/session.py": "sets the environment of the Java process and stops that process",
     "spark/failures.py": "reads the log of a Java process that died",
     "cli/app.py": "replaces a closed stdout",

@@ -11,13 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.directories import contents, tree_hash
 
 SECONDS_MAX = 20
-HALVES = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
-"""Of the harms to try the default run takes one half, `scripts/test --all` the other one as well."""
 
 
 class Run(NamedTuple):

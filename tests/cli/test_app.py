@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -170,3 +172,50 @@ def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert (process.returncode, errors) == (130, b"")
+
+
+ENDING = """
+import atexit, os, signal, sys
+from logdex.cli import main
+
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid(), interrupt=signal.SIGINT):
+        kill(process, interrupt)
+
+late = Late()  # deleted when Python has given up its signal handlers
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["logdex", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(("arguments", "exit_code"), [(["--version"], 0), (["info", "nowhere"], 2)])
+def test_interrupted_while_python_ends(arguments: list[str], exit_code: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDING, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == exit_code
+    assert "Interrupt" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("command", ["cat", "verify"])
+def test_interrupted_at_any_moment(command: str, tmp_path: Path) -> None:
+    """From the first line of the output on, until a while after the end; all of `verify` prints at its end."""
+    golden.unpack_demo(tmp_path)
+    chance, codes = random.Random(command), set()
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    arguments = [sys.executable, "-m", "logdex", command, str(tmp_path / "store")]
+    for _ in range(60):
+        with subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=listening
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(chance.uniform(0, 0.3))
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
+        assert (process.returncode, errors) in ((130, b""), (0, b"")), process.returncode
+        codes.add(process.returncode)
+    assert codes == {0, 130} if command == "cat" else codes <= {0, 130}

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Runs the console script `logdex`. Ends the process with the command's exit code."""
+    """Runs the console script `logdex`. Ends the process with the command's exit code.
+
+    Ctrl-C is ignored once the command has ended. Python gives the signal its default action while
+    it shuts down, so the process would end by the signal instead of with that code.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # no errors on other terminals
     try:
-        from logdex.cli.commands import app  # imported here so that Ctrl-C is quiet meanwhile
+        try:
+            from logdex.cli.commands import app  # imported here so that Ctrl-C is quiet meanwhile
 
-        app(prog_name="logdex")
+            app(prog_name="logdex")
+        finally:
+            _ignore_interrupts()
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        _ignore_interrupts()  # the first call may be what was interrupted
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _ignore_interrupts() -> None:
+    if threading.current_thread() is threading.main_thread():  # others cannot set signal handlers
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

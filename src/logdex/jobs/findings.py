@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, LogdexError, UsageError
+from logdex.errors import CorruptError, LogdexError, UnreadableError, UsageError
 from logdex.jobs.reports import WorkReport
 
 FINDINGS_MAX = 1000
@@ -144,8 +144,12 @@ class FindingCollector:
         self._findings[place] = finding
         return True
 
-    def find_error(self, check: str, error: CorruptError, mend: str) -> bool:
-        """Adds a finding for an error that has a location. Returns whether it was kept."""
+    def find_error(self, check: str, error: CorruptError | UnreadableError, mend: str) -> bool:
+        """Adds a finding for an error that has a location; of the check ``unreadable`` for bytes that
+        cannot be read. Returns whether it was kept."""
+        if isinstance(error, UnreadableError):
+            wanted = "a file that can be read"
+            return self.find("unreadable", error.path, error.position, error.reason, expected=wanted, mend=mend)
         expected, found = ("" if value is None else value for value in (error.expected, error.found))
         return self.find(
             check, error.path, error.position, error.description, expected=expected, found=found, mend=mend

@@ -18,6 +18,9 @@ _RAISED = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)*([A-Z]\w*(?:Error|Exception|Inter
 message`."""
 
 _NOISE = re.compile(r'^(: |Caused by: |Exception in thread "[^"]*" )+')
+_LOGGED = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ [\w.$]+: ")
+"""Time, level and class in front of a line of Spark's log."""
+
 _UNIMPORTANT = re.compile(r"^\t| WARN | INFO |^WARNING: |log4j")
 _COMPLAINT = re.compile(r"error|exception|unable|cannot|unresponsive", re.IGNORECASE)
 
@@ -76,4 +79,4 @@ def _last_words(log_path: Path | None) -> str:
     text = log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _UNIMPORTANT.search(line)]
     said = [line for line in lines if _COMPLAINT.search(line)] or lines
-    return _NOISE.sub("", said[-1])[:_LINE_LENGTH_MAX] if said else ""
+    return _NOISE.sub("", _LOGGED.sub("", said[-1]))[:_LINE_LENGTH_MAX] if said else ""

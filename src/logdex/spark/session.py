@@ -21,6 +21,7 @@ import logdex
 from logdex.errors import EnvironmentProblem, UsageError
 from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
+from logdex.spark.master import check_reachable, is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -51,12 +52,6 @@ _ON_THIS_MACHINE: Mapping[str, str] = {
 }
 
 
-def is_local(master: str) -> bool:
-    """Whether all of `master`'s processes run on this machine, so that no other machine
-    connects."""
-    return master.startswith(("local", "spark://127.", "spark://localhost:"))
-
-
 @contextmanager
 def session(
     master: str = "local[*]", app_name: str = "logdex", conf: Mapping[str, str] | None = None, *, verbose: bool = False
@@ -68,9 +63,9 @@ def session(
     hidden unless `verbose`. If this process already runs a session on the same master, that one is
     yielded and left running.
 
-    Raises `EnvironmentProblem` if PySpark or Java is missing, Spark does not start or a job fails
-    inside Spark, and `UsageError` if this process runs a session on another master. Do not call it
-    from several threads at once.
+    Raises `EnvironmentProblem` if PySpark or Java is missing, no Spark master answers, Spark does
+    not start or a job fails inside Spark, and `UsageError` if this process runs a session on
+    another master. Do not call it from several threads at once.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise EnvironmentProblem("PySpark is not installed", hint="pip install 'logdex[spark]'")
@@ -88,6 +83,7 @@ def session(
             yield SparkSession.builder.getOrCreate()
         return
 
+    check_reachable(master)
     log_path = None if verbose else _new_log()
     gateway = None
     try:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli import helpers
-from tests.cli.harm import HALVES, Run, check_run, flipped, harmed
+from tests.cli.harm import Run, check_run, flipped, harmed
+from tests.examples import HALVES
 from tests.golden import kafka as golden_kafka
 
 COMMANDS: dict[str, list[str]] = {

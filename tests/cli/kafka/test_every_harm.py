@@ -23,10 +23,11 @@ import pytest
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.kafka.files.file_names import LOG_START_CHECKPOINT
-from tests.cli.harm import HALVES, Run, flipped, harmed, tell
+from tests.cli.harm import Run, flipped, harmed, tell
 from tests.cli.kafka.harm import COMMANDS, Batch, KafkaStore, build, check, open_log, read_arrow
 from tests.cli.kafka.readers import read_file
 from tests.cli.kafka.tiny_logs import TINY_KAFKA
+from tests.examples import HALVES
 
 KINDS = [".log", "legacy .log", ".index", ".timeindex", ".txnindex", ".snapshot", ".keyindex", "text"]
 FLIPS, SEEDS = 2_500, 4

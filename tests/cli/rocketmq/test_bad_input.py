@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.harm import HALVES, flipped, harmed
+from tests.cli.harm import flipped, harmed
 from tests.cli.helpers import run
 from tests.cli.rocketmq.harm import COMMANDS, Store, check, flips, unpack
+from tests.examples import HALVES
 
 STORES = ["tiny-broker", "tiny-4.9.7"]
 CUTS_PER_FILE = 6

@@ -12,6 +12,7 @@ import logdex
 from logdex.io.env import Env
 from logdex.rocketmq.index_file.index_keys import key_hash_of
 from logdex.rocketmq.message.message_json import message_to_json
+from logdex.rocketmq.read.keys.entry_blocks import SINGLE_READS
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.conftest import GoldenStore
@@ -211,7 +212,7 @@ def test_a_look_up_reads_its_chain_and_its_messages_alone(name: str, golden_stor
     sizes = {message["physicalOffset"]: message["size"] for message in golden.manifest(name)["messages"]}
     with open_case(golden_store(name), name, env) as store:
         assert store.missing_ranges() == ()
-        assert env.counters.read_bytes < 1 << 19  # for the end of the log and the entries that are held against it
+        assert env.counters.read_bytes < 1 << 20  # for the end of the log and the entries that are held against it
         for question in golden.manifest(name)["queries"][::10]:
             key_hash = key_hash_of(question["topic"], question["key"])
             chains = [[entry for _, entry in file.chain(key_hash)] for file in store.index_service.files]
@@ -219,6 +220,7 @@ def test_a_look_up_reads_its_chain_and_its_messages_alone(name: str, golden_stor
             before = env.counters.read_bytes
             answer = store.query_message(question["topic"], question["key"])
             used = env.counters.read_bytes - before
-            assert used == sum(4 + 20 * len(chain) for chain in chains) + sum(sizes.get(offset, 0) for offset in named)
+            most = sum(4 + 20 * len(chain) for chain in chains) + sum(sizes.get(offset, 0) for offset in named)
+            assert used == most or (used < most + 4096 and max(map(len, chains)) > SINGLE_READS)
             assert answer.expired == len(named - set(sizes))
         assert env.counters.mapped_bytes == 0

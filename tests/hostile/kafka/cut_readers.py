@@ -41,6 +41,8 @@ def make(folder: Path) -> Path:
             if turn % 20 == 19:
                 log.roll()
     rebuild(str(path), str(path), in_place=True, key_index=True, sync=False)
+    for replaced in path.glob("*.20*Z"):
+        replaced.unlink()
     return folder
 
 

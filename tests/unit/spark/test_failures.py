@@ -72,3 +72,9 @@ def test_only_sparks_errors_are_turned() -> None:
         raise CorruptError("bad", path="p", position=0)
     with pytest.raises(FileNotFoundError), spark_failures():
         raise FileNotFoundError("p")
+
+
+def test_what_spark_logs_is_quoted_without_its_stamp(tmp_path: Path) -> None:
+    reason = "All masters are unresponsive! Giving up."
+    (tmp_path / "log").write_text(f"26/11/22 11:00:00 ERROR StandaloneSchedulerBackend: {reason}\n")
+    assert one_line(ConnectionResetError("reset"), tmp_path / "log") == f"Java ended: {reason}"

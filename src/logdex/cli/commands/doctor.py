@@ -96,7 +96,8 @@ def _run_one_row(findings: Findings, master: str) -> None:
             worker = ask_worker(spark)
     except LogdexError as error:
         findings.facts["job"] = None
-        findings.problems.append(error.message)
+        is_named = error.hint is not None and not error.hint.startswith("run logdex doctor")
+        findings.problems.append(f"{error.message}; {error.hint}" if is_named else error.message)
         return
     findings.facts |= {
         "worker_python": worker["version"],

@@ -173,17 +173,10 @@ class RecordBatch:
             return
         if self.count == 0:  # compaction removed all records
             return
-        count_max = len(self.raw) * limits.BATCH_RECORDS_PER_BYTE_MAX
-        if self.count > count_max:
-            raise self._problem(
-                "the batch states more records than its bytes can hold",
-                "count",
-                expected=f"at most {count_max}",
-                found=self.count,
-            )
         codec = self.compression
         plain: bytes | memoryview = memoryview(self.raw)[RECORD_BATCH.size_bytes :]
         if codec is not Compression.NONE:
+            self._check_count_before_decompression()
             plain = codecs.decompress(
                 codec, plain, size_bytes_max=size_bytes_max, path=self.path, position=self.position
             )
@@ -195,6 +188,16 @@ class RecordBatch:
             else:
                 at, where = self.position, f"a record (byte {error.at} of the decompressed records) is malformed"
             raise CorruptError(f"{where}: {error}", path=self.path, position=at, field=error.field) from error
+
+    def _check_count_before_decompression(self) -> None:
+        count_max = len(self.raw) * limits.BATCH_RECORDS_PER_BYTE_MAX
+        if self.count > count_max:
+            raise self._problem(
+                "the batch states more records than its bytes can hold",
+                "count",
+                expected=f"at most {count_max}",
+                found=self.count,
+            )
 
     def first_offset(self) -> int:
         """The offset of the first record, which Kafka calls the base offset.

@@ -1,8 +1,11 @@
-"""What a partition's files say of it when nobody repairs them: where the log ends, which transactions are open.
+"""Reads from a partition's files, without repairing them, where the log ends and which transactions
+are open.
 
-Only headers are read and no checksum is tested, as a broker does that trusts a clean shutdown. Behind
-damage, reading goes on as for all readers (`logdex.kafka.scan.resume`), so that the end is that of
-what can be read. Source: Kafka's LogLoader, UnifiedLog.
+Only headers are read and no checksum is checked, as in a broker after a clean shutdown. After
+damage, reading resumes as for all readers (`logdex.kafka.scan.resume`), so the end is that of the
+readable log.
+
+Source: Kafka's LogLoader, UnifiedLog.
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 
 
 class HeaderWalk:
-    """Windows of a segment's batches from a byte on. Once all were taken, `end` says where the last good
-    run of batches ends and why.
+    """Windows of a segment's batches from a position on. When all were taken, `end` states where
+    the last good run of batches ends and why.
 
-    With `check_crc`, batches with a wrong checksum are passed over like other damage; then the walk takes
-    the batches that every reader takes. With None, checksums are tested unless the headers lead from
-    batch to batch up to the end of the log: a damaged length may have led into a record's value.
+    With `check_crc`, batches with a wrong checksum are skipped like other damage, so the windows
+    hold the batches that every reader sees. If it is None, checksums are checked unless the headers
+    lead from batch to batch up to the end of the log, because a damaged length may have led into a
+    record's value.
     """
 
     def __init__(self, segment: LogSegment, start: int, env: Env, *, check_crc: bool | None = False) -> None:
@@ -55,8 +59,8 @@ class HeaderWalk:
 
 
 def _headers_lead_on(data: ByteArray, start: int, env: Env) -> bool:
-    """Whether the headers lead, with rising offsets, to the end of the log, to zeros, or to a last batch
-    that is cut."""
+    """Whether the headers lead, with rising offsets, to the end of the log, to zeros, or to a batch
+    that is cut off there."""
     scanner, last = BatchScanner(check_crc=False, env=env), -1
     for window in scanner.scan_bytes(data, start):
         columns = window.columns
@@ -70,13 +74,14 @@ def _headers_lead_on(data: ByteArray, start: int, env: Env) -> bool:
 
 
 def walk_from(segment: LogSegment, offset: int, env: Env, *, check_crc: bool | None = False) -> HeaderWalk:
-    """A walk that sees every batch with `offset` or more."""
+    """Returns a walk over every batch that holds `offset` or a higher one."""
     return HeaderWalk(segment, position_of(segment, offset), env, check_crc=check_crc)
 
 
 def position_of(segment: LogSegment, offset: int) -> int:
-    """Where to begin reading to see every batch with `offset` or more, through the offset index; the segment's
-    beginning where that leads to no batch, or damage lies on the way; its end where no batch has the offset."""
+    """Returns the position from which to read every batch that holds `offset` or a higher one,
+    through the offset index. Returns the segment's start if the index leads to no batch or there is
+    damage on the way, and its end if no batch has such an offset."""
     try:
         found = segment.locate_readable(offset)
     except CorruptError:
@@ -85,8 +90,9 @@ def position_of(segment: LogSegment, offset: int) -> int:
 
 
 def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
-    """(the offset behind a segment's last batch, how its .log ends): from the offset index's last entry on, or from the
-    beginning where that leads nowhere. The base offset for a segment without a batch."""
+    """Returns (the offset after a segment's last batch, how its .log ends). Reads from the last
+    entry of the offset index on, or from the start if that entry leads to no batch. The offset is
+    the base offset if the segment has no batch."""
     position = 0
     try:
         found = segment.locate(segment.offset_index.last_offset)
@@ -104,8 +110,9 @@ def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
 def load_producers(
     directory: str, segments: Sequence[LogSegment], end_offset: int, problems: list[LogdexError], env: Env
 ) -> ProducerStates:
-    """The producers at `end_offset`: from the newest snapshot that can be read, and the batches behind it. What cannot
-    be read, or says what no broker writes, goes to `problems`."""
+    """Returns the producer states at `end_offset`, from the newest readable snapshot and the
+    batches after it. Errors of unreadable snapshots and of states that no broker writes are added
+    to `problems`."""
     states = ProducerStates()
     first = segments[0].base_offset if segments else 0
     states.clear(first)
@@ -137,5 +144,5 @@ def _replay(states: ProducerStates, segments: Sequence[LogSegment], end_offset: 
 
 
 def _only(columns: BatchColumns, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> BatchColumns:
-    """The places of a window where `wanted` is true."""
+    """Returns the rows of a window where `wanted` is true."""
     return columns if wanted.all() else pick_columns(columns, wanted)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from logdex import limits
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
 from logdex.kafka.files import file_names as files
@@ -17,6 +17,9 @@ from logdex.kafka.files.metadata_files import CleanShutdown, MetaProperties, Par
 from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 
 _BOOTSTRAP = "bootstrap.checkpoint"
+
+_DAMAGE = CorruptError, UnreadableError
+"""Errors of a file that is damaged, or that the disk cannot read."""
 
 
 class LogBounds(NamedTuple):
@@ -49,10 +52,11 @@ class SmallFiles:
         try:
             if check is not None:
                 check(source)
-        except CorruptError as error:
+            data = self._env.read_file(source, limits.CONFIG_FILE_SIZE_BYTES_MAX)
+        except _DAMAGE as error:
             self.notes.append(f"{error.message}: not taken over")
             return
-        self.put(name, self._env.read_file(source, limits.CONFIG_FILE_SIZE_BYTES_MAX))
+        self.put(name, data)
 
     def copy_partition_metadata(self, directory: str, copied: list[str], folder: str) -> None:
         """Copies `partition.metadata`, and the files `copied` of the `__cluster_metadata` log."""
@@ -68,7 +72,7 @@ class SmallFiles:
         path = f"{directory}/{files.LEADER_EPOCH_CHECKPOINT}"
         try:
             return LeaderEpochs.load(path, env=self._env).entries
-        except CorruptError as error:
+        except _DAMAGE as error:
             self.notes.append(f"{error.message}: derived from the batches")
             return []
 
@@ -77,7 +81,7 @@ class SmallFiles:
         none."""
         try:
             starts = read_offset_checkpoint(f"{home}/{files.LOG_START_CHECKPOINT}", env=self._env)
-        except CorruptError:  # noted when the checkpoints are written
+        except _DAMAGE:  # noted when the checkpoints are written
             return 0
         return starts.get(name, 0) if name is not None else 0
 
@@ -110,7 +114,7 @@ class SmallFiles:
     def _stored(self, root: str, checkpoint: str) -> dict[TopicPartition, int]:
         try:
             return read_offset_checkpoint(f"{root}/{checkpoint}", env=self._env)
-        except CorruptError as error:
+        except _DAMAGE as error:
             self.notes.append(f"{error.message}: its offsets are given up")
             return {}
 

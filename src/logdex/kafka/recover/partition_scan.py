@@ -25,11 +25,11 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 DOUBTFUL = "whole batches that may lie in the value of a record of the damaged batch before them"
 
 OnRead = Callable[[int, int], None]
-"""Called with how many (records, bytes) more were read."""
+"""Called with the numbers of further (records, bytes) that were read."""
 
 
 class SourceLog(NamedTuple):
-    """A .log to read. `base_offset`: that of its name."""
+    """A .log to read. `base_offset` is the one in its name."""
 
     path: str
     base_offset: int
@@ -37,8 +37,8 @@ class SourceLog(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Whole batches in bytes [start, end) of a file: offsets rise from `first_offset` to `last_offset`. `records`
-    counts a legacy wrapper as one."""
+    """Whole batches in bytes [start, end) of a file, whose offsets rise from `first_offset` to
+    `last_offset`. `records` counts a legacy wrapper as one record."""
 
     source: SourceLog
     start: int
@@ -50,10 +50,11 @@ class Piece(NamedTuple):
 
 
 class PartitionScan:
-    """Scans a partition's logs, in the order of their names. Afterwards: `pieces`, whose offsets rise from
-    one to the next; `strays`, which contradict them; `doubtful` ones (whose batches are not counted),
-    which may lie in a record's value; `skipped` bytes, the doubtful pieces included. Memory: the window
-    and the pieces. One thread."""
+    """Scans a partition's logs in the order of their names. Afterwards `pieces` holds the pieces of
+    the log in rising order, and `strays` those that contradict them. `doubtful` holds pieces that
+    may lie in a record's value; their batches are not counted. `skipped` holds all other bytes, and
+    those of the doubtful pieces. Memory depends on the window and the number of pieces. Not
+    thread-safe."""
 
     def __init__(self, env: Env, on_read: OnRead | None = None) -> None:
         self.pieces: list[Piece] = []
@@ -67,7 +68,8 @@ class PartitionScan:
         self._open: list[Skipped] = []
 
     def scan(self, source: SourceLog, next_base: int | None) -> None:
-        """Takes the next file; `next_base` is the base offset of the one behind it, None for the last."""
+        """Scans the next file. `next_base` is the base offset of the file after it, or None for the
+        last file."""
         with self._env.map_read(source.path) as mapped:
             data, position = mapped.array, 0
             resume = LogResume(data, source.path, self._env)
@@ -81,7 +83,7 @@ class PartitionScan:
                     self._on_read(0, (position if position >= 0 else data.size) - end.position)
 
     def finish(self) -> None:
-        """Says that there are no more files."""
+        """Finishes the scan after the last file."""
         self._close_skipped(-1)
 
     def _run(self, source: SourceLog, data: ByteArray, position: int, next_base: int | None) -> ScanEnd:
@@ -127,7 +129,7 @@ class PartitionScan:
         pieces.append(Piece(source, start, end, first, last, batches, records))
 
     def _pass_damage(self, source: SourceLog, data: ByteArray, end: ScanEnd, resumed: Resumed) -> None:
-        """Notes what lies between the end of a run and the place where reading goes on."""
+        """Notes the bytes between the end of a run and the place where reading resumes."""
         if end.kind is EndKind.END:
             return
         at = end.position
@@ -140,27 +142,28 @@ class PartitionScan:
         self._skip(source, data, at, resumed.position if goes_on else data.size, end, goes_on=goes_on)
 
     def _skip(self, source: SourceLog, data: ByteArray, start: int, stop: int, end: ScanEnd, *, goes_on: bool) -> None:
-        """Notes bytes that are no batch of the log; `goes_on`: batches follow."""
+        """Notes bytes that are not a batch of the log. `goes_on` states whether batches follow."""
         if start == stop:
             return
         is_zero = not data[start:stop].any() and not end.is_unreadable
-        # zeros behind the last batch were never written; zeros before another one stand where something was
+        # zeros after the last batch were never written; zeros before another batch replaced data
         is_loss = not is_zero or goes_on
         first = self._next_offset if self._next_offset >= 0 else source.base_offset
         why = "zeros" if is_zero else end.description
         self._open.append(Skipped(source.path, start, stop, why, first, -1, is_loss))
 
     def _close_skipped(self, next_offset: int) -> None:
-        """What was skipped last lies before `next_offset`, -1: at the end of the log."""
+        """Completes the open skipped ranges, which lie before `next_offset`; -1 is the end of the
+        log."""
         for each in self._open:
             first = min(each.first_offset, next_offset) if next_offset >= 0 else each.first_offset
-            is_loss = each.is_loss and first != next_offset  # else no offset is missing: it was torn, and written again
+            is_loss = each.is_loss and first != next_offset  # else no offset is missing: a torn batch was written again
             self.skipped.append(replace(each, first_offset=first, next_offset=next_offset, is_loss=is_loss))
         self._open = []
 
 
 def batches_of(piece: Piece, env: Env) -> Iterator[Piece]:
-    """The batches of a piece, one piece each."""
+    """Yields the batches of a piece, one piece per batch."""
     with env.map_read(piece.source.path) as mapped:
         scanner = BatchScanner(check_crc=False, env=env)
         for window in scanner.scan_bytes(mapped.array[: piece.end], piece.start, path=piece.source.path):

@@ -1,7 +1,8 @@
-"""Runs of whole batches, wherever they lie, in the log or in a value: batch after batch, each with a
-right checksum, and with rising offsets.
+"""Finds runs of whole batches anywhere in a file, in the log itself or in a value. A run is a
+sequence of adjacent batches with right checksums and rising offsets.
 
-`BatchRuns` only finds them. `logdex.kafka.scan.resume` decides whether a run is of the log.
+`BatchRuns` only finds the runs. `logdex.kafka.scan.resume` decides whether a run after damage
+belongs to the log.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BELOW_ALL = -(1 << 63)
 
 
 class BatchRun(NamedTuple):
-    """Whole batches in bytes [`start`, `end`), of offsets `first_offset` to `last_offset`."""
+    """Whole batches in bytes [`start`, `end`) with offsets from `first_offset` to `last_offset`."""
 
     start: int
     end: int
@@ -43,11 +44,11 @@ def is_whole_batch(data: ByteArray, position: int) -> bool:
 
 
 class BatchRuns:
-    """The runs of the log `data`. Each is found once, from the front to the back. Not thread-safe.
+    """The runs of the log `data`, found once, from front to back. Not thread-safe.
 
-    It looks at 32 times the bytes of the log at most, and then finds nothing more: bytes that were made
-    to look like large batches at every step would cost the square of their number. Memory: the runs
-    behind the last `forget_before`.
+    At most 32 times the bytes of the log are read; after that no more runs are found. Without this
+    limit, bytes crafted to look like a large batch at every position would take quadratic time.
+    Memory depends on the number of runs after the last `forget_before`.
     """
 
     def __init__(self, data: ByteArray) -> None:
@@ -56,12 +57,12 @@ class BatchRuns:
         self._scanner: BatchScanner | None = None
         self._runs: list[BatchRun] = []
         self._to = 0
-        """Every run that begins before this place, and was not forgotten, is known."""
+        """All runs that begin before this position, except forgotten ones, are known."""
         self._next: int | None = None
-        """Where the first run behind them begins, -1 for nowhere; None if it was not looked for."""
+        """The start of the first run after them; -1 if there is none, None before a search."""
 
     def forget_before(self, position: int) -> None:
-        """Drops the runs before `position`: later questions are about what is behind it."""
+        """Drops the runs before `position`. Later calls must not ask for positions before it."""
         del self._runs[: bisect_right(self._runs, position, key=lambda run: run.end)]
         if self._runs and self._runs[0].start <= position:  # damage is in no run of the log
             self._runs, self._to, self._next = [], position + 1, None
@@ -71,7 +72,7 @@ class BatchRuns:
                 self._next = None
 
     def start_behind(self, position: int) -> int:
-        """Where the first run behind `position` begins, -1 for nowhere."""
+        """Returns the start of the first run after `position`, or -1 if there is none."""
         at = bisect_right(self._runs, position, key=lambda run: run.start)
         if at < len(self._runs):
             return self._runs[at].start
@@ -80,7 +81,7 @@ class BatchRuns:
         return start
 
     def first_behind(self, position: int) -> BatchRun | None:
-        """The first run behind `position`, which may take a scan up to the end of the log."""
+        """Returns the first run after `position`. This may scan up to the end of the log."""
         start = self.start_behind(position)
         if start < 0:
             return None
@@ -89,21 +90,21 @@ class BatchRuns:
         return self._runs[bisect_left(self._runs, start, key=lambda run: run.start)]
 
     def all_behind(self, position: int) -> Iterator[BatchRun]:
-        """The runs behind `position`, up to the end of the log."""
+        """Yields the runs after `position`, up to the end of the log."""
         run = self.first_behind(position)
         while run is not None:
             yield run
             run = self.first_behind(run.end - 1)
 
     def over(self, position: int) -> BatchRun | None:
-        """The run that begins before `position` and ends behind it."""
+        """Returns the run that begins before `position` and ends after it."""
         self.start_behind(position)
         at = bisect_left(self._runs, position, key=lambda run: run.start)
         return self._runs[at - 1] if at > 0 and self._runs[at - 1].end > position else None
 
     def at(self, position: int) -> BatchRun | None:
-        """The run that begins at `position`, which may lie within a longer one; None if no whole batch
-        begins there."""
+        """Returns the run that begins at `position`, which may lie within a longer one; None if no
+        whole batch begins there."""
         if not is_whole_batch(self._data, position):
             return None
         if self.over(position) is not None:
@@ -146,10 +147,9 @@ class BatchRuns:
 
 
 def _rising_count(columns: BatchColumns, before: tuple[int, int]) -> int:
-    """How many batches come before the first whose offset falls.
-
-    An offset falls if it is not above those of the two batches before it, and the next batch's is not
-    either. So a single batch with a wrong offset does not end a run. `before` holds the last offsets
+    """Returns how many batches come before the first one that ends the run. A batch ends it if its
+    offset is not above those of the two batches before it, and the next batch's offset is not
+    either; a single batch with a wrong offset does not end a run. `before` holds the last offsets
     of the two batches before the window.
     """
     bases, lasts = columns.base_offset, columns.last_offset

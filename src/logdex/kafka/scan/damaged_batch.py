@@ -1,6 +1,7 @@
-"""What a damaged batch shows of its own end: by its length field, its records and its checksum.
+"""Finds the end of a damaged batch: by its length field, its records and its checksum.
 
-All lengths here come from bytes that are damaged somewhere, so each is tested before it is used.
+All lengths here come from bytes that may be damaged, so each is checked before it is used.
+
 Source: Kafka's DefaultRecordBatch, LegacyRecord; ``docs/design/0016-behind-damage-kafka.md``.
 """
 
@@ -28,12 +29,12 @@ _LEGACY_ATTRIBUTES_AT = _V1.offset_of("attributes")
 
 @dataclass(slots=True)
 class WorkBudget:
-    """How many bytes may still be looked at. It bounds what bytes can cost that were made up."""
+    """A limit on the bytes that may still be read. It bounds the cost of crafted bytes."""
 
     left: int
 
     def take(self, size_bytes: int) -> bool:
-        """Uses up `size_bytes`; returns whether so many were left."""
+        """Takes `size_bytes` from the budget. Returns whether so many were left."""
         if size_bytes > self.left:
             return False
         self.left -= size_bytes
@@ -41,7 +42,8 @@ class WorkBudget:
 
 
 class DamagedBatch:
-    """The batch that begins, or began, at `position` of the log `data`. Its bytes may be anything."""
+    """The batch that begins, or began, at `position` of the log `data`. Its bytes may hold
+    anything."""
 
     def __init__(self, data: ByteArray, position: int, budget: WorkBudget | None = None) -> None:
         self.position = position
@@ -52,8 +54,8 @@ class DamagedBatch:
         self._records_ends: dict[int, int] = {}
         size = self._int(field.LENGTH, 4) if self._room >= kernel.OVERHEAD else -1
         self.stated_end = position + kernel.OVERHEAD + size if size >= kernel.SIZE_MIN_V0 else -1
-        """The end by the length field, which may lie behind the end of the log; -1 if no batch has that
-        length."""
+        """The end by the length field, which may lie after the end of the log; -1 for a length that
+        no batch has."""
         self.magic = self._int(field.MAGIC, 1) if self._room > field.MAGIC else -1
 
     def _int(self, at: int, size_bytes: int) -> int:
@@ -62,17 +64,17 @@ class DamagedBatch:
 
     @property
     def base_offset(self) -> int:
-        """The offset that its header states."""
+        """The base offset in its header."""
         return self._int(0, 8)
 
     @property
     def next_offset(self) -> int:
-        """The offset behind those that its header states."""
+        """The offset after the last one in its header."""
         last = self._int(field.LAST_OFFSET_DELTA, 4) if self.magic == 2 else 0
         return self.base_offset + last + 1
 
     def is_plausible(self) -> bool:
-        """Whether all fields of the header are there, and can stand in a batch."""
+        """Whether the header is complete and all its fields have values that a batch can have."""
         if self.magic == 2:
             return self._is_plausible_batch()
         return self.magic in _KEY_AT and self._is_plausible_message()
@@ -95,7 +97,8 @@ class DamagedBatch:
         return known and self.base_offset >= 0 and end == self.stated_end
 
     def records_end(self, magic: int) -> int:
-        """The end by the lengths in the batch, if it is of that magic; -1 if they lead to none."""
+        """Returns the end by the lengths of the batch's content, if the batch is of that magic; -1
+        if they determine none."""
         if magic not in self._records_ends:
             self._records_ends[magic] = self._last_record_end() if magic == 2 else self._message_end(magic)
         return self._records_ends[magic]
@@ -124,8 +127,8 @@ class DamagedBatch:
         return end if found == self._int(field.COUNT, 4) else -1
 
     def records(self) -> Iterator[tuple[int, int]]:
-        """Yields start and end of the records of a plausible batch that is not compressed, as long as
-        their lengths are possible. The last one may reach beyond the log's end."""
+        """Yields (start, end) of the records of a plausible uncompressed batch, as long as their
+        lengths are possible. The last record may reach beyond the log's end."""
         if self.magic == 2:
             return self._batch_records()
         return iter([(self.position, self.stated_end)])
@@ -145,7 +148,7 @@ class DamagedBatch:
             at = body + length
 
     def ends_at(self, end: int, magic: int) -> bool:
-        """Whether the stored checksum is right for a batch of that magic that ends there."""
+        """Whether the stored checksum is right for a batch of that magic that ends at `end`."""
         start, smallest = self.position, kernel.OVERHEAD + int(kernel.size_min(magic))
         if not start + smallest <= end <= self._data.size or not self._budget.take(end - start):
             return False

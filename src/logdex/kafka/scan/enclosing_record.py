@@ -1,7 +1,9 @@
-"""Whether a run of batches lies inside a record, in its key or value, by the lengths before it.
+"""Decides whether a run of batches lies inside the key or value of a record, by the lengths stored
+before it.
 
-This is asked if the header of the batch around the run is destroyed, or its end is unknown. Source:
-Kafka's DefaultRecord, LegacyRecord.
+This is used if the header of the batch around the run is destroyed, or its end is unknown.
+
+Source: Kafka's DefaultRecord, LegacyRecord.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from logdex.kafka.scan.damaged_batch import DamagedBatch
 from logdex.primitives.varint import VARINT_SIZE_BYTES_MAX, read_varint, read_varlong
 
 _LOOK_BACK_BYTES = 512
-"""How far before a run the first byte of its record is searched: a key may lie between."""
+"""The distance before a run in which the first byte of its record is searched; a key may lie
+between."""
 _NONE = -1
 
 
 class _Lengths(NamedTuple):
-    """Start and end of a record's key and value, and the record's end, by its lengths."""
+    """Start and end of a record's key and value, and the record's end, by the lengths in it."""
 
     key: tuple[int, int]
     value: tuple[int, int]
@@ -28,10 +31,11 @@ class _Lengths(NamedTuple):
 
 
 def enclosing_end(data: ByteArray, around: DamagedBatch, run: BatchRun) -> int:
-    """The end of the record that `run` lies in; -1 if nothing shows that it lies in one.
+    """Returns the end of the record that contains `run`, or -1 if no lengths show that a record
+    contains it.
 
-    `around` is the damaged batch before the run. If its header is whole, the record may reach behind
-    the log's end.
+    `around` is the damaged batch before the run. If its header is whole, the record may reach
+    beyond the log's end.
     """
     if around.is_plausible():
         for start, end in around.records():
@@ -50,8 +54,8 @@ def enclosing_end(data: ByteArray, around: DamagedBatch, run: BatchRun) -> int:
 
 
 def _possible_starts(raw: bytes) -> Iterator[int]:
-    """Yields where a record may begin, the last place first: its attributes, a zero byte, follow a
-    length above zero."""
+    """Yields the positions where a record may begin, the last one first. A record begins with its
+    attributes, a zero byte, after a length above zero."""
     attributes = raw.rfind(0)
     while attributes > 0:
         start = attributes - 1
@@ -64,8 +68,8 @@ def _possible_starts(raw: bytes) -> Iterator[int]:
 
 
 def _record_lengths(view: memoryview, start: int, limit: int) -> _Lengths | None:
-    """The lengths of a record of magic 2 at `start`, if all of them agree; None otherwise. The lengths
-    of key and value must stand before `limit`."""
+    """Returns the places in a record of magic 2 at `start`, or None unless all its lengths agree.
+    The lengths of key and value must lie before `limit`."""
     try:
         length, body = read_varint(view, start, limit)
         end = body + length
@@ -83,8 +87,8 @@ def _record_lengths(view: memoryview, start: int, limit: int) -> _Lengths | None
 
 
 def _headers_end(view: memoryview, at: int, limit: int) -> int:
-    """The end of a record's headers, which begin at `at`. Raises `ValueError` if they reach behind
-    `limit`."""
+    """Returns the end of a record's headers, which begin at `at`. Raises `ValueError` if they reach
+    beyond `limit`."""
     count, at = read_varint(view, at, limit)
     for _ in range(2 * count):  # name and content of each
         size, at = read_varint(view, at, limit)
@@ -93,10 +97,11 @@ def _headers_end(view: memoryview, at: int, limit: int) -> int:
 
 
 def _message_end(data: ByteArray, view: memoryview, first: int, start: int) -> int:
-    """The end of a message of magic 0 or 1 whose value begins at `start`; -1 if there is none.
+    """Returns the end of a message of magic 0 or 1 whose value begins at `start`; -1 if there is
+    none.
 
-    Its key and value have their lengths before them, and where the value ends, another batch begins
-    or the log ends.
+    Key and value have their lengths before them, and after the value another batch begins or the
+    log ends.
     """
 
     def number(at: int) -> int:

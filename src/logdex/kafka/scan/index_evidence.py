@@ -1,7 +1,7 @@
-"""Whether a segment's .index shows that a run of batches is of the log.
+"""Uses a segment's .index to show that a run of batches belongs to the log.
 
-An entry names a batch of the log by its position and by an offset in it. If both agree with a batch
-of the run, the run is of the log. An entry that agrees with no batch shows nothing.
+An entry holds the position of a batch of the log and an offset in it. If both match a batch of the
+run, the run belongs to the log. An entry that matches no batch shows nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 
 
 class IndexEvidence:
-    """Reads the .index beside the .log at `path` when it is first needed. Not thread-safe."""
+    """The .index beside the .log at `path`. It is read on first use. Not thread-safe."""
 
     def __init__(self, path: str, env: Env) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class IndexEvidence:
         self._entries: npt.NDArray[np.int64] | None = None
 
     def bears_out(self, data: ByteArray, run: BatchRun) -> bool:
-        """Whether an entry names a batch of the run."""
+        """Whether an entry matches a batch of the run."""
         if self._entries is None:
             self._entries = self._read()
         entries = self._entries[(self._entries[:, 1] >= run.start) & (self._entries[:, 1] < run.end)]
@@ -48,7 +48,7 @@ class IndexEvidence:
         return False
 
     def _read(self) -> npt.NDArray[np.int64]:
-        """(offset, position) of all entries; none if no .index can be read."""
+        """Returns (offset, position) of all entries, or none if no .index can be read."""
         none = np.empty((0, 2), np.int64)
         folder, name = posixpath.split(self._path)
         parsed = parse_offset_file(name)

@@ -1,10 +1,10 @@
-"""Where reading goes on behind damage: the one answer for all who read a log, verify it or recover
-it.
+"""Decides where reading resumes after damage. All readers of a log, `verify` and `recover` use
+this.
 
-A record's value may hold a log: whole batches with right checksums that are not of this log. So the
-next batch that looks right is not always the next one of the log. `LogResume` first asks where the
-damaged batch ends, and takes what begins there. Only if nothing shows that, it looks for the first
-run of whole batches that does not end within a value. The reasons are in
+A record's value may hold a log, that is, whole batches with right checksums that are not batches of
+this log. So the next batch that looks right is not always the next one of the log. `LogResume`
+first determines where the damaged batch ends, and resumes there. Only if that is impossible, it
+searches the first run of whole batches that does not end within a value. For the reasons see
 ``docs/design/0016-behind-damage-kafka.md``.
 """
 
@@ -26,14 +26,15 @@ _WORK = 64
 _WORK_BYTES_MIN = 1 << 20
 _HEADER_SIZE_MIN = LEGACY_RECORD_V0.size_bytes + 8
 _RUNS_TRIED = 16
-"""Runs at which a batch with a damaged length may end: a value before its end may hold others."""
+"""The number of runs that are tried as the end of a batch with a damaged length. The batch's values
+may hold other runs before its end."""
 
 
 class Resumed(NamedTuple):
-    """Where the next batch of the log begins, -1 if there is none.
+    """The position where the next batch of the log begins, or -1 if there is none.
 
-    `doubtful` are runs of whole batches before that place, or before the end of the log. They may be
-    of the log or lie in a value: nothing decides that.
+    `doubtful` are runs of whole batches before it, or before the end of the log, that may belong to
+    the log or lie in a value; nothing decides which.
     """
 
     position: int
@@ -41,12 +42,12 @@ class Resumed(NamedTuple):
 
 
 class LogResume:
-    """Finds where reading goes on in the log `data`. `path` is that of its .log; the .index beside it
-    is used where the log alone does not decide.
+    """Decides where reading of the log `data` resumes. `path` is that of its .log; the .index
+    beside it is used if the log alone does not decide.
 
-    The answer for a place does not depend on where reading began. It looks at 64 times the log's
-    bytes at most; only bytes that were made up to cost time reach that bound, and then less is found.
-    Not thread-safe; places must be asked for from the front to the back.
+    The result for a position does not depend on where reading began. Only crafted bytes can exhaust
+    the budget of 64 times the log's bytes; after that no batch is found. Not thread-safe; positions
+    must be given from front to back.
     """
 
     def __init__(self, data: ByteArray, path: str = "", env: Env = DEFAULT_ENV) -> None:
@@ -56,8 +57,8 @@ class LogResume:
         self._index = IndexEvidence(path, env)
 
     def behind(self, end: ScanEnd) -> Resumed:
-        """Returns where reading goes on behind what ended a scan: nowhere behind the log's end, and
-        behind zeros up to it."""
+        """Returns where reading resumes after the end of a scan; nowhere after the log's end, or
+        after zeros up to it."""
         if end.kind in (EndKind.END, EndKind.ZEROS):
             return Resumed(-1)
         return self._behind_batch(end.position)
@@ -75,10 +76,10 @@ class LogResume:
         return Resumed(end if is_whole_batch(self._data, end) else -1)
 
     def _follow(self, position: int) -> tuple[DamagedBatch, int]:
-        """Goes from a damaged batch to the next one as long as their ends are known.
+        """Follows damaged batches as long as their ends are known.
 
-        Returns the last one and its end: where a whole batch begins, or the log's end; a place
-        behind the log's end for a batch that is torn off; -1 if nothing shows the end.
+        Returns the last one and its end. The end is where a whole batch begins or the log ends, or
+        lies after the log's end if the batch is cut off; it is -1 if it is unknown.
         """
         while True:
             damaged = DamagedBatch(self._data, position, self._budget)
@@ -90,8 +91,8 @@ class LogResume:
 
     # -- where a damaged batch ends ------------------------------------------------------------------------------------
     def _end_of(self, damaged: DamagedBatch) -> int:
-        """Where a damaged batch ends; behind the log's end for a batch that is torn off; -1 if nothing
-        shows it."""
+        """Returns the end of a damaged batch, which lies after the log's end if the batch is cut
+        off; -1 if it is unknown."""
         magic, stated = damaged.magic if damaged.magic in MAGICS else MAGICS[0], damaged.stated_end
         for each in sorted(MAGICS, key=lambda each: each != magic):
             for end in {damaged.records_end(each), stated}:
@@ -106,15 +107,15 @@ class LogResume:
         return stated if self._is_credible(damaged) else -1
 
     def _is_next(self, damaged: DamagedBatch, position: int) -> bool:
-        """Whether the first whole batch behind a damaged one begins at `position`, and its offset is the
-        next one, or the damaged batch's lengths agree on that place."""
+        """Whether the first whole batch after a damaged one begins at `position`, and either its
+        offset is the next one or the damaged batch's lengths agree on that position."""
         if not is_whole_batch(self._data, position) or self._runs.start_behind(damaged.position) != position:
             return False
         following = DamagedBatch(self._data, position, self._budget)
         return damaged.is_agreed() or following.base_offset == damaged.next_offset
 
     def _is_credible(self, damaged: DamagedBatch) -> bool:
-        """Whether what lies at the end that the length field states can be the log behind the batch."""
+        """Whether the log after the batch can begin at the end that the length field states."""
         stated = damaged.stated_end
         run = self._runs.at(stated)
         if run is not None:
@@ -124,17 +125,17 @@ class LogResume:
         return self._leads_on(stated) or damaged.is_plausible()
 
     def _goes_on(self, run: BatchRun) -> bool:
-        """Whether a run goes on to the end of the log, or to a batch that is damaged."""
+        """Whether a run reaches the end of the log or a damaged batch."""
         behind = DamagedBatch(self._data, run.end, self._budget)
         return self._is_at_end(run.end) or (behind.is_plausible() and behind.base_offset > run.last_offset)
 
     def _is_at_end(self, position: int) -> bool:
-        """Whether nothing follows but zeros. A few zeros are rather the end of a record than of the log."""
+        """Whether only zeros follow. A few zeros are the end of a record rather than of a log."""
         rest = self._data.size - position
         return rest == 0 or (rest >= RECORD_BATCH.size_bytes and only_zeros(self._data, position))
 
     def _leads_on(self, end: int) -> bool:
-        """Whether the log ends at `end`, or goes on there with a batch that is damaged."""
+        """Whether the log ends at a position, or continues there with a damaged batch."""
         if not 0 <= end <= self._data.size:
             return False
         return self._is_at_end(end) or DamagedBatch(self._data, end, self._budget).is_plausible()
@@ -152,7 +153,7 @@ class LogResume:
         return Resumed(-1, tuple(doubtful))
 
     def _not_enclosed(self, damaged: DamagedBatch) -> Iterator[BatchRun]:
-        """The runs behind the beginning of a damaged batch that do not lie in its records."""
+        """Yields the runs after the start of a damaged batch that do not lie in its records."""
         run = self._runs.first_behind(damaged.position)
         while run is not None:
             end = enclosing_end(self._data, damaged, run)
@@ -162,11 +163,11 @@ class LogResume:
             run = self._runs.first_behind((end if run.start < end < run.end else run.end) - 1)
 
     def _leads_to_the_end(self, run: BatchRun) -> tuple[bool, int]:
-        """Whether a run is of the log: it leads to the end of the file, over damaged batches whose ends
-        are known, or the .index names one of the batches on the way. Behind batches in a value other
-        bytes follow.
+        """Whether a run belongs to the log: it leads to the end of the file, over damaged batches
+        whose ends are known, or the .index names one of the batches on the way. Batches in a value
+        are followed by other bytes.
 
-        Also returns where the last run begins for which this answer holds.
+        Also returns the start of the last run for which this answer holds.
         """
         while not self._is_at_end(run.end):
             if self._index.bears_out(self._data, run):
@@ -181,7 +182,7 @@ class LogResume:
         return True, run.start
 
     def _starts(self, position: int) -> Iterator[int]:
-        """Where runs behind a place begin."""
+        """Yields the starts of the runs after a position."""
         start = self._runs.start_behind(position)
         while start >= 0:
             yield start

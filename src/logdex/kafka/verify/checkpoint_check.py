@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.kafka.files import file_names as files
@@ -36,7 +36,7 @@ def check_checkpoints(directory: str, ends: dict[TopicPartition, LogEnd], out: C
         out.files += 1
         try:
             _check(path, what, ends, out, env)
-        except CorruptError as error:
+        except (CorruptError, UnreadableError) as error:
             out.find_error("checkpoint-malformed", error, REMOVE)
 
 

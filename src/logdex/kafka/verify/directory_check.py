@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.files import file_names as files
@@ -96,5 +96,5 @@ def _readable(check: str, path: str, read: Callable[[], object], out: Collector)
     out.files += 1
     try:
         read()
-    except CorruptError as error:
+    except (CorruptError, UnreadableError) as error:
         out.find_error(check, error, RESTORE)

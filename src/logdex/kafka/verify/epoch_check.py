@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.kafka.files.checkpoints import checked_number, malformed, read_checkpoint_lines
 from logdex.kafka.state.epoch_runs import EpochRun, EpochRuns
@@ -52,7 +52,7 @@ def check_epochs(
     out.files += 1
     try:
         lines = _read(path, env)
-    except CorruptError as error:
+    except (CorruptError, UnreadableError) as error:
         out.find_error("leader-epoch-malformed", error, REMOVE)
         return
     begin = log_start_offset

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.io.env import Env, MappedBytes
+from logdex.io.env import Env
+from logdex.io.mapped.mapping import find_unreadable
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment_pass import SegmentPass
 from logdex.kernels.kafka.batch_columns import BatchColumns
@@ -42,7 +43,6 @@ class IndexEntries(ABC):
         self.has_odd_size = False
         self._is_exact = is_exact
         self._out = out
-        self._mapped: MappedBytes | None = None
         self._raw: npt.NDArray[Any] = np.empty(0, self.layout.dtype)
         self.zero_slots = 0
         if not self.is_missing:
@@ -64,12 +64,20 @@ class IndexEntries(ABC):
             self._find(
                 "size", whole, f"{size - whole} bytes behind the last whole entry", f"a multiple of {slot}", size
             )
-        self._mapped = env.map_read(self.path)
-        size = min(size, self._mapped.array.size)  # it may have been truncated meanwhile
-        slots = self._mapped.array[: size // slot * slot].view(self.layout.dtype)
+        array = env.map_read(self.path).array
+        size = min(size, array.size)  # it may have been truncated meanwhile
+        slots = array[: size // slot * slot].view(self.layout.dtype)
         count = _used_slots(slots)
-        self.zero_slots = len(slots) - count
-        self._raw = slots[:count]
+        raw = slots[:count].copy()
+        error = find_unreadable(array, 0, size)
+        if error is not None and error.size_bytes is None:
+            self.is_unreadable = True
+            self._out.find_error("unreadable", error, self._out.rebuild)
+            return
+        if error is not None and error.size_bytes is not None:  # a broker trims an index that it has finished
+            slots, raw = slots[: error.size_bytes // slot], raw[: error.size_bytes // slot]
+        self.zero_slots = len(slots) - len(raw)
+        self._raw = raw
 
     @property
     def count(self) -> int:
@@ -100,8 +108,6 @@ class IndexEntries(ABC):
             self._judge_rest(rest, scanned)
         self._check_order()
         self._raw = self._raw[:0]
-        if self._mapped is not None:
-            self._mapped.close()
 
     @abstractmethod
     def _judge_rest(self, rest: npt.NDArray[np.intp], scanned: SegmentPass) -> None: ...

@@ -24,10 +24,7 @@ def check_key_index(path: str, segment: Segment, scanned: SegmentPass, out: Coll
             index.verify()
             is_of_log = index.was_built_from(segment.path)
             covered, base_offset = index.header.log_size, index.base_offset
-    except UnreadableError as error:
-        out.find("unreadable", path, error.position, error.reason, expected="a file that can be read", mend=_MEND)
-        return
-    except CorruptError as error:
+    except (CorruptError, UnreadableError) as error:
         out.find_error("key-index", error, _MEND)
         return
     except UnsupportedLayoutError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from logdex import limits
-from logdex.errors import CorruptError, ProducerStateError
+from logdex.errors import CorruptError, ProducerStateError, UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.kafka.state.producer_snapshot import read_producer_snapshot
@@ -111,7 +111,7 @@ class ProducerCheck:
         try:
             data = self._env.read_file(path, limits.PRODUCER_SNAPSHOT_SIZE_BYTES_MAX)
             return read_producer_snapshot(data, path=path)
-        except CorruptError as error:
+        except (CorruptError, UnreadableError) as error:
             self._out.find_error("producer-snapshot", error, REMOVE)
             return None
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from logdex import limits
+from logdex.errors import UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
@@ -129,13 +130,21 @@ class TransactionCheck:
         stored = b""
         if self._env.exists(path):
             self._out.files += 1
-            stored = self._env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
+            try:
+                stored = self._env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
+            except UnreadableError as error:
+                self._out.find_error("unreadable", error, self._out.rebuild)
+                self._forget_segment()
+                return
         if stored != derive_transaction_index(self._derived) and not self._check_size(path, stored):
             entries: list[_Entry] = list(TRANSACTION_INDEX_ENTRY.struct.iter_unpack(stored))
             if is_certain:
                 self._compare_all(path, entries)
             else:
                 self._compare_known(path, entries, base_offset)
+        self._forget_segment()
+
+    def _forget_segment(self) -> None:
         self._derived, self._aborted, self._bare = [], {}, set()
 
     def _check_size(self, path: str, stored: bytes) -> bool:

@@ -30,8 +30,11 @@ class IndexEntry(NamedTuple):
 class ChainSource(Protocol):
     """The methods of `IndexFile` that reading a chain needs."""
 
-    header: IndexHeader
     max_index_num: int
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it was last read."""
 
     def read_slot(self, slot: int) -> int:
         """Returns the number of a slot's newest entry; 0 for an empty slot."""
@@ -53,16 +56,17 @@ class ChainEnd(Enum):
 
 
 class IndexChain:
-    """The entries of one slot, newest first. Iterating yields (index, `IndexEntry`). For one
-    thread.
+    """The entries of one slot, newest first, or from entry `start` of the slot on. Iterating yields
+    (index, `IndexEntry`). For one thread.
 
     When the chain meets a link that points forward, which no engine writes, it remembers the
     entries that it has passed (`went_forward`), so that iteration ends even in a cycle. `end`
     states why it ended.
     """
 
-    def __init__(self, file: ChainSource, slot: int) -> None:
+    def __init__(self, file: ChainSource, slot: int, start: int | None = None) -> None:
         self.slot = slot
+        self._start = start
         self.end: ChainEnd | None = None
         self.went_forward = False
         self._file = file
@@ -84,7 +88,7 @@ class IndexChain:
 
     def __iter__(self) -> Iterator[tuple[int, IndexEntry]]:
         self.end, self.went_forward = None, False
-        index = head = self._file.read_slot(self.slot)
+        index = head = self._file.read_slot(self.slot) if self._start is None else self._start
         if self._file.header.index_count <= 1:  # like the engine, which reads nothing from a file without entries
             self.end = ChainEnd.FIRST
             return

@@ -180,6 +180,10 @@ class IndexFile:
         data = self._read(self.entry_position(index), INDEX_ENTRY.size_bytes, "entry")
         return IndexEntry(*INDEX_ENTRY.struct.unpack(data))
 
+    def read_entries(self, start: int, end: int) -> bytes:
+        """Returns the bytes of entries `start` to before `end`."""
+        return self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * (end - start), "entry")
+
     def slots(self, start: int = 0, count: int | None = None) -> npt.NDArray[np.int32]:
         """Returns `count` slots from `start` on (by default all) as an array."""
         count = max(min(count if count is not None else self.max_hash_slot_num, self.max_hash_slot_num - start), 0)
@@ -191,8 +195,7 @@ class IndexFile:
         arrays."""
         end = min(self.header.index_count, self.max_index_num)
         end = end if count is None else min(start + count, end)
-        data = self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * max(end - start, 0), "entry")
-        rows = np.frombuffer(data, INDEX_ENTRY.dtype)
+        rows = np.frombuffer(self.read_entries(start, max(start, end)), INDEX_ENTRY.dtype)
         return IndexEntries(
             rows["key_hash"].astype(np.int32),
             rows["phy_offset"].astype(np.int64),

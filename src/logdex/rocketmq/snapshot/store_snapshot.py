@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Unpack
 
 from logdex import limits
@@ -31,11 +30,12 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.get_message import QueueView, get_message
 from logdex.rocketmq.read.keys.index_coverage import find_missing
 from logdex.rocketmq.read.keys.key_offsets import KeyIndex
-from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
+from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, KeyQuestion
+from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
-from logdex.rocketmq.read.query import QuerySource, query_as_broker, query_exact
+from logdex.rocketmq.read.query import query_as_broker, query_exact
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
@@ -327,42 +327,46 @@ class StoreSnapshot:
         """Returns the messages of a topic with exactly this key (one of KEYS, or UNIQ_KEY), newest
         first. Both times are inclusive.
 
-        Returns everything, or pages of `max` messages: pass the `next_cursor` of one result as
-        `cursor` to get the next page; a cursor stays valid. `scan_missing` also searches the parts
-        of the log that no IndexFile covers. One CommitLog file is always searched; if it does not
-        end cleanly, the result is not complete. `index_type` ``T`` searches for a tag.
-        `broker_semantics` returns what the broker returns instead (see `query_as_broker`).
+        Returns everything, or pages of `max` messages; `cursor` is the `next_cursor` of a page.
+        `scan_missing` also searches the parts of the log that no IndexFile covers. `index_type`
+        ``T`` searches for a tag. `broker_semantics` returns what `query_as_broker` does instead.
         """
+        question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
+        source = self._query_source(() if broker_semantics else self.missing_ranges(index_type))
         if broker_semantics and (scan_missing or cursor is not None):
             raise UsageError("the broker knows neither scan_missing nor a cursor", hint="leave out broker_semantics")
-        if broker_semantics and self.commit_log.is_one_file:
-            raise UsageError("one CommitLog file has no index for a broker to ask", hint="leave out broker_semantics")
-        question = KeyQuestion(
-            topic=to_bytes(topic),
-            key=to_bytes(key),
-            begin_ms=(0 if broker_semantics else TIME_MIN_MS) if begin_ms is None else begin_ms,
-            end_ms=TIME_MAX_MS if end_ms is None else end_ms,
-            index_type=index_type,
-        )
-        log, index, end = self.commit_log, self.index_service, self.valid_end_offset
-        missing = () if broker_semantics else self.missing_ranges(index_type)
-        source = QuerySource(log, index, missing, end, self.config, self._env, None if log.is_one_file else self.root)
         if broker_semantics:
-            return query_as_broker(source, question, max_num=limits.QUERY_MAX_NUM if max is None else max)
-        if not log.is_one_file:
-            return query_exact(source, question, max_num=max, cursor=cursor, scan_missing=scan_missing)
-        result = query_exact(source, question, max_num=max, cursor=cursor, scan_missing=True)
-        return replace(result, complete=result.complete and self.valid_end.is_clean)
+            return query_as_broker(source, question, max_num=max)
+        return query_exact(KeySearch(source, question, cursor, scan_missing=scan_missing), max_num=max)
+
+    def search_messages(
+        self,
+        topic: Text,
+        key: Text,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        *,
+        scan_missing: bool = False,
+        cursor: int | None = None,
+        index_type: str | None = None,
+    ) -> KeySearch:
+        """Returns the messages of `query_message` as an iterable that reads one after the other."""
+        source = self._query_source(self.missing_ranges(index_type))
+        question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
+        return KeySearch(source, question, cursor, scan_missing=scan_missing)
+
+    def _query_source(self, missing: tuple[OffsetRange, ...]) -> QuerySource:
+        log, index, end = self.commit_log, self.index_service, self.valid_end_offset
+        store, is_clean = (None, self.valid_end.is_clean) if log.is_one_file else (self.root, True)
+        return QuerySource(log, index, missing, end, self.config, self._env, store, is_clean)
 
     def missing_ranges(self, index_type: str | None = None) -> tuple[OffsetRange, ...]:
-        """The parts of the CommitLog that hold messages with keys and that no IndexFile covers; with
-        `index_type` ``T``, those whose tags are not in the IndexFiles. Found once. A bounded number
-        of entries is held against the log (see `logdex.rocketmq.read.keys.index_probe`)."""
+        """The parts of the CommitLog with keys (``T``: and tags) that no IndexFile covers. Found once."""
         tags = index_type == TAG_INDEX_TYPE
         with self._lock:
             if tags not in self._missing:
-                files, log, end = self.index_service.files, self.commit_log, self.valid_end_offset
-                self._missing[tags] = find_missing(files, log, end, self.config, self._env, tags=tags)
+                files, end = self.index_service.files, self.valid_end_offset
+                self._missing[tags] = find_missing(files, self.commit_log, end, self.config, self._env, tags=tags)
             return self._missing[tags]
 
     # -- the store as a whole ------------------------------------------------------------------------------------------

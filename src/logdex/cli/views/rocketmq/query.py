@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, human_count, note
@@ -11,7 +11,9 @@ from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.read.results import QueryMessageResult
+    from logdex.rocketmq.message.stored_message import StoredMessage
+    from logdex.rocketmq.read.keys.key_search import KeySearch
+    from logdex.rocketmq.read.results import OffsetRange
     from logdex.rocketmq.recognise.store_path import StorePath
 
 RANGES_TOLD = 3
@@ -43,45 +45,55 @@ def show(
         raise UsageError("which topic?", hint=f"give --topic; logdex info {path} lists them")
     if (key is None) == (tag is None):
         raise UsageError("which messages?", hint="give either --key K or --tag T")
+    text, index_type = (key, None) if key is not None else (tag or "", "T")
     with StoreSnapshot(found, **settings) as snapshot:
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
-        result = snapshot.query_message(
-            *(topic, key if key is not None else tag or "", begin_ms, end_ms, max_num),
-            broker_semantics=broker_semantics,
-            scan_missing=scan_missing,
-            cursor=cursor,
-            index_type=None if key is not None else "T",
-        )
-        for at, message in zip(result.phy_offsets, result.messages, strict=True):
-            printer.print(message, at)
+        more: dict[str, Any] = {"scan_missing": scan_missing, "cursor": cursor, "index_type": index_type}
+        if broker_semantics:
+            answer = snapshot.query_message(topic, text, begin_ms, end_ms, max_num, broker_semantics=True, **more)
+            _print(zip(answer.phy_offsets, answer.messages, strict=True), printer, None)
+            return not printer.problems
+        search = snapshot.search_messages(topic, text, begin_ms, end_ms, **more)
+        with closing(search.items()) as items:
+            next_cursor = _print(items, printer, max_num)
         is_whole = note_one_file(snapshot)
-        is_one_file = snapshot.commit_log.is_one_file
-    if not result.messages:
-        note("no message found")
-    if result.next_cursor is not None:
-        note(f"there are more: continue with --cursor {result.next_cursor}")
-    if is_one_file:
-        result = replace(result, missing=())  # searched, as `note_one_file` reported
-    is_complete = broker_semantics or _tell_completeness(result, scan_missing)
+    if next_cursor is not None:
+        note(f"there are more: continue with --cursor {next_cursor}")
+    missing = () if search.source.log.is_one_file else search.source.missing  # `note_one_file` reported those
+    is_complete = _tell_completeness(search, missing, scan_missing)
     return is_complete and is_whole and not printer.problems
 
 
-def _tell_completeness(result: QueryMessageResult, scan_missing: bool) -> bool:
+def _print(items: Iterable[tuple[int, StoredMessage]], printer: MessagePrinter, max_num: int | None) -> int | None:
+    """Prints messages with their physical offsets as they are found. Returns where the next page
+    begins if there are more than `max_num`."""
+    count, last = 0, None
+    for at, message in items:
+        if count == max_num:
+            return last
+        printer.print(message, at)
+        count, last = count + 1, at
+    if not count:
+        note("no message found")
+    return None
+
+
+def _tell_completeness(search: KeySearch, missing: Sequence[OffsetRange], scan_missing: bool) -> bool:
     """Reports what the answer may lack. Returns whether it is complete."""
-    for problem in result.unreadable:
+    for problem in search.problems:
         note(problem.message)
-    if result.behind_end:
-        what = human_count(result.behind_end, "index entry points", "index entries point")
+    if search.behind_end:
+        what = human_count(search.behind_end, "index entry points", "index entries point")
         note(f"{what} past the end of the CommitLog: logdex cat states why it ends there")
-    if result.missing:
-        ranges = ", ".join(f"{begin} to {end}" for begin, end in result.missing[:RANGES_TOLD])
-        more = len(result.missing) - RANGES_TOLD
+    if missing:
+        ranges = ", ".join(f"{begin} to {end}" for begin, end in missing[:RANGES_TOLD])
+        more = len(missing) - RANGES_TOLD
         where = f"{ranges} and {human_count(more, 'range')} more" if more > 0 else ranges
-        size = sum(end - begin for begin, end in result.missing)
+        size = sum(end - begin for begin, end in missing)
         note(f"no IndexFile covers {human_count(size, 'byte')} of the CommitLog: offsets {where}")
         hint(
             "they were searched in the log itself" if scan_missing else "--scan-missing searches them in the log itself"
         )
-    if not result.complete:
+    if not search.is_complete:
         note("the answer may be incomplete")
-    return result.complete
+    return search.is_complete

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE, key_hash_of, message_key_hashes
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION, Dialect
@@ -25,6 +26,17 @@ class KeyQuestion:
     begin_ms: int = TIME_MIN_MS
     end_ms: int = TIME_MAX_MS
     index_type: str | None = None
+
+    @staticmethod
+    def of(
+        topic: bytes | str, key: bytes | str, begin_ms: int | None, end_ms: int | None, index_type: str | None
+    ) -> KeyQuestion:
+        """Returns the question for texts; None for a time means no bound."""
+        begin_ms = TIME_MIN_MS if begin_ms is None else begin_ms
+        end_ms = TIME_MAX_MS if end_ms is None else end_ms
+        return KeyQuestion(
+            topic=to_bytes(topic), key=to_bytes(key), begin_ms=begin_ms, end_ms=end_ms, index_type=index_type
+        )
 
     def names(self, message: StoredMessage) -> bool:
         """Whether the message has this topic and key, byte for byte."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from logdex.errors import UnreadableError
 from logdex.io.env import Env
+from logdex.io.mapped.mapping import require_no_faults
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -62,6 +63,7 @@ class IndexDisk:
         """The number of an entry after the last one that is not zero and that no slot points to."""
         self.end = self._find_end()
         """The number after that of the last entry."""
+        require_no_faults(data)
 
     def header_now(self) -> tuple[int, ...]:
         """Returns the header fields as they are now."""
@@ -83,13 +85,15 @@ class IndexDisk:
     def rows(self, first: int, count: int) -> IndexRows:
         """Returns at most `count` entries from `first` on, up to the last one."""
         rows = self._rows[first : min(first + count, self.end)]
-        return IndexRows(
+        found = IndexRows(
             first,
             rows["key_hash"].astype(np.int32),
             rows["phy_offset"].astype(np.int64),
             rows["time_diff_s"].astype(np.int32),
             rows["previous_index"].astype(np.int32),
         )
+        require_no_faults(rows)
+        return found
 
     def _find_end(self) -> int:
         stated = self.header[5]
