@@ -298,8 +298,8 @@ class IndexCheck:
                     found=int(found[i]),
                     mend=self._out.rebuild,
                 )
-        is_odd = disk.stray is not None or bool(self._header_differs())
-        if is_odd and self._has_grown():
+        differ = self._header_differs()
+        if (differ or disk.stray is not None) and self._has_grown():
             return  # the header and what follows are being written
         if disk.stray is not None:
             self._out.find(
@@ -313,7 +313,7 @@ class IndexCheck:
             )
         derived = self._derived.state.header
         ends = {"begin_timestamp_ms": derived.begin_phy_offset, "end_timestamp_ms": derived.end_phy_offset}
-        for field, wanted, stated in self._header_differs():
+        for field, wanted, stated in differ:
             self._out.find(
                 "index-header",
                 disk.path,
