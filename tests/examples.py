@@ -1,4 +1,4 @@
-"""Which part of a test's examples the default run takes: half of them. `scripts/test --all` takes all."""
+"""Which part of a test's examples the default run takes: a third or half of them. `scripts/test --all` takes all."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ HALVES = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.s
 
 def examples(most: int) -> int:
     """How many examples a property tries, for `settings(max_examples=examples(most))`."""
-    return most if os.environ.get(ALL_EXAMPLES) else -(-most // 2)
+    return most if os.environ.get(ALL_EXAMPLES) else -(-most // 3)
