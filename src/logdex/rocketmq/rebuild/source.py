@@ -10,8 +10,8 @@ from functools import partial
 from logdex.errors import UnsupportedLayoutError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
-from logdex.io.used_bytes import require_free_for
 from logdex.jobs import output as outputs
+from logdex.jobs.used_bytes import require_free_for
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_SLOT
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
