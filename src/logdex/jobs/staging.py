@@ -230,6 +230,8 @@ class Staging:
         try:
             if not self._is_unfinished:
                 remove_tree_in_use(self.directory, self._env)
+                if self._sync:  # so that no folder outlives the journal
+                    self._env.sync_dir(posixpath.dirname(self.directory))
                 self._lock.remove()
         finally:
             self._lock.release()
