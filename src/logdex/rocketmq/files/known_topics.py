@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdex.errors import StoreError
+from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.offset_files import list_offset_files
@@ -47,12 +47,12 @@ class KnownTopics:
     def read(root: str, *, every: bool = False, env: Env = DEFAULT_ENV) -> KnownTopics:
         """Reads the file of the store at `root`, which may also be one CommitLog file. With `every`,
         and where the broker keeps its configuration in RocksDB, no topic counts as deleted, and the
-        file is not read."""
+        file is not read. Raises `StorageError` if the file cannot be read."""
         if every or _is_in_rocksdb(StorePaths(root).config, env):
             return KnownTopics(root, None, env)
         try:
             found = TopicConfigs.read(StorePaths(root).config, env=env).topics
-        except StoreError:
+        except CorruptError:
             found = {}  # verify reports it
         return KnownTopics(root, frozenset(name.decode("utf-8", "replace") for name in found) or None, env)
 

@@ -5,6 +5,7 @@ Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -70,44 +71,45 @@ def resolve_config(
     slots = said.given("maxHashSlotNum", given.get("max_hash_slot_num"), set_aside)
     entries = said.given("maxIndexNum", given.get("max_index_num"), set_aside)
     directory = _commit_log_directory(root, said, env)
-    log = _open_log(root, log_size, directory, env)
-    if log is not None and log_size is not None and not log.is_one_file:
-        _require_agreement("mappedFileSizeCommitLog", log_size, log.files, log.directory)
-    if log_size is None and log is not None:
-        log_size = log.file_size_bytes
-        said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
-    queue_size = _resolve_queue_size(root, queue_size, said, env)
-    index_paths = index_file_paths(root, env)
-    geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
-    said.evidence += reason
-    if not index_paths and (slots is None or entries is None):
-        pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
-        said.assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
-    if rocketmq_version is not None:
-        dialect = Dialect.of(rocketmq_version)
-        said.evidence.append(f"version: {rocketmq_version}, as given")
-        for text in contradictions(dialect, index_paths, geometry, log, env=env):
-            said.contradicted.append(f"rocketmq-version {rocketmq_version}: {text}")
-    else:
-        dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
-        said.evidence += reasons
-        said.assumed += guesses
-    levels, levels_shown = _resolve_delays(root, given.get("message_delay_level"), said, log, queue_size, env)
-    if log is not None:
-        log.close()
-    return StoreConfig(
-        mapped_file_size_commit_log=_first(log_size, StoreConfig().mapped_file_size_commit_log),
-        mapped_file_size_consume_queue=queue_size,
-        max_hash_slot_num=geometry.max_hash_slot_num,
-        max_index_num=geometry.max_index_num,
-        dialect=dialect,
-        delay_levels_ms=levels,
-        delay_levels_shown=levels_shown,
-        store_path_commit_log=directory,
-        evidence=tuple(said.evidence),
-        contradicted=tuple(said.contradicted),
-        assumed=(*said.assumed, *(f"{text}, which contradicts it" for text in said.contradicted)),
-    )
+    with contextlib.ExitStack() as opened:
+        log = _open_log(root, log_size, directory, env)
+        if log is not None:
+            opened.callback(log.close)
+        if log is not None and log_size is not None and not log.is_one_file:
+            _require_agreement("mappedFileSizeCommitLog", log_size, log.files, log.directory)
+        if log_size is None and log is not None:
+            log_size = log.file_size_bytes
+            said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
+        queue_size = _resolve_queue_size(root, queue_size, said, env)
+        index_paths = index_file_paths(root, env)
+        geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
+        said.evidence += reason
+        if not index_paths and (slots is None or entries is None):
+            pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
+            said.assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
+        if rocketmq_version is not None:
+            dialect = Dialect.of(rocketmq_version)
+            said.evidence.append(f"version: {rocketmq_version}, as given")
+            for text in contradictions(dialect, index_paths, geometry, log, env=env):
+                said.contradicted.append(f"rocketmq-version {rocketmq_version}: {text}")
+        else:
+            dialect, reasons, guesses = infer_dialect(root, index_paths, geometry, log, env=env)
+            said.evidence += reasons
+            said.assumed += guesses
+        levels, levels_shown = _resolve_delays(root, given.get("message_delay_level"), said, log, queue_size, env)
+        return StoreConfig(
+            mapped_file_size_commit_log=_first(log_size, StoreConfig().mapped_file_size_commit_log),
+            mapped_file_size_consume_queue=queue_size,
+            max_hash_slot_num=geometry.max_hash_slot_num,
+            max_index_num=geometry.max_index_num,
+            dialect=dialect,
+            delay_levels_ms=levels,
+            delay_levels_shown=levels_shown,
+            store_path_commit_log=directory,
+            evidence=tuple(said.evidence),
+            contradicted=tuple(said.contradicted),
+            assumed=(*said.assumed, *(f"{text}, which contradicts it" for text in said.contradicted)),
+        )
 
 
 def contradiction(config: StoreConfig) -> UsageError | None:

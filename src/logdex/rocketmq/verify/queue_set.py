@@ -3,7 +3,7 @@ match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
-from logdex.errors import MissingFileError, StoreError
+from logdex.errors import MissingFileError, StorageError, StoreError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
@@ -41,7 +41,10 @@ class QueueSet:
         self._directory = StorePaths(root).consume_queue
         self._config = config
         self._log = log
-        self._known = KnownTopics.read(root, env=env)
+        try:
+            self._known = KnownTopics.read(root, env=env)
+        except StorageError:  # the check of the small files reports it
+            self._known = KnownTopics(root, None, env)
         self._damage = damage
         self._out = out
         self._env = env
