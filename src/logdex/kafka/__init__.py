@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # for type checkers; the same names as below
     from logdex.kafka.log.load_report import LoadReport as LoadReport
     from logdex.kafka.log.log import Log as Log
     from logdex.kafka.log.transactions import Transaction as Transaction
-    from logdex.kafka.read.follow import LogFollower as LogFollower
+    from logdex.kafka.read.follow.follower import LogFollower as LogFollower
     from logdex.kafka.read.read_filter import ReadFilter as ReadFilter
     from logdex.kafka.segment.derive_indexes import derive_offset_index as derive_offset_index
     from logdex.kafka.segment.derive_indexes import derive_time_index as derive_time_index
@@ -44,7 +44,7 @@ _HOMES = {
     "LoadReport": "log.load_report",
     "Log": "log.log",
     "LogConfig": "settings.log_config",
-    "LogFollower": "read.follow",
+    "LogFollower": "read.follow.follower",
     "LogSegment": "segment.log_segment",
     "OffsetIndex": "segment.offset_index",
     "ReadFilter": "read.read_filter",

@@ -17,7 +17,7 @@ from logdex.rocketmq.verify import verify
 from tests.interop.rocketmq.scenarios import VERSIONS, index_contents, queue_files, run_peer, write_scenario
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
 NEVER_FULL = 5000
 GEOMETRY = ("--commitlog", "4096", "--cq", "20", "--slots", "50", "--max-index")

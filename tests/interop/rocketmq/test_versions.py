@@ -29,6 +29,7 @@ def test_an_engine_without_an_index(version: str, peers_dir: Path, tmp_path: Pat
     assert [str(finding) for finding in report.findings] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_index_that_was_switched_off_for_a_while(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "plain", tmp_path / "store")

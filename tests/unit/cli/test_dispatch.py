@@ -111,4 +111,4 @@ def test_a_command_looks_at_its_path_once(
     }
     told = run(*(words.get(word, word) for word in COMMANDS[command]))
     assert "unexpected" not in told.stderr
-    assert looks == [words["PATH"]]
+    assert looks.count(words["PATH"]) == 1

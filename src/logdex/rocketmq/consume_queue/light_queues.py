@@ -7,6 +7,7 @@ Source: ``docs/formats/consume-queue.md``; ConsumeQueue.multiDispatchLmqQueue, M
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,10 @@ from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, SYS_FLAG_PREPARED, SYS_F
 from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.scan.scanner import Window
-from logdex.rocketmq.scan.topic_table import TopicTable
+
+if TYPE_CHECKING:  # the scan loads Numba, which a read of one queue does not need
+    from logdex.rocketmq.scan.scanner import Window
+    from logdex.rocketmq.scan.topic_table import TopicTable
 
 LIGHT_QUEUE_PREFIX = b"%LMQ%"
 _NOT_DISPATCHED = (b"%RETRY%", b"rmq_sys_")

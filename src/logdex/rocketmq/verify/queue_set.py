@@ -114,8 +114,10 @@ class QueueSet:
         self._out.files += len(disk.files)
         expected: int | None = None
         for file in disk.files:
-            is_new = self._is_unclean and not file.size_bytes and file is disk.files[-1]  # a broker makes it just now
-            if file.size_bytes != disk.file_size_bytes and not is_new:
+            if self._is_unclean and not file.size_bytes and file is disk.files[-1]:
+                text = "an empty file: a running broker makes it just now, or a crash left it without its entries"
+                self._out.info("consume-queue-file-size", file.path, text)
+            elif file.size_bytes != disk.file_size_bytes:
                 self._out.find(
                     "consume-queue-file-size",
                     file.path,
