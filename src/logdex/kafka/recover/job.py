@@ -17,10 +17,10 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import counted
+from logdex.jobs.free_space import require_free_for
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
-from logdex.jobs.used_bytes import require_free_for
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import in_place_lock, lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka

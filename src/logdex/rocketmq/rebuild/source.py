@@ -11,7 +11,7 @@ from logdex.errors import UnsupportedLayoutError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.jobs import output as outputs
-from logdex.jobs.used_bytes import require_free_for
+from logdex.jobs.free_space import require_free_for
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_SLOT
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock

@@ -8,7 +8,7 @@ import pytest
 
 from logdex.errors import EnvironmentProblem
 from logdex.io.env import Env
-from logdex.jobs.used_bytes import used_bytes
+from logdex.jobs.free_space import used_bytes
 
 
 @pytest.mark.parametrize("used", [0, 1, 4095, 4096, 4097, 100_000])

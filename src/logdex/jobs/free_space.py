@@ -1,5 +1,6 @@
-"""How much of a file is in use: its length without the zeros at its end. Brokers allocate their
-files in advance, so that a log of a few messages can be as long as one that is full."""
+"""Whether the free space suffices for what a job writes, by how much of its source is in use: the
+length of a file without the zeros at its end. Brokers allocate their files in advance, so that a
+log of a few messages can be as long as one that is full."""
 
 from __future__ import annotations
 
