@@ -158,8 +158,14 @@ def _cut_later(path: Path, size_bytes: int, delay: float) -> None:
         os.truncate(path, size_bytes)
 
 
-def report(cuts: Cuts) -> None:
-    """Prints what a parent reads."""
+def main(make: Callable[[Path], Path], readers: dict[str, Reader]) -> None:
+    """The program that `run_apart` runs. `make` writes the directory that is read. The arguments are a folder, a seed,
+    and how many openings and trials; what a parent reads is printed."""
+    folder, seed, opens, trials = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+    cuts = Cuts(make(folder / "sound"), readers, seed)
+    cuts.at_each_open((0.0, 0.31, 0.77), opens)
+    cuts.at_random(trials)
+    cuts.between_rows(trials)
     print(json.dumps({"counts": cuts.counts, "wrong": cuts.wrong}))
 
 

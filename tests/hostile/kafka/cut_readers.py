@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from logdex.kafka.recover import recover
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
-from tests.hostile.cutting import Cuts, Reader, report
+from tests.hostile.cutting import Reader, main
 
 START_MS = 1_700_000_000_000
 ROUNDS = 60
@@ -144,9 +143,4 @@ READERS: dict[str, Reader] = {
 }
 
 if __name__ == "__main__":
-    folder, seed, opens, trials = Path(sys.argv[1]), *map(int, sys.argv[2:5])
-    cuts = Cuts(make(folder / "sound"), READERS, seed)
-    cuts.at_each_open((0.0, 0.31, 0.77), opens)
-    cuts.at_random(trials)
-    cuts.between_rows(trials)
-    report(cuts)
+    main(make, READERS)

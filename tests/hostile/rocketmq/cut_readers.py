@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 from logdex.testing.store_builder import write_commit_log
-from tests.hostile.cutting import Cuts, Reader, report
+from tests.hostile.cutting import Reader, main
 from tests.unit.rocketmq.small_stores import START_MS, message
 
 CONFIG = StoreConfig(
@@ -127,9 +126,4 @@ READERS: dict[str, Reader] = {
 }
 
 if __name__ == "__main__":
-    folder, seed, opens, trials = Path(sys.argv[1]), *map(int, sys.argv[2:5])
-    cuts = Cuts(make(folder / "sound"), READERS, seed)
-    cuts.at_each_open((0.0, 0.31, 0.77), opens)
-    cuts.at_random(trials)
-    cuts.between_rows(trials)
-    report(cuts)
+    main(make, READERS)
