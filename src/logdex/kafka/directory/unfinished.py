@@ -1,13 +1,16 @@
-"""Publications in a log directory or partition that a kill broke off: where their journals lie."""
+"""Publications in a log directory or partition: how they are staged, and where the journals of those
+lie that a kill broke off."""
 
 from __future__ import annotations
 
 import posixpath
+from contextlib import AbstractContextManager
 from functools import partial
 
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME, Unfinished, find_unfinished
+from logdex.jobs.staging import Staging
 from logdex.kafka.directory.log_lock import in_place_lock
 from logdex.kafka.directory.partition_files import home_of, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
@@ -36,3 +39,29 @@ def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bo
     homes = journal_homes(found, env)
     directory = homes[0] if found.kind is KafkaPathKind.LOG_DIR else home_of(homes[1], env=env)[0]
     return outputs.settle_unfinished(homes, locked=partial(in_place_lock, directory, env=env), sync=sync, env=env)
+
+
+def staged_logs(
+    found: KafkaPath,
+    output: str,
+    command: str,
+    *,
+    home: str,
+    partition: str | None,
+    in_place: bool,
+    sync: bool,
+    env: Env,
+) -> AbstractContextManager[Staging]:
+    """Returns the staging for what `command` publishes in `output`. `home` is the log directory that
+    is locked in place, `partition` the partition's directory in which the staging folder is made in
+    place, because the broker tolerates one there."""
+    return outputs.staged_output(
+        output,
+        in_place=in_place,
+        lock=in_place_lock(home, env=env),
+        command=outputs.command_line(command, env.real_path(found.path), output, in_place=in_place),
+        staging_home=partition,
+        lock_home=home,
+        sync=sync,
+        env=env,
+    )

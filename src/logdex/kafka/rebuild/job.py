@@ -16,13 +16,11 @@ from functools import partial
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
-from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.directory.given_names import GivenNames
-from logdex.kafka.directory.log_lock import in_place_lock
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
-from logdex.kafka.directory.unfinished import settle_unfinished
+from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
 from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
@@ -103,16 +101,8 @@ def rebuild_on(
     if not source.is_whole:
         report.notes.append("a single segment is rebuilt without .snapshot, .txnindex and leader epochs")
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
-    lock = in_place_lock(source.home, env=env)
-    with staged_output(
-        output,
-        in_place=in_place,
-        lock=lock,
-        command=command_line("rebuild", env.real_path(found.path), output, in_place=in_place),
-        staging_home=partition,
-        lock_home=source.home,
-        sync=settings.sync,
-        env=env,
+    with staged_logs(
+        found, output, "rebuild", home=source.home, partition=partition, in_place=in_place, sync=settings.sync, env=env
     ) as staging:
         job = _Job(runner, source, settings, staging.directory, env, worker_env)
         segments = job.derive_segments(task_size_bytes)

@@ -18,13 +18,12 @@ from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import counted
 from logdex.jobs.free_space import require_free_for
-from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.given_names import GivenNames
-from logdex.kafka.directory.log_lock import in_place_lock, lock_is_held
+from logdex.kafka.directory.log_lock import lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
-from logdex.kafka.directory.unfinished import settle_unfinished
+from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_SUFFIX, LONE_CLEAN_MARK, parse_offset_file
 from logdex.kafka.recover.home import LogBounds, SmallFiles
@@ -73,16 +72,8 @@ def recover(
     logs = [(log.path, log.size_bytes) for partition in source.partitions for log in partition.logs]
     require_free_for(output, logs, lambda sizes: sum(sizes) * 65 // 64 + _RESERVE_BYTES, env)
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
-    lock = in_place_lock(source.home, env=env)
-    with staged_output(
-        output,
-        in_place=in_place,
-        lock=lock,
-        command=command_line("recover", env.real_path(found.path), output, in_place=in_place),
-        staging_home=partition,
-        lock_home=source.home,
-        sync=sync,
-        env=env,
+    with staged_logs(
+        found, output, "recover", home=source.home, partition=partition, in_place=in_place, sync=sync, env=env
     ) as staging:
         job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
         if config is None if infer_interval is None else infer_interval:
