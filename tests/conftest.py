@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from logdex.rocketmq.files import look_again
 from tests.examples import examples
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
@@ -66,6 +67,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "conformance" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("conformance"))
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers in this process look again at once where a broker may be writing: only the tests in `interop` have a
+    broker that needs the time."""
+    if "interop" not in request.node.path.parts:
+        monkeypatch.setattr(look_again, "PAUSE_S", 0.0)
 
 
 @pytest.fixture(scope="session")

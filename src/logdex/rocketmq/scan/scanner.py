@@ -8,7 +8,6 @@ the kind of the end: zeros (never written), torn (cut off) or corrupt.
 from __future__ import annotations
 
 import posixpath
-import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
 from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end, unreadable_end
+from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.topic_table import TopicTable
@@ -36,7 +36,7 @@ WINDOW_MESSAGES = 16_384
 while they are used.
 """
 
-_LOOKS, _LOOKS_MAX, _LOOK_AGAIN_S = 3, 50, 0.02
+_LOOKS, _LOOKS_MAX = 3, 50
 """How often one scan of a file, and one scanner in all, looks at bytes that a broker may be writing,
 and the time between."""
 
@@ -130,7 +130,7 @@ class Scanner:
         if not self._looks or not self._env.exists(abort):
             return False
         self._looks -= 1
-        time.sleep(_LOOK_AGAIN_S)
+        look_again.pause()
         return True
 
     def index_tags(self, tags_in_index: bool) -> None:

@@ -7,20 +7,18 @@ the log is: each entry that is counted at the start belongs to a message before 
 
 from __future__ import annotations
 
-import time
-
 from logdex import limits
 from logdex.errors import CorruptError, MissingFileError, NotAStoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.scan.log_extent import find_valid_end
 from logdex.rocketmq.scan.log_walk import readable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
-_LOOK_AGAIN_S = 0.02
 _LOOKS = 3
 _HEAD_BYTES = 64
 _END_PHY_OFFSET = [field.name for field in INDEX_HEADER.fields].index("end_phy_offset")
@@ -68,7 +66,7 @@ class AtStart:
             return False
         for look in range(_LOOKS if wait else 1):
             if look:
-                time.sleep(_LOOK_AGAIN_S)
+                look_again.pause()
             try:
                 if readable(log, end) is not None or self._head_of(log, end) != self._head:
                     return True

@@ -3,7 +3,6 @@ places without a message."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
+from logdex.rocketmq.files import look_again
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.damage import Damage
@@ -19,7 +19,6 @@ from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, Rows, field
 from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _CHUNK_ROWS = 4096
-_LOOK_AGAIN_S = 0.002
 Mask = npt.NDArray[np.bool_]
 _AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
 _FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
@@ -98,7 +97,7 @@ class LeftOver:
         if not self.is_unclean or not self.looks:
             return False
         self.looks -= 1
-        time.sleep(_LOOK_AGAIN_S)
+        look_again.pause(0.1)
         return True
 
     def may_follow(self, unplaced: Unplaced) -> bool:

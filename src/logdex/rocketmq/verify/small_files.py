@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
-
 from logdex import limits
 from logdex.errors import CorruptError, StoreError
 from logdex.io.env import Env
 from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
+from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.verify.report import Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
-_LOOKS, _LOOK_AGAIN_S = 3, 0.02
+_LOOKS = 3
 _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
 
 
@@ -112,7 +111,7 @@ def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool) -> No
         for _ in range(_LOOKS if is_unclean else 0):
             if problem is None:
                 break
-            time.sleep(_LOOK_AGAIN_S)
+            look_again.pause()
             problem = _problem_of(path, out, env) if env.exists(path) else None
         out.files += 1
         if problem is not None:

@@ -6,21 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from logdex.rocketmq.scan import scanner
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from logdex.rocketmq.verify.index import index_check
 from tests.unit.rocketmq.verify.growing import GrowingStore, WatchedEnv
 from tests.unit.rocketmq.verify.test_verify import SMALL, messages
-
-
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker of these tests writes when it is looked at, not while time passes."""
-    from logdex.rocketmq.verify import at_start, queue_check, small_files
-
-    for module in (scanner, index_check, at_start, queue_check, small_files):
-        monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.0)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13, 21, 34])

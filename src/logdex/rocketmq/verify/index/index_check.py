@@ -7,7 +7,6 @@ damaged byte is one finding.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from logdex.rocketmq.files import look_again
 from logdex.rocketmq.index_file.derive import IndexState, IndexWindow, derive_index
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -22,7 +22,6 @@ from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.report import Collector
 
 _SLOTS_CHUNK = 1 << 20
-_LOOK_AGAIN_S = 0.01
 _NEW_ENTRIES_MAX = 100_000
 """How many entries of a chain may have been put while the file was checked."""
 TimeSuspect = Callable[[int, int, int], None]
@@ -141,7 +140,7 @@ class IndexCheck:
             return False
         if self.disk.header_now() == self.at_start and not self._has_waited:
             self._has_waited = True
-            time.sleep(_LOOK_AGAIN_S)  # it puts the entry first, then counts it
+            look_again.pause(0.5)  # it puts the entry first, then counts it
         return self.disk.header_now() != self.at_start
 
     def forget_begin(self) -> None:
