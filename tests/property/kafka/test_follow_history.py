@@ -18,6 +18,8 @@ from logdex.kafka.settings.log_config import LogConfig
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, retention_ms=-1)
 COMPACTED = LogConfig(segment_bytes=900, index_interval_bytes=150, cleanup_policy=("compact",), retention_ms=-1)
 NOW_MS = 1_700_000_000_000
+SEEDS = [63, 64, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (*range(63), *range(65, 240)))]
+"""Seed 63 has long aborted transactions, 64 a log that begins anew before what was read."""
 
 
 class Followed:
@@ -45,9 +47,8 @@ class Followed:
         return bool(records)
 
     def check(self, log: Log) -> None:
-        still = 0
-        while still < 6:  # a poll that changes to the next segment may be empty
-            still = 0 if self.poll() else still + 1
+        while self.poll():
+            pass
         begin = log.log_start_offset
         wanted: dict[int, bytes | None] = {}
         while begin < log.log_end_offset:
@@ -136,11 +137,11 @@ def run(tmp_path: Path, seed: int, config: LogConfig, steps: int = 60) -> None:
             each.follower.close()
 
 
-@pytest.mark.parametrize("seed", [4, 7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 60))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_history(seed: int, tmp_path: Path) -> None:
     run(tmp_path, seed, CONFIG)
 
 
-@pytest.mark.parametrize("seed", [4, 7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 60))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_history_with_compaction(seed: int, tmp_path: Path) -> None:
     run(tmp_path, seed, COMPACTED)

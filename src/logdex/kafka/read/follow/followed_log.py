@@ -74,6 +74,12 @@ class FollowedLog:
         self._doubts = self._waits = 0
         self._is_first = True
 
+    @property
+    def place(self) -> tuple[int, int | None, int]:
+        """Where reading goes on. A call of `read` that returns no batch and does not change it found
+        nothing new."""
+        return self.offset, self._segment.base_offset if self._segment else None, self._missed_at
+
     def close(self) -> None:
         """Closes the open file."""
         if self._segment is not None:
@@ -167,7 +173,7 @@ class FollowedLog:
             segment = self._open(_holder(bases, self.offset, bases[0]))
         except _ChangedMeanwhileError:
             return False
-        if segment.base_offset > self.offset:
+        if segment.base_offset > self.offset or segment.base_offset == bases[0] == self.offset:
             self._restart_below = 0  # retention removed what waits, and perhaps its end markers
         self.offset = self._entered_at = max(self.offset, segment.base_offset)
         self._segment = segment

@@ -74,7 +74,7 @@ class LogFollower:
 
     def poll(self) -> list[Record]:
         """Returns the next records, about 1 MiB or 10,000 of them at most; an empty list if there
-        are none.
+        are none. With ``read_committed`` there may be more behind a transaction that is open.
 
         Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
         stay wrong.
@@ -82,11 +82,11 @@ class LogFollower:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        if self._records is None and not self._batches:
-            self._read_batches()
         found: list[Record] = []
         try:
             self._take_records(found)
+            while not found and self._read_batches() and not self._stopped.is_set():
+                self._take_records(found)
         except CorruptError as error:
             self._records = None
             if not found:
@@ -127,18 +127,22 @@ class LogFollower:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read_batches(self) -> None:
+    def _read_batches(self) -> bool:
+        """Reads the next batches. Returns whether the log was read any further: none of the batches
+        may have a record to return yet, and at the end of a segment there are none."""
+        place = self._log.place
         batches, start, restart_below = self._log.read()
         if self._committed is None:
             self._batches.extend((batch, start) for batch in batches)
-            return
+            return bool(batches) or self._log.place != place
         if restart_below is not None:
             reopened = self._committed.first_reopened(restart_below) if restart_below else None
             if reopened is not None and max(reopened, self._log.first_offset) < start:
                 self._log.go_back_to(reopened)
-                return
+                return True
             self._committed.restart(self._producers_at(start), restart_below)
         self._batches.extend(self._committed.take(batches, start))
+        return bool(batches) or self._log.place != place
 
     def _take_records(self, found: list[Record]) -> None:
         """Adds the next records to `found`. A batch's records are decoded one by one, because a

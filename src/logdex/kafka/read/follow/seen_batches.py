@@ -45,8 +45,8 @@ class SeenBatches:
         """The first offset that may hold other records than those read; None if the last batch that
         was read is still there.
 
-        It is the offset after the last remembered batch that is there, or the first one's base
-        offset.
+        It is the offset after the last remembered batch that is there, or 0 if none is: the log may
+        now begin before the first one.
         """
         seen = self._seen
         if not seen or is_there(seen[-1]):
@@ -58,7 +58,7 @@ class SeenBatches:
                 low = middle + 1
             else:
                 high = middle
-        return seen[low - 1].last_offset + 1 if low else seen[0].base_offset
+        return seen[low - 1].last_offset + 1 if low else 0
 
     def end_offset(self, otherwise: int) -> int:
         """The offset after the last batch, or `otherwise` if there is none or that is larger."""

@@ -24,10 +24,10 @@ def put(log: Log, *texts: str, **options: object) -> None:
 
 
 def drain(follower: LogFollower) -> list[bytes | None]:
-    """All that is there: a poll that changes to the next segment may be empty."""
+    """All that is there."""
     found: list[bytes | None] = []
-    for _ in range(20):
-        found += values(follower.poll())
+    while more := follower.poll():
+        found += values(more)
     return found
 
 
@@ -160,6 +160,29 @@ def test_committed_records_come_when_they_are_committed(path: str) -> None:
         good.commit()
         assert drain(follower) == [b"good 1", b"plain 2", b"good 2"]
         assert values(log.read(0, isolation="read_committed")) == [b"plain 1", b"good 1", b"plain 2", b"good 2"]
+
+
+def test_a_poll_is_not_empty_while_committed_records_are_left(path: str) -> None:
+    with Log.open(path, segment_bytes=900) as log:
+        with log.transaction(1) as transaction:
+            for number in range(40):
+                transaction.append([Record(value=b"%d" % number, timestamp_ms=1)])
+            transaction.abort()
+        put(log, "a")
+        with LogFollower(path, isolation="read_committed") as follower:
+            assert values(follower.poll()) == [b"a"]
+            assert follower.poll() == []
+
+
+def test_records_of_a_log_that_begins_anew_before_what_was_read(path: str) -> None:
+    with Log.open(path) as log, LogFollower(path) as follower:
+        log.truncate_fully_and_start_at(10)
+        put(log, "a", "b")
+        assert drain(follower) == [b"a", b"b"]
+        log.truncate_to(7)
+        put(log, "c")
+        assert drain(follower) == [b"c"]
+        assert follower.offset == 8
 
 
 def test_the_iterator_waits_until_it_is_stopped(path: str) -> None:
