@@ -1,4 +1,5 @@
-"""Which part of a test's examples the default run takes: a third or half of them. `scripts/test --all` takes all."""
+"""Which part of a test's examples the default run takes: a third or half of them. `scripts/test --all` takes all, but
+for a few tests that would take hours: of their seeds it takes some, and with LOGDEX_TEST_SEEDS=all every one."""
 
 from __future__ import annotations
 
@@ -17,3 +18,13 @@ HALVES = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.s
 def examples(most: int) -> int:
     """How many examples a property tries, for `settings(max_examples=examples(most))`."""
     return most if os.environ.get(ALL_EXAMPLES) else -(-most // 3)
+
+
+ALL_SEEDS = "LOGDEX_TEST_SEEDS"
+"""The environment variable that, set to `all`, makes the longest of the slow tests try every seed, for hours."""
+
+
+def every(step: int, seeds: range) -> range:
+    """Which of its seeds, or sizes of a cut file, a long test tries: every `step`-th, or all of them if
+    LOGDEX_TEST_SEEDS is `all`."""
+    return seeds if os.environ.get(ALL_SEEDS) == "all" else seeds[::step]

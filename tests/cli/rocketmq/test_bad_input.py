@@ -1,7 +1,7 @@
 """Cut and flipped files through the command line: an exit code, a clear line, nothing written, no hang.
 
 Every file of a small store is cut at many places, and bytes all over it are flipped, seeded; each harm goes through one
-of the commands. `test_every_harm` sends every cut and 10,000 flips through all of them.
+of the commands. `test_every_harm` sends cuts of every file and thousands of flips through all of them.
 """
 
 from __future__ import annotations

@@ -140,15 +140,22 @@ def cut_at(store: Path, ends: tuple[Content, Content, list[int]], folder: Path, 
 
 
 @pytest.mark.parametrize(
-    ("step", "seeds"), [(10, 1), pytest.param(1, 8, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))]
+    ("first", "step", "seeds"),
+    [
+        (1, 10, 1),
+        *(
+            pytest.param(part + 1, PARTS, 8, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))
+            for part in range(PARTS)
+        ),
+    ],
 )
 def test_power_cuts_at_operations(
-    store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, step: int, seeds: int
+    store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, first: int, step: int, seeds: int
 ) -> None:
-    """Every fifth, which is another one of each group of segments; with `slow` at every operation."""
+    """Every tenth, which is another one of each group of segments; with `slow` at every operation."""
     count = operations(store, tmp_path / "count", CHANGES)
     assert count > 50
-    for at in range(1, count + 1, step):
+    for at in range(first, count + 1, step):
         cut_at(store, ends, tmp_path / str(at), at, seeds)
 
 

@@ -17,7 +17,9 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.files.file_names import LONE_CLEAN_MARK, RECOVERY_POINT_CHECKPOINT
 from logdex.kafka.log.log import Log
 from logdex.kafka.verify import verify
+from tests.examples import every
 
+SEEDS_SLOW, PARTS = 3000, 4
 NOW_MS = 1_700_000_000_000
 SETTINGS = {"cleanup_policy": ("compact",), "index_interval_bytes": 256, "delete_retention_ms": 1000}
 
@@ -118,6 +120,7 @@ def test_some_histories(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_many_histories(tmp_path: Path) -> None:
-    for seed in range(3000):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_histories(tmp_path: Path, part: int) -> None:
+    for seed in every(20, range(part, SEEDS_SLOW, PARTS)):
         play(tmp_path / f"seed-{seed}" / "events-0", seed)

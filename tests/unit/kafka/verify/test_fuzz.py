@@ -11,6 +11,7 @@ import pytest
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.recover import recover
 from logdex.kafka.verify import verify
+from tests.examples import every
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, run
 
 SHOWN = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".keyindex"}
@@ -42,8 +43,11 @@ def test_flips_and_cuts(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_flips_and_cuts(root: Path) -> None:
-    fuzz(root, 2, 10_000)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", every(4, range(2, 22)))
+def test_many_flips_and_cuts(root: Path, seed: int) -> None:
+    """With LOGDEX_TEST_SEEDS=all ten thousand, over the seeds."""
+    fuzz(root, seed, 500)
 
 
 @pytest.mark.parametrize("seed", range(20))
