@@ -1,27 +1,46 @@
-"""Which part of a test's examples the default run takes: a third or half of them. `scripts/test --all` takes all, but
-for a few tests that would take hours: of their seeds it takes some, and with LOGDEX_TEST_SEEDS=all every one."""
+"""Which part of a test's examples the default run takes. `scripts/test --all` takes all, but for a few tests that would
+take hours: of their seeds it takes some, and with LOGDEX_TEST_SEEDS=all every one."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
 ALL_EXAMPLES = "LOGDEX_TEST_ALL"
 """The environment variable that `scripts/test --all` sets."""
 
+ALL_SEEDS = "LOGDEX_TEST_SEEDS"
+"""The environment variable that, set to `all`, makes the longest of the slow tests try every seed, for hours."""
 
-HALVES = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
-"""For tests that try a list of harms, `[half::2]` of it: the default run a half, `scripts/test --all` all."""
+T = TypeVar("T")
+
+
+def takes_all() -> bool:
+    """Whether this run takes all examples."""
+    return bool(os.environ.get(ALL_EXAMPLES))
 
 
 def examples(most: int) -> int:
-    """How many examples a property tries, for `settings(max_examples=examples(most))`."""
-    return most if os.environ.get(ALL_EXAMPLES) else -(-most // 3)
+    """How many examples a property tries, for `settings(max_examples=examples(most))`: a fifth in the default run."""
+    return most if takes_all() else -(-most // 5)
 
 
-ALL_SEEDS = "LOGDEX_TEST_SEEDS"
-"""The environment variable that, set to `all`, makes the longest of the slow tests try every seed, for hours."""
+def some(items: Sequence[T], one_of: int, *, first: int = 0) -> Sequence[T]:
+    """Returns all of a test's examples, such as places to harm; in the default run one of `one_of`, from `first` on."""
+    return items if takes_all() else items[first % one_of :: one_of]
+
+
+def cases(items: Iterable[T], one_of: int, *, first: int = 0) -> list[Any]:
+    """Returns the cases of `pytest.mark.parametrize`: the default run takes one of `one_of`, the others are slow."""
+    return [
+        item
+        if place % one_of == first
+        else pytest.param(*(item if isinstance(item, tuple) else (item,)), marks=pytest.mark.slow)
+        for place, item in enumerate(items)
+    ]
 
 
 def every(step: int, seeds: range) -> range:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import logdex
+from tests.examples import cases
 from tests.golden import rocketmq as golden
 
 
@@ -153,7 +154,7 @@ def test_a_closed_pipe_is_quiet() -> None:
         assert process.wait() == 0
 
 
-@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize("more", cases([["--json"], []], 2))
 def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path) -> None:
     golden.unpack_demo(tmp_path)  # more than a pipe holds
     command = [sys.executable, "-m", "logdex", "cat", str(tmp_path / "store"), *more]

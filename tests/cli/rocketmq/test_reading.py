@@ -11,6 +11,7 @@ import pytest
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
+from tests.examples import examples
 from tests.golden import rocketmq as golden
 
 MESSAGE_FIELDS = [
@@ -20,7 +21,7 @@ MESSAGE_FIELDS = [
 ]
 NAMES = [name for name in golden.NAMES if golden.manifest(name).get("messages")]
 SMALL = [name for name in NAMES if name.startswith("tiny-")]
-QUERIES = 12
+QUERIES = examples(12)
 """Queries of each store that go through the command line; all of them go through the library elsewhere."""
 
 

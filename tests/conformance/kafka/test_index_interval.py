@@ -20,6 +20,7 @@ from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
 from tests.conformance.kafka.test_rebuild import expected_files
 from tests.directories import digests
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 
 GoldenLog = Callable[[str], Path]
@@ -59,7 +60,7 @@ def noted_partitions(root: Path, config: LogConfig | None) -> list[str]:
     return [path.name if path.is_dir() else path.parent.name for path in paths]
 
 
-@pytest.mark.parametrize("name", golden_kafka.NAMES)
+@pytest.mark.parametrize("name", cases(golden_kafka.NAMES, 3))
 def test_verify_notes_no_more_than_with_the_interval_given(name: str, golden_log: GoldenLog) -> None:
     store, interval = golden_log(name), golden_kafka.index_interval_bytes(name)
     given = noted_partitions(store, LogConfig(index_interval_bytes=interval))

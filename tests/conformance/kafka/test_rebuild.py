@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from tests.directories import digests, tree_hash
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
@@ -71,8 +73,7 @@ def test_rebuilt_files_are_those_of_the_real_recovery(name: str, golden_log: Gol
     assert all("nothing but zeros" in note for note in report.notes)
 
 
-@pytest.mark.parametrize("window_batches", [1, 7])
-@pytest.mark.parametrize("name", golden_kafka.NAMES)
+@pytest.mark.parametrize(("name", "window_batches"), cases(itertools.product(golden_kafka.NAMES, [1, 7]), 3))
 def test_windows_and_tasks_change_nothing(
     name: str, window_batches: int, golden_log: GoldenLog, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from tests.directories import tree_hash
+from tests.examples import examples
 from tests.golden import kafka as golden_kafka
 from tests.golden.kafka import Line
 
@@ -209,7 +210,7 @@ def test_every_key_is_found_newest_first(case: Case) -> None:
     for one in snapshot.partitions.values():
         records = list(one.scan())
         keys = sorted({record.key for record in records if record.key is not None})
-        for key in keys[:: max(len(keys) // 4, 1)]:
+        for key in keys[:: max(len(keys) // examples(4), 1)]:
             wanted = [record for record in reversed(records) if record.key == key]
             problems: list[Any] = []
             assert one.query(key, problems=problems) == wanted

@@ -159,7 +159,7 @@ def test_power_cuts_at_operations(
         cut_at(store, ends, tmp_path / str(at), at, seeds)
 
 
-@pytest.mark.parametrize("step", [14, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
+@pytest.mark.parametrize("step", [31, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_refusals_at_operations(
     store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, code: int, step: int

@@ -20,6 +20,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 from tests.crash.kafka.runs import NAME, NOW_MS, check_indexes, clock
+from tests.examples import cases
 
 CONFIG = LogConfig(segment_bytes=700, segment_index_bytes=120, index_interval_bytes=0, flush="sync", segment_ms=1 << 40)
 SEEDS = range(8)
@@ -147,7 +148,7 @@ def test_a_snapshot_of_what_was_truncated_does_not_come_back(tmp_path: Path) -> 
         assert [turn for turn in range(31) if left.producer(turn) is not None] == list(range(base))
 
 
-@pytest.mark.parametrize("target", [3, 20, 40])
+@pytest.mark.parametrize("target", cases([3, 20, 40], 3, first=1))
 def test_a_log_that_starts_anew_elsewhere_never_begins_at_nought(tmp_path: Path, target: int) -> None:
     """Its offsets would come a second time; nor does what was deleted come back. What is left is empty, or
     a beginning of what there was."""

@@ -16,6 +16,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.testing import Fault, FaultEnv
 from tests.crash.kafka.runs import NAME, NOW_MS, Model, Run, check_left, clock, go_on
+from tests.examples import some
 
 REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 CONFIG = LogConfig(
@@ -58,15 +59,14 @@ def check_what_comes_next(log: Log, error: LogdexError) -> None:
 
 @pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_refused_at_any_call(tmp_path: Path, code: int, lasting: bool, half: int) -> None:
+def test_refused_at_any_call(tmp_path: Path, code: int, lasting: bool) -> None:
     (tmp_path / "whole").mkdir()
     env = FaultEnv(str(tmp_path / "whole"))
     assert play(tmp_path / "whole", env, Model()) == []
     calls = env.count()
     assert calls > 200
-    first = REFUSALS.index(code) * 2 + lasting + 8 * half
-    for at in range(1 + first, calls + 1, 16):  # each call in turn, some with one error, some with another
+    first = REFUSALS.index(code) * 2 + lasting
+    for at in some(range(1 + first, calls + 1, 8), 4):  # each call in turn, some with one error, some with another
         root = tmp_path / str(at)
         root.mkdir()
         env, model = FaultEnv(str(root), Fault(at, code, lasting=lasting)), Model()

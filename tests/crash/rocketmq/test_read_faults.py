@@ -17,6 +17,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing import CHANGES, Fault, FaultEnv
 from tests.crash.rocketmq.stores import CONFIG, write_log
 from tests.crash.trees import fingerprint
+from tests.examples import some
 
 Answer = tuple[Any, bool]
 """What was found, and whether it claims to be all."""
@@ -69,11 +70,10 @@ def read(root: Path, action: Callable[[StoreSnapshot], Answer], env: FaultEnv) -
     ids=["EIO", "EIO-lasting", "EACCES", "EMFILE-lasting"],
 )
 @pytest.mark.parametrize("action", READS, ids=lambda action: action.__name__)
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_refused_at_every_operation(
-    root: Path, action: Callable[[StoreSnapshot], Answer], code: int, lasting: bool, half: int
+    root: Path, action: Callable[[StoreSnapshot], Answer], code: int, lasting: bool
 ) -> None:
-    """Every second operation; `lasting` refusals and others begin with another one."""
+    """Every operation, or one of 13 in the default run; each code and way begins with another one."""
     before = fingerprint(root)
     clean = FaultEnv(str(root))
     right, whole = read(root, action, clean)
@@ -82,7 +82,7 @@ def test_refused_at_every_operation(
     assert clean.open_paths == []
     assert clean.count(CHANGES) == 0
     refused = 0
-    for at in range(1 + (half + lasting) % 2, clean.count() + 1, 2):
+    for at in some(range(1, clean.count() + 1), 13, first=code + 5 * lasting):
         env = FaultEnv(str(root), Fault(at, code, lasting=lasting))
         try:
             answer, whole = read(root, action, env)

@@ -20,6 +20,7 @@ from logdex.kafka.batch.record import Compression
 from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 from logdex.primitives.xxh32 import xxh32
+from tests.examples import cases
 from tests.hostile.kafka.hostile import bounded, command, every_way
 from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, varint
 
@@ -117,7 +118,7 @@ def good_lines(stdout: str) -> list[int]:
     return [row["offset"] for row in rows if row["value"] == "Z29vZA=="]
 
 
-@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("name", cases(BATCHES, 3))
 def test_crafted_batches(name: str, tmp_path: Path) -> None:
     found = every_way(store(tmp_path, BATCHES[name]))
     assert good_lines(found["cat"].stdout) == [0, 20]
@@ -150,7 +151,7 @@ def zeros(codec: Compression, size_bytes: int) -> bytes:
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", cases(CODECS, 2))
 def test_decompression_bombs(codec: Compression, tmp_path: Path) -> None:
     packed = zeros(codec, BOMB_BYTES)
     assert len(packed) < BOMB_BYTES // 15
@@ -158,7 +159,7 @@ def test_decompression_bombs(codec: Compression, tmp_path: Path) -> None:
     check_bomb(root)
 
 
-@pytest.mark.parametrize("codec", CODECS[:3])
+@pytest.mark.parametrize("codec", cases(CODECS[:3], 3))
 def test_decompression_bombs_of_old(codec: Compression, tmp_path: Path) -> None:
     check_bomb(store(tmp_path, legacy(1, 10, None, zeros(codec, BOMB_BYTES), attributes=codec.value)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -17,6 +18,7 @@ from logdex.kafka.state.leader_epochs import LeaderEpochs
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot, read_producer_snapshot
 from logdex.primitives.crc32c import crc32c
 from tests.cli.kafka.tiny_logs import usual
+from tests.examples import cases, some
 from tests.hostile.kafka.hostile import bounded, command, every_way
 from tests.unit.kafka.batch.batch_bytes import batch, record
 
@@ -77,8 +79,7 @@ DERIVED = [f"events-0/{0:020d}{suffix}" for suffix in (".index", ".timeindex", "
 SMALL = [*CHECKPOINTS, f"events-0/{PARTITION_METADATA}", "events-0/leader-epoch-checkpoint", ".kafka_cleanshutdown"]
 
 
-@pytest.mark.parametrize("make", MAKE)
-@pytest.mark.parametrize("name", [*DERIVED, *SMALL])
+@pytest.mark.parametrize(("name", "make"), cases(itertools.product([*DERIVED, *SMALL], MAKE), 4))
 def test_what_is_no_file_hides_no_record(root: Path, name: str, make: str) -> None:
     MAKE[make](root / name)
     found = every_way(root)
@@ -339,7 +340,7 @@ def test_a_process_with_little_address_space(root: Path) -> None:
     log_path(root, 2, ".snapshot").write_bytes(snapshot_bytes((1 << 31) - 1))
     log_path(root, 2).write_bytes(one(2) + batch(record(0, 0, b"k", b"v"), (1 << 31) - 1, base_offset=9) + one(20))
     limit = 4 << 30
-    for words in (["cat", root], ["verify", root], ["info", root]):
+    for words in some((["cat", root], ["verify", root], ["info", root]), 3):
         done = subprocess.run(
             [sys.executable, "-m", "logdex", *map(str, words)],
             capture_output=True,

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(600)]
 
 SLOW = pytest.mark.slow
 LOADS = [
-    pytest.param(kind, load, version, marks=[] if (kind, version) == ("plain", "4.4.0") and load != "clean" else SLOW)
+    pytest.param(kind, load, version, marks=[] if (kind, load, version) == ("plain", "unclean", "4.4.0") else SLOW)
     for kind in KINDS
     for load in ("marker", "clean", "unclean", "full")
     for version in VERSIONS
@@ -146,7 +146,7 @@ def check_producers(told: list[Line], ours: Log) -> None:
         assert found == (state.current_txn_first_offset, state.coordinator_epoch)
 
 
-@pytest.mark.parametrize("kind", ["plain", "stamped", "legacy"])
+@pytest.mark.parametrize("kind", ["plain", *(pytest.param(kind, marks=SLOW) for kind in ("stamped", "legacy"))])
 @pytest.mark.parametrize("version", [VERSIONS[0], pytest.param(VERSIONS[1], marks=SLOW)])
 def test_what_recovery_rebuilds_is_what_we_wrote(cases: dict[str, Case], kind: str, version: str) -> None:
     """LogSegment.recover derives indexes, snapshots and epochs from the bare logs; they are those of the live log."""

@@ -190,6 +190,7 @@ def die() -> None:
     os._exit(9)
 
 
+@pytest.mark.slow
 def test_a_round(tmp_path: Path) -> None:
     """The broker takes over what we closed and crashes; we take over what is left."""
     game = Game(tmp_path / "home", VERSIONS[0])

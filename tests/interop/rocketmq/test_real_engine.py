@@ -14,6 +14,7 @@ import pytest
 
 from logdex.rocketmq.rebuild import rebuild
 from tests.conformance.rocketmq.test_rebuild import config_of
+from tests.examples import cases
 from tests.golden import rocketmq as golden
 from tests.java import QUICK
 
@@ -50,7 +51,7 @@ def _question(query: dict[str, Any]) -> list[str]:
     return [str(query[field]) for field in ("topic", "key", "max", "begin", "end")] + tag
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", cases(CASES, 2))
 def test_the_engine_answers_the_same_from_our_files(
     name: str, golden_copy: Callable[[str], Path], peers_dir: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.verify import verify
 from tests.interop.rocketmq.scenarios import VERSIONS, write_scenario
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
 
 def test_an_engine_that_was_upgraded(peers_dir: Path, tmp_path: Path) -> None:
@@ -29,7 +29,6 @@ def test_an_engine_without_an_index(version: str, peers_dir: Path, tmp_path: Pat
     assert [str(finding) for finding in report.findings] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_index_that_was_switched_off_for_a_while(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "plain", tmp_path / "store")

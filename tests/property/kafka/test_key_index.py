@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -23,7 +24,7 @@ from logdex.kernels.kafka.xxh64 import hash_column, hash_records
 from logdex.layout.kafka import KEY_INDEX_HEADER
 from logdex.primitives.crc32c import crc32c
 from logdex.primitives.xxh64 import xxh64
-from tests.examples import examples
+from tests.examples import cases, examples
 
 Pairs = list[tuple[bytes | None, int]]
 COVERED = CoveredLog(17, 3, 5, 9, 6)
@@ -105,8 +106,10 @@ def test_file_is_the_twins(
     check([(key, i * gaps) for i, key in enumerate(keys)], base_offset, seed, write)
 
 
-@pytest.mark.parametrize("kind", ["different", "one key", "few keys", "hot and different"])
-@pytest.mark.parametrize("count", [8191, 8193, 30_000])
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    cases(itertools.product(["different", "one key", "few keys", "hot and different"], [8191, 8193, 30_000]), 5),
+)
 def test_file_is_the_twins_where_the_sort_has_parts(kind: str, count: int, write: Callable[[bytes], str]) -> None:
     numbers = np.random.default_rng(count).integers(0, 2**40, count)
     numbers = {

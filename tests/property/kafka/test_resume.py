@@ -21,7 +21,7 @@ from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass
-from tests.examples import HALVES
+from tests.examples import some
 from tests.unit.kafka.batch.batch_bytes import whole_batches
 from tests.unit.kafka.scan.embedded_logs import INNER_LOGS, OUTERS, OuterLog, harm, outer_log, random_log
 
@@ -61,17 +61,16 @@ def _changed(data: bytes, at: int, new: bytes) -> bytes:
     return data[:at] + new + data[at + len(new) :]
 
 
-@HALVES
 @pytest.mark.parametrize("zeros", [0, 1000])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("outer", OUTERS)
-def test_a_flip_costs_one_batch(outer: str, place: str, zeros: int, half: int) -> None:
+def test_a_flip_costs_one_batch(outer: str, place: str, zeros: int) -> None:
     for inner in INNER_LOGS:
         log = log_with(outer, inner, PLACES[place])
         (start,) = log.holders
         others = [at for at in log.starts if at != start]
         assert taken(log.data) == list(log.starts)
-        for what, data in list(flips(log, start))[half::2]:
+        for what, data in some(list(flips(log, start)), 6):
             found = taken(data + bytes(zeros))
             assert [at for at in found if at != start] == others, (inner, what)
             assert start not in found or data[start + 21 :] == log.data[start + 21 :], (inner, what)
@@ -87,7 +86,7 @@ def test_a_torn_batch_is_none_of_the_log(outer: str) -> None:
         cuts = {chance.randrange(1, len(raw)) for _ in range(40)}
         for at, found in whole_batches(raw[1:]):
             cuts |= {at + 1, at + 30, at + 1 + len(found), at + 2 + len(found)}
-        for cut in cuts:
+        for cut in some(sorted(cuts), 3):
             if cut < len(raw):
                 assert taken(log.data[: start + cut]) == list(log.starts[:-1]), (inner, cut)
 
@@ -140,7 +139,7 @@ def check_seed(seed: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_all_readers_take_the_same_batches_of_the_log(part: int, tmp_path: Path) -> None:
-    for seed in range(2000 + 60 * part, 2000 + 60 * part + 60):
+    for seed in some(range(2000 + 60 * part, 2000 + 60 * part + 60), 3):
         check_seed(seed, tmp_path)
 
 

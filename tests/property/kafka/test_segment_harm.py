@@ -19,6 +19,7 @@ from logdex.kafka.batch.record import Compression
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.segment_recovery import derive_segment
 from logdex.kafka.settings.log_config import LogConfig
+from tests.examples import some
 from tests.unit.kafka.segment.segments import append, batch
 
 BASE = 1000
@@ -134,7 +135,7 @@ def test_a_harmed_log_is_cut_where_the_harm_is(whole: dict[str, bytes], tmp_path
 def test_lookups_in_a_harmed_log(whole: dict[str, bytes], tmp_path: Path) -> None:
     place(tmp_path, whole)
     errors = 0
-    for harmed in harms(whole[".log"], random.Random(SEED + 2)):
+    for harmed in some(list(harms(whole[".log"], random.Random(SEED + 2))), 3):
         (tmp_path / f"{BASE:020}.log").write_bytes(harmed)
         with LogSegment(str(tmp_path), BASE, CONFIG) as segment:
             for call, queries in (

@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-CASES = [name for name in ("bit-flip", "transactions", "tiny-broker", "tiny-legacy") if name in golden_kafka.NAMES]
+NAMES = [name for name in ("tiny-broker", "tiny-legacy", "bit-flip", "transactions") if name in golden_kafka.NAMES]
+TASK_SIZES_BYTES = [1, 40_000, 1 << 30]
+IN_EVERY_RUN = {("tiny-broker", 1), ("tiny-legacy", 1 << 30), ("transactions", 40_000)}
+CASES = [
+    pytest.param(name, size_bytes, marks=() if (name, size_bytes) in IN_EVERY_RUN else pytest.mark.slow)
+    for name in NAMES
+    for size_bytes in TASK_SIZES_BYTES
+]
 
 
-@pytest.mark.parametrize("task_size_bytes", [1, 40_000, 1 << 30])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "task_size_bytes"), CASES)
 def test_directories_of_real_brokers(
     name: str, task_size_bytes: int, spark: SparkSession, golden_log: Callable[[str], Path], tmp_path: Path
 ) -> None:

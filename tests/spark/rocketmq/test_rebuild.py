@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+IN_EVERY_RUN = ("tiny-5.5.0", "tiny-4.7.0", "transactions-delay-batch")
+CASES = [name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.slow) for name in golden.NAMES]
 
 
 class Wrapping(TaskRunner):
@@ -38,7 +40,7 @@ class Wrapping(TaskRunner):
         return super().run(name, self._wrap(function), tasks)
 
 
-@pytest.mark.parametrize("name", golden.NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_stores_of_real_brokers(
     name: str, spark: SparkSession, golden_store: Callable[[str], Path], tmp_path: Path
 ) -> None:

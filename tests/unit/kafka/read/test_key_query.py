@@ -18,6 +18,7 @@ from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.segment import segment_lookups
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.crc32c import crc32c
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 
 KEYS = [b"", *(b"k%d" % i for i in range(12)), b"rare"]
@@ -215,7 +216,7 @@ def test_a_bad_batch_is_an_error_or_passed_over(partition: Partition, with_index
 
 
 @pytest.mark.needs_shared
-@pytest.mark.parametrize("name", ["compacted", "transactions", "legacy", "shapes"])
+@pytest.mark.parametrize("name", cases(["compacted", "transactions", "legacy", "shapes"], 3))
 def test_real_segments(name: str, tmp_path: Path) -> None:
     keys = [b"absent", *(base64.b64decode(one["key"]) for one in golden_kafka.records(name) if one.get("key"))][:12]
     found = 0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
+from tests.examples import cases
 from tests.unit.rocketmq.verify.growing import GrowingStore, WatchedEnv
 from tests.unit.rocketmq.verify.test_verify import SMALL, messages
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13, 21, 34])
-@pytest.mark.parametrize("count", [0, 1, 7, 20, 33])
+@pytest.mark.parametrize(
+    ("count", "steps"), cases(itertools.product([0, 1, 7, 20, 33], [1, 2, 3, 5, 8, 13, 21, 34]), 3)
+)
 def test_verify_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", messages(60), max(count, 1), SMALL)
     store.step(count)  # in the middle of a message or an entry
@@ -26,8 +29,7 @@ def test_verify_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
     assert (report.findings, report.messages) == ([], 60)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("count", [1, 7, 20, 33])
+@pytest.mark.parametrize(("count", "steps"), cases(itertools.product([1, 7, 20, 33], [1, 2, 3, 5, 8]), 3))
 def test_scans_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", messages(60), count, SMALL)
     for _ in range(20):
