@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from logdex.rocketmq.files import look_again
-from tests.examples import examples
+from tests.examples import examples, takes_all
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import SHARED
@@ -34,6 +35,10 @@ settings.load_profile("logdex")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK, "-XX:+UseSerialGC"]))
 
 SHARED = SHARED
+FROM_SHARED = {
+    name for cases in (golden.CASES, golden_kafka.CASES) for name, path in cases.items() if SHARED in path.parents
+}
+"""The golden stores that the project does not carry."""
 GoldenStore = Callable[..., Path]
 
 
@@ -55,6 +60,15 @@ def _missing_for_shared() -> str | None:
 MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_shared": _missing_for_shared}
 
 
+def _may_wait(item: pytest.Item) -> bool:
+    """Whether only `scripts/test --all` runs a conformance test: each takes a half of the stores in ../shared, and its
+    neighbours take other halves."""
+    given = getattr(item, "callspec", None)
+    stores = [value for value in given.params.values() if value in FROM_SHARED] if given else []
+    return bool(stores) and zlib.crc32(f"{item.name.partition('[')[0]} {stores[0]}".encode()) % 2 == 1
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, and in one those of the
     golden stores, which are unpacked and whose manifests are parsed once then."""
@@ -67,6 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "conformance" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("conformance"))
+            if not takes_all() and _may_wait(item):
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

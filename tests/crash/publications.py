@@ -27,7 +27,7 @@ PUBLISHING = frozenset({"rename", "link", "exchange", "remove", "remove_tree", "
 EVERY_KILL = pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
 """Of the kills before publishing begins, each or only some."""
 
-KILLS_MAX = 5
+KILLS_MAX = 3
 _DATED = re.compile(r"\.\d{8}T\d{6}Z(\.\d+)?")
 
 

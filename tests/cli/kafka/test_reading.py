@@ -14,6 +14,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 from tests.golden.kafka import Line
 
@@ -41,7 +42,7 @@ def lines_of(name: str, *, partition: str | None = None, control: bool = True) -
     return sorted(found, key=place)
 
 
-@pytest.mark.parametrize("name", golden_kafka.NAMES)
+@pytest.mark.parametrize("name", cases(golden_kafka.NAMES, 3))
 def test_cat_prints_every_record_and_changes_nothing(name: str, golden_log: Any) -> None:
     root = golden_log(name)
     before = tree_hash(root)
@@ -194,7 +195,7 @@ def test_query_gives_every_record_of_a_key_newest_first(name: str, golden_log: A
     assert found(*ask, "--from", at, "--to", at) == [offset for offset in offsets if times[offset] == at]
 
 
-@pytest.mark.parametrize("name", golden_kafka.NAMES)
+@pytest.mark.parametrize("name", cases(golden_kafka.NAMES, 3))
 def test_info_says_what_the_broker_loads(name: str, golden_log: Any) -> None:
     root = golden_log(name)
     before = tree_hash(root)

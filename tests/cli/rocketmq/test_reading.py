@@ -11,7 +11,7 @@ import pytest
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
-from tests.examples import examples
+from tests.examples import cases, examples
 from tests.golden import rocketmq as golden
 
 MESSAGE_FIELDS = [
@@ -55,7 +55,7 @@ def as_in_manifest(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES, 3))
 def test_cat_prints_every_message(name: str, golden_store: Any) -> None:
     store = golden_store(name)
     before = tree_hash(store)
@@ -148,7 +148,7 @@ def test_get_by_time(name: str, golden_store: Any) -> None:
         assert f"queue offset {asked['offset']} for that time" in result.stderr
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES, 3))
 def test_query_answers(name: str, golden_store: Any) -> None:
     store = golden_store(name, recovered=golden.has_recovered(name))
     queries = golden.manifest(name)["queries"]
@@ -190,7 +190,7 @@ def test_query_says_what_the_index_has_lost(golden_copy: Any) -> None:
     assert run_json(*ask, "--scan-missing") == whole
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES, 3))
 def test_message_by_its_id(name: str, golden_store: Any) -> None:
     store, messages = golden_store(name), golden.manifest(name)["messages"]
     for message in messages[:: max(len(messages) // 3, 1)]:

@@ -19,8 +19,8 @@ from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 from tests.crash.kafka.compaction_runs import check_left, go_on, run_until_cut
 from tests.crash.kafka.runs import NAME, NOW_MS, clock
 
-SEEDS = 32
-SEEDS_SLOW = 2000
+SEEDS = 12
+SEEDS_SLOW = 2020
 PARTS = 4
 CONFIG = LogConfig(
     segment_bytes=4000,
@@ -159,7 +159,7 @@ def test_power_cuts_at_operations(
         cut_at(store, ends, tmp_path / str(at), at, seeds)
 
 
-@pytest.mark.parametrize("step", [31, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
+@pytest.mark.parametrize("step", [47, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_refusals_at_operations(
     store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, code: int, step: int

@@ -38,7 +38,7 @@ def make(root: Path, partitions: int) -> None:
     (root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=some\n")
 
 
-@pytest.mark.parametrize("partitions", [300, pytest.param(5000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("partitions", [100, pytest.param(5000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_many_partitions_under_a_small_limit(tmp_path: Path, partitions: int) -> None:
     root = tmp_path / "logs"
     root.mkdir()

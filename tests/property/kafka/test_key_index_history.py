@@ -15,6 +15,7 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from tests.examples import cases
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, cleanup_policy=("compact",), retention_ms=-1)
 KEYS = [b"key-%d" % number for number in range(4)]
@@ -42,7 +43,7 @@ def change(log: Log, draw: random.Random) -> None:
             log.delete_records(draw.randint(log.log_start_offset, end))
 
 
-@pytest.mark.parametrize("seed", [9, 10, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(11, 40))])
+@pytest.mark.parametrize("seed", cases(range(9, 40), 31))
 def test_any_history(seed: int, tmp_path: Path) -> None:
     path, beside, elsewhere, none = (tmp_path / name for name in ("events-0", "events-0", "indexes", "none"))
     elsewhere.mkdir()

@@ -12,11 +12,12 @@ import pytest
 
 from logdex.kafka.recover import recover
 from logdex.kafka.verify import verify
+from tests.examples import examples
 from tests.golden import kafka as golden
 from tests.unit.kafka.batch.batch_bytes import whole_batches
 
 STORES = [name for name in golden.NAMES if name.startswith("tiny-")]
-SEEDS = 36
+SEEDS = examples(60)
 
 
 def every_batch(root: Path) -> Iterator[tuple[str, bytes]]:

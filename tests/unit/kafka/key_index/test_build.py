@@ -15,6 +15,7 @@ from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import build_key_index, fan_out_bits, filter_blocks
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 
 BASE = 4000
@@ -38,7 +39,7 @@ def index_of(log: Path) -> KeyIndex:
 
 
 @pytest.mark.needs_shared
-@pytest.mark.parametrize("name", golden_kafka.NAMES)
+@pytest.mark.parametrize("name", cases(golden_kafka.NAMES, 4))
 def test_every_key_of_real_logs_is_found(name: str, tmp_path: Path) -> None:
     for log in sorted(golden_kafka.unpack(name, tmp_path).rglob("*.log")):
         if parse_offset_file(log.name) is None:

@@ -11,7 +11,7 @@ import pytest
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.recover import recover
 from logdex.kafka.verify import verify
-from tests.examples import every
+from tests.examples import every, examples
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, run
 
 SHOWN = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".keyindex"}
@@ -39,7 +39,7 @@ def fuzz(root: Path, seed: int, rounds: int) -> None:
 
 
 def test_flips_and_cuts(root: Path) -> None:
-    fuzz(root, 1, 250)
+    fuzz(root, 1, examples(250))
 
 
 @pytest.mark.slow

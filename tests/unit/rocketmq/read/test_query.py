@@ -15,7 +15,7 @@ from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.rocketmq.index_file.index_keys import key_hash_of
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.examples import examples, some
+from tests.examples import cases, examples, some
 from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, START_MS, build, message, numbers, opened
 
 
@@ -84,7 +84,7 @@ def test_a_clock_that_jumps(tmp_path: Path) -> None:
             assert numbers(found.messages) == wanted[::-1]
 
 
-@pytest.mark.parametrize("lost", [[0], [1], [-1], [0, 1, 2], [2, 3], None])
+@pytest.mark.parametrize("lost", cases([[0], [1], [-1], [0, 1, 2], [2, 3], None], 3))
 def test_lost_index_files_are_told_and_searched(root: Path, lost: list[int] | None) -> None:
     files = sorted((root / "index").iterdir())
     assert len(files) > 5

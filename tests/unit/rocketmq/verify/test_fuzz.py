@@ -11,7 +11,7 @@ import pytest
 from logdex.io.env import Env
 from logdex.rocketmq.verify import VerifyReport, verify
 from tests.directories import contents, tree_hash
-from tests.examples import every
+from tests.examples import every, examples
 from tests.golden import rocketmq as golden
 from tests.unit.rocketmq.verify.store_harm import Store
 
@@ -52,7 +52,7 @@ def flip_many(store: Store, seeds: range) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_flips(name: str, tmp_path: Path) -> None:
-    flip_many(unpacked(name, tmp_path), range(75))
+    flip_many(unpacked(name, tmp_path), range(examples(75)))
 
 
 @pytest.mark.slow
