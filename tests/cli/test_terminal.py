@@ -5,6 +5,7 @@ A progress bar is shown only where stderr is a terminal, so what it does to stdo
 
 from __future__ import annotations
 
+import itertools
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cli.helpers import Ended, command_line, run
+from tests.examples import cases
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "info": ("info", "{store}"),
@@ -124,8 +126,7 @@ EXPECTED: dict[str, tuple[Ended, str]] = {}
 """What each command prints without a terminal, and where it wrote to if it wrote."""
 
 
-@pytest.mark.parametrize("place", [to_file, to_pipe, to_terminal])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(("name", "place"), cases(itertools.product(COMMANDS, [to_file, to_pipe, to_terminal]), 2))
 def test_all_data_goes_to_stdout(
     name: str,
     place: Callable[[Path], tuple[Any, Callable[[], str]]],

@@ -109,7 +109,7 @@ def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) 
 
 
 def test_killed_at_random_moments(outputs: Outputs, tmp_path: Path) -> None:
-    assert kill_often(outputs, tmp_path / "out", examples(5)) >= 1
+    assert kill_often(outputs, tmp_path / "out", examples(10)) >= 1
 
 
 @pytest.mark.slow

@@ -151,7 +151,7 @@ def zeros(codec: Compression, size_bytes: int) -> bytes:
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 
 
-@pytest.mark.parametrize("codec", cases(CODECS, 2))
+@pytest.mark.parametrize("codec", cases(CODECS, 4))
 def test_decompression_bombs(codec: Compression, tmp_path: Path) -> None:
     packed = zeros(codec, BOMB_BYTES)
     assert len(packed) < BOMB_BYTES // 15

@@ -27,7 +27,7 @@ from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
 from tests.cli.helpers import run
-from tests.examples import some
+from tests.examples import cases, some
 from tests.hostile.kafka.hostile import bounded
 from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, whole_batches
 from tests.unit.kafka.scan.embedded_logs import INNER, INNER_LOGS, one
@@ -176,7 +176,7 @@ def check_jobs(path: Path, folder: Path, expected: list[bytes], told: tuple[str,
         assert values(log.records()) == [b"%d" % offset for offset in range(7)], told
 
 
-@pytest.mark.parametrize("name", holders())
+@pytest.mark.parametrize("name", cases(holders(), 3))
 def test_a_read_from_an_offset_is_not_led_into_a_value(name: str, tmp_path: Path) -> None:
     """Without an index entry near, headers lead from batch to batch: a damaged length must not lead into a value."""
     directory = tmp_path / "t-0"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.directories import digests
+from tests.examples import some
 from tests.hostile.few_descriptors import run_json_limited, run_limited
 from tests.unit.rocketmq.small_stores import CONFIG, build, message
 
@@ -31,7 +32,7 @@ def test_many_queues_and_files_under_a_small_limit(tmp_path: Path, queues: int) 
     told = run_json_limited("info", root, *GEOMETRY)
     assert sum(each.get("max_offset") == PER_QUEUE for each in told) == queues
     assert run_json_limited("verify", root, *GEOMETRY)[-1]["messages"] == len(messages)
-    for queue in (0, queues - 1):
+    for queue in some((queues - 1, 0), 2):
         found = run_json_limited("query", root, "--topic", "TopicA", "--key", f"key-{queue}", *GEOMETRY)
         assert [each["queue_offset"] for each in found if "queue_offset" in each] == [2, 1, 0]
     out = tmp_path / "out"

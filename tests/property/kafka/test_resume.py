@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment_pass import Segment, SegmentPass
-from tests.examples import some
+from tests.examples import cases, some
 from tests.unit.kafka.batch.batch_bytes import whole_batches
 from tests.unit.kafka.scan.embedded_logs import INNER_LOGS, OUTERS, OuterLog, harm, outer_log, random_log
 
@@ -61,9 +62,7 @@ def _changed(data: bytes, at: int, new: bytes) -> bytes:
     return data[:at] + new + data[at + len(new) :]
 
 
-@pytest.mark.parametrize("zeros", [0, 1000])
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("outer", OUTERS)
+@pytest.mark.parametrize(("outer", "place", "zeros"), cases(itertools.product(OUTERS, PLACES, [0, 1000]), 4))
 def test_a_flip_costs_one_batch(outer: str, place: str, zeros: int) -> None:
     for inner in INNER_LOGS:
         log = log_with(outer, inner, PLACES[place])

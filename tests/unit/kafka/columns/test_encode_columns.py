@@ -17,6 +17,7 @@ from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.columns.encode_columns import encode_columns, iter_encoded
 from logdex.kernels.kafka import record_encode
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 
 Change = dict[str, Any]
@@ -39,7 +40,9 @@ RECORDS = [Record(key=b"k%d" % i, value=b"v" * i, timestamp_ms=1000 + i) for i i
 
 
 @pytest.mark.needs_shared
-@pytest.mark.parametrize("name", [name for name in golden_kafka.NAMES if name.startswith(("codec-", "shapes"))])
+@pytest.mark.parametrize(
+    "name", cases([name for name in golden_kafka.NAMES if name.startswith(("codec-", "shapes"))], 3)
+)
 def test_batches_of_the_broker_encoded_again(name: str, golden_log: Callable[[str], Path]) -> None:
     """Key for key the broker's batches; byte for byte without a codec and with lz4."""
     root = golden_log(name)

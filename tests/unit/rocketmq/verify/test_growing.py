@@ -15,7 +15,7 @@ from tests.unit.rocketmq.verify.test_verify import SMALL, messages
 
 
 @pytest.mark.parametrize(
-    ("count", "steps"), cases(itertools.product([0, 1, 7, 20, 33], [1, 2, 3, 5, 8, 13, 21, 34]), 3)
+    ("count", "steps"), cases(itertools.product([0, 1, 7, 20, 33], [1, 2, 3, 5, 8, 13, 21, 34]), 7)
 )
 def test_verify_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", messages(60), max(count, 1), SMALL)
@@ -29,7 +29,7 @@ def test_verify_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
     assert (report.findings, report.messages) == ([], 60)
 
 
-@pytest.mark.parametrize(("count", "steps"), cases(itertools.product([1, 7, 20, 33], [1, 2, 3, 5, 8]), 3))
+@pytest.mark.parametrize(("count", "steps"), cases(itertools.product([1, 7, 20, 33], [1, 2, 3, 5, 8]), 6))
 def test_scans_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", messages(60), count, SMALL)
     for _ in range(20):
