@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.kafka.verify import verify
+from tests.examples import cases
 from tests.unit.kafka.log.logs import put, values
 
 
@@ -106,8 +108,7 @@ def test_truncation(path: str) -> None:
         assert values(log.read(0)) == ["again"]
 
 
-@pytest.mark.parametrize("offset", range(31))
-@pytest.mark.parametrize("start", [0, 7, 14])
+@pytest.mark.parametrize(("start", "offset"), cases(itertools.product([0, 7, 14], range(31)), 4))
 def test_a_truncation_within_a_batch(path: str, start: int, offset: int) -> None:
     """The batch goes as a whole, and the end is the same when the log is opened again."""
     with Log.open(path, index_interval_bytes=0) as log:
