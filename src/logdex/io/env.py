@@ -336,6 +336,22 @@ class Env(NameChanges):
             return file.map()
 
     # -- writing -------------------------------------------------------------------------------------------------------
+    def make_dirs_durably(self, path: str) -> None:
+        """Creates the missing directories of `path`; each name is on disk before the next one is
+        created."""
+        missing = []
+        while not self.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path.rstrip("/")) or "."
+        for each in reversed(missing):
+            try:
+                self.sync_dir(os.path.dirname(path.rstrip("/")) or os.path.join(path, ".."))
+            except StorageError as error:
+                if error.errno not in (errno_codes.EACCES, errno_codes.EPERM):
+                    raise  # this process did not create a directory whose parent it may not open
+            self.make_dirs(each)
+            path = each
+
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
         """Opens a file for writing, created if missing; with `exclusive` it must not exist."""
         return WriteFile(self, path, exclusive=exclusive)

@@ -11,6 +11,7 @@ caller of fsync, and a later fsync succeeds for all others.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -52,17 +53,22 @@ class GroupCommit:
         self.last_ticket += 1
         return self.last_ticket
 
-    def wait(self, ticket: int) -> None:
-        """Returns when the appends up to `ticket` are on disk. Call it without the lock held.
+    def wait(self, ticket: int, timeout_s: float | None = None) -> bool:
+        """Returns True when the appends up to `ticket` are on disk. Call it without the lock held.
 
-        Raises `LogFailedError` if a write or an fsync failed before that. The thread that called
-        the failed fsync gets its error instead.
+        Returns False if another thread's fsync takes longer than `timeout_s`; the fsync that this
+        thread calls has no time limit. Raises `LogFailedError` if a write or an fsync failed before
+        that. The thread that called the failed fsync gets its error instead.
         """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while self._syncing and self._durable_ticket < ticket and self.failed is None:
-                self._changed.wait()
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
             if self._durable_ticket >= ticket:
-                return
+                return True
             self.require_unfailed()
             with self._begin() as flush:
                 upto = self.last_ticket
@@ -77,6 +83,7 @@ class GroupCommit:
                 finally:
                     self._syncing = False
                     self._changed.notify_all()
+        return True
 
     @contextmanager
     def _lock_released(self) -> Iterator[None]:

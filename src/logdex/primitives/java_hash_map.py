@@ -1,14 +1,17 @@
-"""The iteration order of `java.util.HashMap<Long, …>`, in which Kafka writes a producer snapshot's
-entries.
+"""The iteration order of `java.util.HashMap`, in which Kafka writes a producer snapshot's entries
+(by `Long`) and RocketMQ a message's properties (by `String`).
 
 Buckets come in ascending order, the entries of a bucket in insertion order. Java turns a bucket of
 nine or more entries into a tree, with another order, once the table has 64 buckets. The load factor
-of 3/4 and the way that Kafka assigns producer ids keep buckets far from that size.
+of 3/4 and the way that Kafka assigns producer ids keep buckets far from that size; of properties,
+only names that were made to collide reach it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from logdex.primitives.java_hash import java_hash
 
 DEFAULT_CAPACITY = 16
 
@@ -34,3 +37,15 @@ def hash_map_order(keys: Iterable[int], capacity: int) -> list[int]:
     """`keys`, given in insertion order, in the iteration order of a table with `capacity`
     buckets."""
     return sorted(keys, key=lambda key: java_long_hash(key) & (capacity - 1))
+
+
+def string_map_order(names: Sequence[bytes]) -> list[int]:
+    """The positions of `names` (UTF-8, distinct, in insertion order) in the iteration order of a
+    new `HashMap<String, …>`."""
+    mask = grown_capacity(DEFAULT_CAPACITY, len(names)) - 1
+
+    def bucket(place: int) -> int:
+        value = java_hash(names[place]) & 0xFFFFFFFF
+        return (value ^ value >> 16) & mask
+
+    return sorted(range(len(names)), key=bucket)

@@ -15,11 +15,10 @@ checkpointLogStartOffsetsInDir.
 
 from __future__ import annotations
 
-import errno
 import posixpath
 
 from logdex import limits
-from logdex.errors import CorruptError, StorageError, UsageError
+from logdex.errors import CorruptError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.kafka.directory.clean_mark import LoneMark, is_closed_cleanly, mark_covers
@@ -34,23 +33,6 @@ from logdex.kafka.files.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     parse_partition_dir,
 )
-
-
-def make_dirs_durably(path: str, *, env: Env) -> None:
-    """Creates the missing directories of `path`; each name is on disk before the next one is
-    created."""
-    missing = []
-    while not env.exists(path):
-        missing.append(path)
-        path = posixpath.dirname(path.rstrip("/")) or "."
-    for each in reversed(missing):
-        try:
-            env.sync_dir(posixpath.dirname(path.rstrip("/")) or posixpath.join(path, ".."))
-        except StorageError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM):
-                raise  # this process did not create a directory whose parent it may not open
-        env.make_dirs(each)
-        path = each
 
 
 class LogHome:

@@ -9,10 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from logdex.errors import UsageError
+from logdex.errors import LogInUseError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.process_lock import LockHolder, take_lock
+from logdex.io.process_lock import LockHolder, ProcessLock, take_lock
 from logdex.rocketmq.files.store_files import StorePaths
+
+_LOCK_TEXT = b"lock"
+
+
+def take_broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> ProcessLock:
+    """Takes the store's lock for as long as this process writes the store, as its broker does; a
+    missing lock file is created.
+
+    Raises `LogInUseError` if a broker, or this process, holds it.
+    """
+    path = StorePaths(root).lock
+    lock = take_lock(path, env=env)
+    if isinstance(lock, LockHolder):
+        holder = "a broker runs on this store" if lock is LockHolder.ANOTHER_PROCESS else "it is open in this process"
+        raise LogInUseError(holder, path=root, hint="close it there first")
+    try:
+        if env.size_bytes(path) < len(_LOCK_TEXT):
+            with env.open_write(path) as file:
+                file.write_at(0, _LOCK_TEXT)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
 
 
 @contextmanager

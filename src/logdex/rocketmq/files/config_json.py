@@ -6,6 +6,7 @@ letter. Source: ``docs/formats/config-json.md``.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, NoReturn
 
@@ -47,6 +48,22 @@ def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[int | str, 
     if parser.at != len(parser.text):
         parser.fail("more behind the object", "the end")
     return value
+
+
+def format_config_json(value: dict[Any, Any]) -> bytes:
+    """The bytes of an object as the broker writes it: a line per field, tabs, integer keys without
+    quotes. Text that stands for bytes that are not UTF-8 is written as these bytes."""
+    return _format(value, "").encode("utf-8", "surrogateescape")
+
+
+def _format(value: Any, indent: str) -> str:
+    inner = f"{indent}\t"
+    if isinstance(value, dict) and value:
+        pairs = (f"{inner}{_format(key, inner)}:{_format(item, inner)}" for key, item in value.items())
+        return "{\n" + ",\n".join(pairs) + f"\n{indent}}}"
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(f"{inner}{_format(item, inner)}" for item in value) + f"\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 class _Parser:

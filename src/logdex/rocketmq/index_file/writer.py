@@ -94,13 +94,17 @@ class IndexTarget:
         data = header.pack(self._config.dialect.empty_index_count)
         self.array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
 
+    def sync(self) -> None:
+        """Writes everything so far to disk."""
+        self._file.sync()  # fsync also writes the changed pages of the mapping
+
     def close(self) -> None:
         """Writes what is left and closes the file, after an fsync if `sync` was given."""
         try:
             if self._mapped is None:
                 self._file.write_at(0, self.array)
             if self._sync:
-                self._file.sync()  # fsync also writes the changed pages of the mapping
+                self.sync()
         finally:
             self.abandon()
 
@@ -161,6 +165,15 @@ class IndexFilesWriter:
         self._state: IndexState | None = None  # of the current file; None before the first message
         self._target: IndexTarget | None = None  # None while that file has no entry, so no name
         self._rolled_by_ms = 0
+
+    def resume(self, target: IndexTarget, header: IndexHeader) -> None:
+        """Goes on with a file that has room, before anything is put."""
+        self._target, self._state = target, IndexState(header)
+
+    @property
+    def current(self) -> IndexTarget | None:
+        """The file that is being written; None while there is none with an entry."""
+        return self._target
 
     def put(self, window: IndexWindow, first_message: int = 0, first_key: int = 0) -> tuple[int, int]:
         """Adds the window's messages from (`first_message`, `first_key`) on. Returns the (message,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError
@@ -244,31 +245,54 @@ def checked_size(head: bytes | memoryview, available_bytes: int, path: str, posi
     return size
 
 
-def encode_message(message: StoredMessage) -> bytes:
-    """The stored bytes of `message`. `size_bytes` is recomputed; the CRC is the message's."""
-    topic_length = len(message.topic).to_bytes(2 if message.magic == MESSAGE_MAGIC_V2 else 1, "big")
-    rest = b"".join(
+def head_struct(sys_flag: int) -> struct.Struct:
+    """The format of all fields before the body, for the hosts that `sys_flag` tells of."""
+    return _HEADS[host_sizes(sys_flag)]
+
+
+def _head_struct(sizes: tuple[int, int]) -> struct.Struct:
+    tail = MESSAGE_TAIL.struct.format[1:]
+    return struct.Struct(f"{MESSAGE_HEAD.struct.format}{sizes[0]}sq{sizes[1]}s{tail}")
+
+
+_HOST_SIZES = (HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES)
+_HEADS = {(born, store): _head_struct((born, store)) for born, store in product(_HOST_SIZES, _HOST_SIZES)}
+
+
+def encode_rest(magic: int, body: bytes, topic: bytes, properties_raw: bytes) -> bytes:
+    """The bytes from the body on."""
+    return b"".join(
         (
-            message.born_host.pack(),
-            struct.pack(">q", message.store_timestamp_ms),
-            message.store_host.pack(),
-            MESSAGE_TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
-            message.body,
-            topic_length,
-            message.topic,
-            struct.pack(">H", len(message.properties_raw)),
-            message.properties_raw,
+            body,
+            len(topic).to_bytes(2 if magic == MESSAGE_MAGIC_V2 else 1, "big"),
+            topic,
+            len(properties_raw).to_bytes(2, "big"),
+            properties_raw,
         )
     )
-    head = MESSAGE_HEAD.pack(
-        MESSAGE_HEAD.size_bytes + len(rest),
-        message.magic,
-        message.body_crc,
-        message.queue_id,
-        message.flag,
-        message.queue_offset,
-        message.physical_offset,
-        message.sys_flag,
-        message.born_timestamp_ms,
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """The stored bytes of `message`. `size_bytes` is recomputed; the CRC is the message's."""
+    head = head_struct(message.sys_flag)
+    rest = encode_rest(message.magic, message.body, message.topic, message.properties_raw)
+    return (
+        head.pack(
+            head.size + len(rest),
+            message.magic,
+            message.body_crc,
+            message.queue_id,
+            message.flag,
+            message.queue_offset,
+            message.physical_offset,
+            message.sys_flag,
+            message.born_timestamp_ms,
+            message.born_host.pack(),
+            message.store_timestamp_ms,
+            message.store_host.pack(),
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            len(message.body),
+        )
+        + rest
     )
-    return head + rest

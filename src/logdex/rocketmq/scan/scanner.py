@@ -95,7 +95,10 @@ class Scanner:
         table: TopicTable | None = None,
         env: Env = DEFAULT_ENV,
         unreadable_is_damage: bool = False,
+        nobody_writes: bool = False,
     ) -> None:
+        """With `nobody_writes` no broker can be writing the log, so bytes that are not whole are
+        looked at once."""
         self._unreadable_is_damage = unreadable_is_damage
         self.table = table or TopicTable()
         self.window_messages = window_messages
@@ -105,7 +108,7 @@ class Scanner:
         """The end of the log, once a `scan` has reached it."""
         self.stopped_at = 0
         """The position in its file where the last scan of a file or part stopped."""
-        self._looks = _LOOKS_MAX
+        self._looks = 0 if nobody_writes else _LOOKS_MAX
         self._env = env
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
@@ -166,6 +169,15 @@ class Scanner:
                     raise
                 take_unreadable(data)
                 return unreadable_end(file, self.stopped_at, error)
+
+    def scan_bytes(
+        self, file: CommitLogFile, data: ByteArray, data_offset: int
+    ) -> Generator[Window, None, tuple[bool, int]]:
+        """Yields windows of the messages in `data`, bytes of a file from the physical offset
+        `data_offset` on. Returns (whether the file's filler is there, the position in `data`) where
+        no whole message follows."""
+        reason, position = yield from self._windows(file, data, data_offset, 0, data.size)
+        return reason == kernel.FILE_END and position < data.size, position
 
     def scan_part(self, file: CommitLogFile, start: int, stop: int) -> Generator[Window, None, LogEnd | None]:
         """Yields the windows that `scan_file` yields, for a small part: the bytes are read block by

@@ -38,6 +38,16 @@ class Dialect:
     time_is_clipped: bool
     """getOffsetInQueueByTime returns offsets within the queue's minimum and maximum only (from
     5.0)."""
+    separator_at_end: bool
+    """A separator follows the last property too (not from 4.9.1 to 5.1.4)."""
+    long_topics: bool
+    """Topics of more than 127 characters are stored, in messages of version 2 (from 5.1.0)."""
+    abort_has_process_id: bool
+    """The file `abort` holds the broker's process id (from 5.0)."""
+    topics_have_attributes: bool
+    """Topics in topics.json have attributes, and its version a state (from 5.0)."""
+    has_timer: bool
+    """Messages with a delivery time of their own go to the timer wheel (from 5.0)."""
 
     @staticmethod
     def of(version: str) -> Dialect:
@@ -61,4 +71,9 @@ class Dialect:
             empty_index_count=1 if number >= (5, 0, 0) else 0,
             time_has_boundaries=number >= (5, 1, 1),
             time_is_clipped=number >= (5, 0, 0),
+            separator_at_end=not (4, 9, 1) <= number < (5, 2, 0),
+            long_topics=number >= (5, 1, 0),
+            abort_has_process_id=number >= (5, 0, 0),
+            topics_have_attributes=number >= (5, 0, 0),
+            has_timer=number >= (5, 0, 0),
         )

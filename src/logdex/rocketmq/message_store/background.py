@@ -1,0 +1,80 @@
+"""The threads of an open store: the dispatch, the flush of the log, the flush of what was derived.
+
+Source: ReputMessageService, FlushRealTimeService, FlushConsumeQueueService.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from logdex.errors import LogdexError
+from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.derived.dispatch import Dispatch
+
+
+class _Worker(threading.Thread):
+    """Calls `work` every `interval_ms`, until it is stopped or `work` raises a `LogdexError`, which
+    whoever calls the store is told of."""
+
+    def __init__(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
+        super().__init__(name=f"logdex-{name}", daemon=True)
+        self._interval_s = interval_ms / 1000
+        self._work = work
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Works until it is stopped."""
+        while not self._stopped.wait(self._interval_s):
+            try:
+                self._work()
+            except LogdexError:
+                return
+
+    def stop(self) -> None:
+        """Stops the thread and waits for its end."""
+        self._stopped.set()
+        self.join()
+
+
+class Background:
+    """The threads of one store. `stop` ends them."""
+
+    def __init__(self, core: StoreCore, dispatch: Dispatch) -> None:
+        options = core.options
+        self._core, self._dispatch = core, dispatch
+        self._flushed_s = self._derived_s = time.monotonic()
+        self._workers = [
+            _Worker("dispatch", options.reput_interval_ms, self._reput),
+            _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log),
+            _Worker("flush-derived", options.flush_interval_consume_queue_ms, self._flush_derived),
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    def _reput(self) -> None:
+        while self._dispatch.run_batch():
+            pass
+
+    def _flush_log(self) -> None:
+        """Flushes if enough pages are dirty, and now and then in any case."""
+        core, now_s = self._core, time.monotonic()
+        is_due = now_s - self._flushed_s >= core.options.flush_commit_log_thorough_interval_ms / 1000
+        if is_due or core.dirty_pages >= core.options.flush_commit_log_least_pages:
+            if is_due:
+                self._flushed_s = now_s
+            if core.durable_offset < core.log.end_offset:
+                core.flush_log()
+        core.prepare_file()
+
+    def _flush_derived(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._derived_s >= self._core.options.flush_consume_queue_thorough_interval_ms / 1000:
+            self._derived_s = now_s
+            self._dispatch.flush()
+
+    def stop(self) -> None:
+        """Ends the threads."""
+        for worker in self._workers:
+            worker.stop()

@@ -1,0 +1,154 @@
+"""The shared state of an open store, and the operations that change its CommitLog.
+
+After a failed or interrupted write or fsync the store acknowledges nothing more, and must be opened
+again, which recovers it. Source: DefaultMessageStore, CommitLog.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from logdex.errors import LogClosedError, StorageError
+from logdex.io.env import Env, WriteFile
+from logdex.io.group_commit import GroupCommit
+from logdex.io.process_lock import ProcessLock
+from logdex.io.reader_gate import ReaderGate
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.message_store.options import StoreOptions
+from logdex.rocketmq.message_store.put.log_files import LogFiles
+from logdex.rocketmq.message_store.topics import Topics
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_PAGE_SIZE = 4096
+
+
+class StoreCore:
+    """Thread-safe. Fields are read and changed with `lock` held, unless stated otherwise."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        options: StoreOptions,
+        *,
+        clock_ms: Callable[[], int],
+        env: Env,
+        process_lock: ProcessLock,
+        log: LogFiles,
+        reader: CommitLog,
+        topics: Topics,
+        last_timestamp_ms: int,
+    ) -> None:
+        self.paths = paths
+        self.config = config
+        self.options = options
+        self.clock_ms = clock_ms
+        self.env = env
+        self.process_lock = process_lock
+        self.log = log
+        self.reader = reader
+        """The CommitLog for reading; any thread may use it."""
+        self.topics = topics
+        self.queue_offsets: dict[tuple[bytes, int], int] = {}
+        """The next queue offset of each queue."""
+        self.last_timestamp_ms = last_timestamp_ms
+        """The store time of the last message."""
+        self.durable_offset = log.end_offset  # opening syncs what it recovers
+        self.durable_timestamp_ms = last_timestamp_ms
+        """The store time of the last message that is on disk."""
+        self.lock = threading.RLock()
+        self.group_commit = GroupCommit(self.lock, self._syncing_active, path=paths.root)
+        self.gate = ReaderGate()
+        self.closed = self.closing = False
+        self._unreleased: list[WriteFile] = []
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+    @property
+    def is_writeable(self) -> bool:
+        """Whether messages can be put: the store is open in this process, is not being closed, and
+        no write has failed."""
+        return not (self.closed or self.closing) and self.group_commit.failed is None and self.process_lock.is_own
+
+    def require_open(self) -> None:
+        """Raises `LogClosedError` after `close`."""
+        if self.closed:
+            raise LogClosedError("the store was closed", path=self.paths.root)
+
+    def require_usable(self) -> None:
+        """Raises `LogClosedError` after `close`, `LogFailedError` after a failed write."""
+        self.require_open()
+        self.group_commit.require_unfailed()
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+    def make_room(self, size_bytes: int) -> bool:
+        """Begins the next file if `size_bytes` do not fit into this one. Returns False if the next
+        file cannot be created; nothing has changed then. Call it with the lock held."""
+        if self.log.fits(size_bytes):
+            return True
+        try:
+            self.prepare_file()
+        except StorageError:
+            return False
+        try:
+            old = self.log.end_file(self.group_commit.sync)
+        except BaseException as error:
+            self.group_commit.fail(error)
+            raise
+        self.durable_offset, self.durable_timestamp_ms = self.log.end_offset, self.last_timestamp_ms
+        self.group_commit.all_is_durable()
+        if self.group_commit.is_syncing:
+            self._unreleased.append(old)  # an fsync of it is running and needs its descriptor
+        else:
+            old.close()
+        return True
+
+    def prepare_file(self) -> None:
+        """Makes the next file ahead, if there is none yet."""
+        with self.lock:
+            if self.log.prepare():
+                self.reader.refresh()
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Writes messages at the end of the log, after `make_room`. Call it with the lock held."""
+        try:
+            self.log.append(data)
+        except BaseException as error:
+            self.group_commit.fail(error)
+            raise
+
+    # -- durability ----------------------------------------------------------------------------------------------------
+    @contextmanager
+    def _syncing_active(self) -> Iterator[Callable[[], None]]:
+        """Yields the fsync of the active file. Earlier files are on disk already."""
+        self.require_usable()
+        end, timestamp_ms = self.log.end_offset, self.last_timestamp_ms
+        try:
+            yield self.log.active.sync
+            self.durable_offset = max(self.durable_offset, end)
+            self.durable_timestamp_ms = timestamp_ms
+        finally:
+            for file in self._unreleased:
+                file.close()
+            self._unreleased.clear()
+
+    @property
+    def dirty_pages(self) -> int:
+        """How many pages of the log have been written since the last fsync."""
+        return self.log.end_offset // _PAGE_SIZE - self.durable_offset // _PAGE_SIZE
+
+    def flush_log(self) -> None:
+        """Writes all messages to disk."""
+        with self.lock:
+            self.require_usable()
+            ticket = self.group_commit.next_ticket()
+        self.group_commit.wait(ticket)
+
+    def close_files(self) -> None:
+        """Closes the log without syncing it, once no thread reads."""
+        with self.gate.excluding():
+            self.closed = True
+            self.log.close()
+            self.reader.close()

@@ -1,0 +1,214 @@
+"""The dispatch: follows the CommitLog and adds what is new to the ConsumeQueues and IndexFiles,
+batch by batch through the scan kernel.
+
+Source: DefaultMessageStore.ReputMessageService.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+
+import numpy as np
+
+from logdex.errors import CorruptError
+from logdex.io.env import Env, ReadFile
+from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN
+from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
+from logdex.rocketmq.files.offset_files import OffsetFile
+from logdex.rocketmq.index_file.derive import IndexWindow
+from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
+from logdex.rocketmq.message_store.derived.index import LiveIndex
+from logdex.rocketmq.message_store.derived.queues import LiveQueues
+from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+BATCH_BYTES = 4 << 20
+"""How much of the log one batch reads, unless a message is larger."""
+
+
+class DerivedFiles:
+    """The ConsumeQueues and IndexFiles of a store, and the scanner whose windows fill them. For one
+    thread at a time."""
+
+    def __init__(self, queues: LiveQueues, index: LiveIndex, config: StoreConfig, env: Env) -> None:
+        self.queues = queues
+        self.index = index
+        self.scanner = Scanner(config, env=env, nobody_writes=True)
+        self.is_deleted: Callable[[bytes], bool] | None = None
+        """Says of which topics no ConsumeQueue is derived, while a store is opened."""
+        self._deriver = ConsumeQueueDeriver()
+
+    def put(self, window: Window, *, queues_from: int = 0, index_from: tuple[int, int] = (0, 0)) -> None:
+        """Adds the entries of a window's messages: to the queues those from the physical offset
+        `queues_from` on, to the IndexFiles those from `index_from` (offset, keys done) on."""
+        columns, count = window.columns, window.count
+        if int(columns.position[0]) >= queues_from:
+            names = self.scanner.table.queues
+            for number, offsets, entries in self._deriver.derive(window, self.scanner.table):
+                if self.is_deleted is None or not self.is_deleted(names[number].topic):
+                    self.queues.put(*names[number], offsets, entries)
+        part = IndexWindow(
+            columns.position[:count],
+            columns.store_timestamp_ms[:count],
+            columns.key_end[:count],
+            columns.key_hash[: window.key_count],
+        )
+        first = int(np.searchsorted(part.physical_offset, index_from[0]))
+        if first < count:
+            key = int(part.key_end[first - 1]) if first else 0
+            done = index_from[1] if part.physical_offset[first] == index_from[0] else 0
+            self.index.put(part, first, key + done)
+
+
+class Dispatch:
+    """Thread-safe: `lock` is held while a batch is dispatched or the derived files are flushed.
+    `StoreCore.lock` is never held while this lock is taken."""
+
+    def __init__(self, core: StoreCore, derived: DerivedFiles, checkpoint: LiveCheckpoint) -> None:
+        self.lock = threading.RLock()
+        self.reput_from = core.log.end_offset
+        """The physical offset up to which the log is dispatched."""
+        self.error: BaseException | None = None
+        """What stopped the dispatch. Puts go on."""
+        self.derived = derived
+        self.checkpoint = checkpoint
+        self._core = core
+        self._timestamp_ms = core.last_timestamp_ms
+        self._file: ReadFile | None = None
+        self._block_bytes = BATCH_BYTES
+        self._moved = threading.Condition()
+
+    @property
+    def behind_bytes(self) -> int:
+        """How many bytes of the log are not dispatched yet."""
+        return max(self._core.log.end_offset - self.reput_from, 0)
+
+    # -- dispatching ---------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Dispatches everything that is in the log now. Raises the error that stops the dispatch,
+        now or earlier."""
+        end = self._core.log.end_offset
+        while self.reput_from < end:
+            self.run_batch()
+
+    def run_batch(self) -> bool:
+        """Dispatches the next part of the log. Returns False if there is nothing to dispatch."""
+        with self.lock:
+            if self.error is not None:
+                raise self.error
+            end = self._core.log.end_offset
+            if self.reput_from >= end:
+                return False
+            try:
+                self._dispatch(end)
+                self._note_rolled()
+            except BaseException as error:
+                self.error = error
+                raise
+            finally:
+                with self._moved:
+                    self._moved.notify_all()
+            return True
+
+    def _dispatch(self, end: int) -> None:
+        log = self._core.log
+        start = self.reput_from // log.file_size_bytes * log.file_size_bytes
+        file = OffsetFile(log.path_of(start), start, log.file_size_bytes)
+        upto = min(end, file.end_offset)
+        data = np.frombuffer(
+            self._opened(file).read_at(self.reput_from - start, min(self._block_bytes, upto - self.reput_from)),
+            np.uint8,
+        )
+        is_filled, done = self._scan(self.derived.scanner.scan_bytes(file, data, self.reput_from))
+        if is_filled:
+            self._close_file()
+            self.reput_from = file.end_offset
+            return
+        if done == 0:
+            self._grow(file, data, upto)
+            return
+        self._block_bytes = BATCH_BYTES
+        self.reput_from += done
+
+    def _scan(self, windows: Generator[Window, None, tuple[bool, int]]) -> tuple[bool, int]:
+        while True:
+            try:
+                window = next(windows)
+            except StopIteration as stop:
+                is_filled, done = stop.value
+                return is_filled, done
+            self.derived.put(window)
+            self._timestamp_ms = int(window.columns.store_timestamp_ms[window.count - 1])
+
+    def _grow(self, file: OffsetFile, data: np.typing.NDArray[np.uint8], upto: int) -> None:
+        """Reads more next time, for a message larger than what was read. Raises `CorruptError` if
+        no whole message is there."""
+        size = int.from_bytes(data[:4].tobytes(), "big")
+        left = upto - self.reput_from
+        if len(data) < left and MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= left and size > len(data):
+            self._block_bytes = size
+            return
+        raise CorruptError(
+            "no whole message is here; the dispatch stops",
+            path=file.path,
+            position=self.reput_from - file.start_offset,
+            hint="close the store and run logdex verify",
+        )
+
+    def _opened(self, file: OffsetFile) -> ReadFile:
+        if self._file is None or self._file.path != file.path:
+            self._close_file()
+            self._file = self._core.env.open_read(file.path)
+        return self._file
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _note_rolled(self) -> None:
+        """Moves the checkpoint after an IndexFile became full, once the messages that it points to
+        are on disk."""
+        rolled_ms = self.derived.index.rolled_timestamp_ms()
+        if rolled_ms is not None:
+            self._core.flush_log()
+            self.checkpoint.write(index_msg_timestamp_ms=rolled_ms)
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+    def wait(self, timeout_s: float | None) -> bool:
+        """Waits until everything that was in the log at the call is dispatched. Returns whether it
+        is. Raises the error that stopped the dispatch."""
+        target = self._core.log.end_offset
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._moved:
+            while self.reput_from < target and self.error is None:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._moved.wait(left)
+        if self.reput_from < target and self.error is not None:
+            raise self.error
+        return True
+
+    # -- durability ----------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Writes the log and what was derived from it to disk, and moves the checkpoint."""
+        with self.lock:
+            upto, timestamp_ms = self.reput_from, self._timestamp_ms
+            self._core.flush_log()
+            self.derived.queues.flush()
+            self.checkpoint.write(
+                physic_msg_timestamp_ms=self._core.durable_timestamp_ms,
+                logics_msg_timestamp_ms=timestamp_ms,
+                logics_physical_offset=upto,
+            )
+
+    def close_files(self) -> None:
+        """Closes all files without completing them."""
+        with self.lock:
+            self._close_file()
+            self.derived.queues.close_files()
+            self.derived.index.close_files()

@@ -1,0 +1,171 @@
+"""The IndexFiles of an open store: which are kept at opening, where they go on, and how they roll.
+
+A full file is on disk, with its name, before the next one is created, and the checkpoint says so.
+After an unclean end a file is kept if it is full, has a successor, and the checkpoint vouches for
+it; the others are derived again. Source: IndexService.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+import numpy as np
+
+from logdex.errors import StoreError
+from logdex.io.env import Env
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
+from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
+from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
+from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
+from logdex.rocketmq.read.keys.index_coverage import find_missing
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_ENTRIES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStart:
+    """Where the IndexFiles go on: the message at a physical offset, of which `keys_done` keys are in
+    them already. `kept` and `doomed` are paths of files."""
+
+    offset: int
+    keys_done: int
+    kept: tuple[str, ...]
+    doomed: tuple[str, ...]
+
+
+def find_start(
+    paths: StorePaths, log: CommitLog, end_offset: int, config: StoreConfig, checkpoint_ms: int | None, env: Env
+) -> IndexStart:
+    """Decides which IndexFiles are kept and where the next key belongs. `checkpoint_ms` is the
+    checkpoint's time for IndexFiles after an unclean end, None after a clean one.
+
+    After a clean end the files are held against the log: where they miss messages, they are derived
+    again from there on.
+    """
+    found = list_index_files(paths.index, env)
+    files: list[IndexFile] = []
+    try:
+        for place, path in enumerate(found):
+            try:
+                file = IndexFile(path, config, env=env)
+            except StoreError:
+                break
+            is_last = place == len(found) - 1
+            if checkpoint_ms is not None and (
+                is_last or not file.is_write_full or file.header.end_timestamp_ms > checkpoint_ms
+            ):
+                file.close()
+                break
+            files.append(file)
+        start = _after(files, log, end_offset, config, env, is_clean=checkpoint_ms is None)
+        kept = tuple(file.path for file in files[: start[2]])
+        return IndexStart(start[0], start[1], kept, tuple(path for path in found if path not in kept))
+    finally:
+        for file in files:
+            file.close()
+
+
+def _after(
+    files: list[IndexFile], log: CommitLog, end_offset: int, config: StoreConfig, env: Env, *, is_clean: bool
+) -> tuple[int, int, int]:
+    """(offset, keys of the message there that are done, number of files kept)."""
+    while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= end_offset:
+        files.pop().close()  # it has keys of messages that the log no longer has
+    missing = find_missing(files, log, end_offset, config, env)
+    if not missing and is_clean:
+        return end_offset, 0, len(files)
+    if missing:
+        begin = missing[0][0]
+        while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= begin:
+            files.pop().close()
+    filled = [file for file in files if file.header.entry_count]
+    if not filled:
+        return log.min_offset, 0, len(files)
+    last = filled[-1].header
+    if last.end_phy_offset < log.min_offset:
+        return log.min_offset, 0, len(files)
+    return last.end_phy_offset, _keys_of(filled, last.end_phy_offset), len(files)
+
+
+def _keys_of(files: list[IndexFile], phy_offset: int) -> int:
+    """How many keys of the last message, which is at `phy_offset`, are in the files."""
+    count = 0
+    for file in reversed(files):
+        at = file.header.index_count
+        while at > 1:
+            start = max(at - _ENTRIES_AT_ONCE, 1)
+            others = np.flatnonzero(file.entries(start, at - start).phy_offset != phy_offset)
+            if len(others):
+                return count + at - start - 1 - int(others[-1])
+            count += at - start
+            at = start
+    return count
+
+
+class LiveIndex:
+    """Appends the keys of messages to the store's IndexFiles. For one thread at a time."""
+
+    def __init__(
+        self, paths: StorePaths, config: StoreConfig, checkpoint: LiveCheckpoint, start: IndexStart, env: Env
+    ) -> None:
+        self._paths, self._config, self._checkpoint, self._env = paths, config, checkpoint, env
+        self._known = 0
+        for path in start.doomed:
+            env.remove(path)
+        if start.doomed:
+            env.sync_dir(paths.index)
+        self._last_name = posixpath.basename(start.kept[-1]) if start.kept else None
+        self._writer = IndexFilesWriter(config, self._next_file)
+        if start.kept:
+            self._resume(start.kept[-1])
+
+    def _resume(self, path: str) -> None:
+        """Goes on with the newest file, or after it if it is full."""
+        with IndexFile(path, self._config, env=self._env) as file:
+            header = file.header
+        if header.index_count >= self._config.max_index_num:
+            self._writer = IndexFilesWriter(
+                self._config, self._next_file, previous=(header.end_timestamp_ms, header.end_phy_offset)
+            )
+            return
+        target = IndexTarget(path, self._config, env=self._env, sync=True, exclusive=False, mapped=True)
+        self._writer.resume(target, header)
+
+    def _next_file(self, first_store_timestamp_ms: int) -> IndexTarget:
+        self._env.sync_dir(self._paths.index)
+        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name)
+        path = f"{self._paths.index}/{self._last_name}"
+        return IndexTarget(path, self._config, env=self._env, sync=True, mapped=True)
+
+    def put(self, window: IndexWindow, first_message: int = 0, first_key: int = 0) -> None:
+        """Adds the keys of a window's messages from (`first_message`, `first_key`) on."""
+        self._writer.put(window, first_message, first_key)
+
+    def rolled_timestamp_ms(self) -> int | None:
+        """The end time of the newest file that became full since the last call, None if none
+        did."""
+        headers = self._writer.headers
+        if len(headers) == self._known:
+            return None
+        self._known = len(headers)
+        return headers[-1].end_timestamp_ms
+
+    def sync(self) -> None:
+        """Writes the newest file to disk."""
+        target = self._writer.current
+        if target is not None:
+            target.sync()
+
+    def finish(self) -> None:
+        """Completes and closes the files, which are on disk then."""
+        self._writer.finish()
+        self._env.sync_dir(self._paths.index)
+
+    def close_files(self) -> None:
+        """Closes the files without completing them."""
+        if self._writer.current is not None:
+            self._writer.current.abandon()

@@ -1,0 +1,150 @@
+"""Where the CommitLog of a store ends that is about to be written, and from where on its
+ConsumeQueues may lack entries.
+
+Source: ``docs/formats/commit-log.md``; CommitLog.recoverNormally, recoverAbnormally,
+isMappedFileMatchedRecover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.io.env import Env
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.scan.log_extent import find_valid_end
+from logdex.rocketmq.scan.log_walk import newest_written, readable
+from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_PAGE_SIZE = 512
+"""The smallest unit of which a power cut leaves all or nothing."""
+_RECOVER_HINT = "logdex recover saves what can be read into another directory"
+
+
+def require_whole_files(log: CommitLog) -> None:
+    """Raises an error unless all files but the last one have their full size and follow each
+    other."""
+    for expected, found in log.gaps():
+        raise MissingFileError(
+            f"the file {expected:020d} is missing, the log goes on at {found}", path=log.directory, hint=_RECOVER_HINT
+        )
+    last = log.files[-1]
+    if len(log.files) == 1 and last.size_bytes not in (0, log.file_size_bytes):
+        raise UsageError(
+            f"{last.path} has {last.size_bytes} bytes, but mapped_file_size_commit_log is {log.file_size_bytes}",
+            hint="leave it out to have it inferred from the files",
+        )
+    for file in log.wrong_sizes:
+        if file.path != last.path or file.size_bytes > log.file_size_bytes:
+            raise CorruptError(
+                "the file has the wrong size",
+                path=file.path,
+                position=file.size_bytes,
+                expected=log.file_size_bytes,
+                found=file.size_bytes,
+                hint=_RECOVER_HINT,
+            )
+
+
+def scan_start(log: CommitLog, checkpoint: StoreCheckpoint) -> int:
+    """The start of the newest file before which all ConsumeQueue entries are on disk: both the
+    checkpoint's offset and its times vouch for what is before it. Without such a file, the start of
+    the log."""
+    for file in reversed(log.files):
+        first = readable(log, file.start_offset)
+        if first is not None and _is_vouched_for(first, file.start_offset, checkpoint):
+            return file.start_offset
+    return log.min_offset
+
+
+def _is_vouched_for(first: StoredMessage, offset: int, checkpoint: StoreCheckpoint) -> bool:
+    known = checkpoint.logics_physical_offset
+    return first.store_timestamp_ms <= checkpoint.min_timestamp_ms and (known == 0 or offset <= known)
+
+
+def clean_end(log: CommitLog, known: Iterable[int], config: StoreConfig, env: Env) -> tuple[LogEnd, int]:
+    """(the end of a log that was closed cleanly, the store time of its last message or 0), found
+    from the newest of the `known` messages."""
+    extent = find_valid_end(log, known, config, look_behind=False, env=env)
+    return extent.end, extent.last_store_timestamp_ms or 0
+
+
+def unclean_end(log: CommitLog, start_offset: int, config: StoreConfig, env: Env) -> tuple[LogEnd | None, int, int]:
+    """(the end of a log after an unclean end, the offset there, the store time of its last message
+    or 0), by a scan from `start_offset` on.
+
+    The log ends at the first message that is not whole. The CRC covers the body alone, so a message
+    whose topic or properties are zeros from a page's start on is not whole either: the end is None
+    then. Raises `CorruptError` if a later file has messages, which no power cut leaves.
+    """
+    scanner, last_ms = Scanner(config, env=env, nobody_writes=True), 0
+    end: LogEnd | None = None
+    offset = start_offset
+    windows = scanner.scan(log, start_offset)
+    while True:
+        try:
+            window = next(windows)
+        except StopIteration as stop:
+            end, offset = stop.value, stop.value.offset
+            break
+        torn = _first_torn(window)
+        whole = window.count if torn is None else torn
+        if whole:
+            last_ms = int(window.columns.store_timestamp_ms[whole - 1])
+        if torn is not None:
+            offset = int(window.columns.position[torn])
+            windows.close()
+            break
+    newest = newest_written(log)
+    if newest.start_offset > offset:
+        file = log.file_at_or_before(offset)
+        raise CorruptError(
+            f"the log is damaged here, and goes on in {newest.path}",
+            path=file.path,
+            position=offset - file.start_offset,
+            hint=_RECOVER_HINT,
+        )
+    return end, offset, last_ms
+
+
+def _first_torn(window: Window) -> int | None:
+    """The first message of a window that lies at another offset than it states, or whose topic and
+    properties are zeros from a page's start to its end or to the page's end."""
+    columns, count = window.columns, window.count
+    position, size = columns.position[:count], columns.size[:count].astype(np.int64)
+    rest = position + columns.body_at[:count] + columns.body_length[:count]
+    boundary = -(-rest // _PAGE_SIZE) * _PAGE_SIZE
+    end = position + size
+    suspects = (boundary < end) | (columns.stored_offset[:count] != position)
+    for place in np.flatnonzero(suspects).tolist():
+        if columns.stored_offset[place] != position[place]:
+            return int(place)
+        shift = window.data_offset
+        for begin in range(int(boundary[place]), int(end[place]), _PAGE_SIZE):
+            if not window.data[begin - shift : min(begin + _PAGE_SIZE, int(end[place])) - shift].any():
+                return int(place)
+    return None
+
+
+def cut_log(log: CommitLog, end_offset: int, file_size_bytes: int, env: Env) -> None:
+    """Replaces all bytes after the log's end by zeros, durably, and removes later files, which are
+    empty. Stale bytes could otherwise come back as messages after a power cut."""
+    for file in reversed(log.files):
+        if file.start_offset > end_offset:
+            env.remove(file.path)
+        elif file.end_offset > end_offset or file.size_bytes < file_size_bytes:
+            with env.open_write(file.path) as opened:
+                opened.truncate(min(end_offset - file.start_offset, file_size_bytes))
+                opened.truncate(file_size_bytes)
+                opened.sync()
+            break
+        else:
+            break
+    env.sync_dir(log.directory)
+    log.refresh()

@@ -1,0 +1,168 @@
+"""`MessageStore`: a RocketMQ store that this process writes and reads.
+
+Source: DefaultMessageStore. `core`, `opening` and `derived` describe what happens after a power
+cut, on a full disk and with two writers.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.primitives.host import Host
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.message_store.background import Background
+from logdex.rocketmq.message_store.opening import OpenedStore, open_store
+from logdex.rocketmq.message_store.options import StoreOptions
+from logdex.rocketmq.message_store.put.append import put_message, put_messages
+from logdex.rocketmq.message_store.put.encode import Encoder, as_host
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Text
+from logdex.rocketmq.message_store.reading import ReadableStore
+from logdex.rocketmq.settings.store_settings import StoreSettings
+
+
+def wall_clock_ms() -> int:
+    """The time in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class MessageStore(ReadableStore):
+    """A store directory that only this process writes. `MessageStore.open` opens it, `close` or
+    ``with`` closes it.
+
+    Thread-safe. Puts are serialised; with ``flush="sync"`` concurrent puts share their fsyncs.
+    Readers do not wait for puts. There is one writer: `LogInUseError` is raised if a broker runs or
+    the store is open already. Other processes may read the directory at any time (`logdex.open`).
+
+    After a failed write or fsync nothing more is acknowledged: puts return SERVICE_NOT_AVAILABLE
+    until the store is closed and opened again.
+    """
+
+    def __init__(self, opened: OpenedStore) -> None:
+        super().__init__(opened)
+        core = opened.core
+        self._encoder = Encoder(core.config, core.options)
+        self._background = Background(core, opened.dispatch) if core.options.background else None
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        env: Env = DEFAULT_ENV,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        store_host: Host | str | None = None,
+        born_host: Host | str | None = None,
+        **settings: Any,
+    ) -> MessageStore:
+        """Opens a store directory; creates a missing one, unless `create` is False
+        (`MissingFileError`).
+
+        `settings` are fields of `StoreOptions` (``flush="sync"``, …) and what no file of a store
+        states, as for `logdex.open` (``mapped_file_size_commit_log=…``, ``rocketmq_version=…``). A
+        store that was not closed cleanly is recovered, see `load_report`. Raises `LogInUseError`,
+        `UsageError` for settings that the files contradict, `CorruptError` for a log with damage in
+        its middle, and `StorageError`.
+        """
+        options = {name: settings.pop(name) for name in list(settings) if name in StoreOptions.__dataclass_fields__}
+        for name, host in (("store_host", store_host), ("born_host", born_host)):
+            if host is not None:
+                options[name] = as_host(host)
+        unknown = sorted(settings.keys() - StoreSettings.__annotations__.keys())
+        if unknown:
+            raise UsageError(f"unknown settings: {', '.join(unknown)}")
+        given: StoreSettings = {name: value for name, value in settings.items() if value is not None}  # type: ignore[assignment]
+        path = os.fspath(path).rstrip("/") or "/"
+        opened = open_store(path, StoreOptions(**options), given, create=create, clock_ms=clock_ms, env=env)
+        return cls(opened)
+
+    @property
+    def path(self) -> str:
+        """The store's directory."""
+        return self._core.paths.root
+
+    # -- putting -------------------------------------------------------------------------------------------------------
+    def put_message(self, message: Message) -> PutMessageResult:
+        """Puts one message and returns the engine's status with its place. With ``flush="sync"``
+        the message is on disk when this returns PUT_OK.
+
+        Raises `UsageError` for a message that no store can hold, and `StorageError` or
+        `LogFailedError` if writing fails.
+        """
+        return put_message(self._core, self._encoder, message)
+
+    def put_messages(self, messages: Iterable[Message]) -> PutMessageResult:
+        """Puts messages of one topic and queue as one unit: all or none, with consecutive queue
+        offsets. Errors are those of `put_message`."""
+        return put_messages(self._core, self._encoder, list(messages))
+
+    def create_topic(self, topic: Text, queue_nums: int | None = None) -> None:
+        """Creates a topic, or sets the number of its queues. A message to an unknown topic creates
+        it with `default_topic_queue_nums`."""
+        count = self._core.options.default_topic_queue_nums if queue_nums is None else queue_nums
+        if count < 1:
+            raise UsageError(f"queue_nums must be 1 or more, got {count}")
+        known = self._encoder.topic_of(topic)
+        if known is None:
+            raise UsageError(f"the topic {to_bytes(topic)[:40]!r} is too long")
+        self._core.require_usable()
+        self._core.topics.create(known, count, self._core.clock_ms())
+
+    # -- what threads do otherwise -------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Writes all messages, and what is dispatched of them, to disk."""
+        self._dispatch.flush()
+
+    def dispatch(self) -> None:
+        """Dispatches all messages put so far, in this thread."""
+        self._core.require_open()
+        self._dispatch.run()
+
+    # -- closing -------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Dispatches and writes everything, and closes the store. The next start of a broker, or of
+        Logdex, finds a clean store.
+
+        If anything failed before, or fails now, the store is closed without it, and the next start
+        recovers it.
+        """
+        if self._core.closed:
+            return
+        if self._background is not None:
+            self._background.stop()
+        try:
+            with self._dispatch.lock:
+                with self._core.lock:
+                    is_good = self._core.is_writeable and self._dispatch.error is None
+                    self._core.closing = True
+                if is_good:
+                    self._close_cleanly()
+        finally:
+            self._core.close_files()
+            self._dispatch.close_files()
+            self._core.process_lock.release()
+
+    def _close_cleanly(self) -> None:
+        core = self._core
+        self._dispatch.run()
+        self._dispatch.flush()
+        self._dispatch.derived.index.finish()
+        with core.lock:
+            core.log.drop_ahead()
+            core.env.sync_dir(core.log.directory)
+        core.env.remove(core.paths.abort)
+        core.env.sync_dir(core.paths.root)
+
+    def __enter__(self) -> MessageStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,270 @@
+"""Opens a store for writing: takes the lock, finds where the log ends, and derives what its
+ConsumeQueues and IndexFiles lack.
+
+Nothing is written before all decisions are made. While the store is open, and after a crash, it has
+the file ``abort``. Source: DefaultMessageStore.load, start, createTempFile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from logdex.errors import MissingFileError, UsageError
+from logdex.io.env import Env
+from logdex.io.process_lock import ProcessLock
+from logdex.primitives.java_hash import decode_utf8
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.files.broker_lock import take_broker_lock
+from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.files.offset_files import list_offset_files
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.geometry.resolve import contradiction, resolve_config
+from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
+from logdex.rocketmq.message_store.derived.dispatch import DerivedFiles, Dispatch
+from logdex.rocketmq.message_store.derived.index import IndexStart, LiveIndex, find_start
+from logdex.rocketmq.message_store.derived.queues import LiveQueues
+from logdex.rocketmq.message_store.load_report import LoadReport
+from logdex.rocketmq.message_store.log_recovery import clean_end, cut_log, require_whole_files, scan_start, unclean_end
+from logdex.rocketmq.message_store.options import StoreOptions
+from logdex.rocketmq.message_store.put.log_files import LogFiles
+from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_entries, last_offsets
+from logdex.rocketmq.message_store.topics import Topics
+from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.store_settings import StoreSettings
+
+_LIGHT_QUEUE_PREFIX = b"%LMQ%"
+
+
+@dataclass(slots=True)
+class OpenedStore:
+    """The parts of an open store."""
+
+    core: StoreCore
+    dispatch: Dispatch
+    report: LoadReport
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was decided before anything is written."""
+
+    end_offset: int
+    last_timestamp_ms: int
+    queues_from: int
+    index: IndexStart
+
+
+def open_store(
+    path: str, options: StoreOptions, settings: StoreSettings, *, create: bool, clock_ms: Callable[[], int], env: Env
+) -> OpenedStore:
+    """Opens the store at `path`; see `MessageStore.open`."""
+    if not env.is_dir(path):
+        if env.exists(path):
+            raise UsageError(f"{path}: not a directory", hint="give the directory of a store")
+        if not create:
+            raise MissingFileError("there is no such directory", path=path)
+    env.make_dirs_durably(path)
+    lock = take_broker_lock(path, env=env)
+    try:
+        if "rocketmq_version" not in settings and not _has_log(StorePaths(path), env):
+            settings = {**settings, "rocketmq_version": DEFAULT_VERSION}  # nothing shows it yet
+        config = resolve_config(path, env=env, **settings)
+        problem = contradiction(config)
+        if problem is not None:
+            raise problem
+        return _Opening(StorePaths(path), config, options, clock_ms, env, lock).run()
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _has_log(paths: StorePaths, env: Env) -> bool:
+    return env.is_dir(paths.commit_log) and bool(list_offset_files(env, paths.commit_log)[0])
+
+
+class _Opening:
+    """One opening of one store."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        options: StoreOptions,
+        clock_ms: Callable[[], int],
+        env: Env,
+        lock: ProcessLock,
+    ) -> None:
+        self.paths, self.config, self.options = paths, config, options
+        self.clock_ms, self.env, self.lock = clock_ms, env, lock
+        self.directory = config.store_path_commit_log or paths.commit_log
+        self.report = LoadReport(was_clean=not env.exists(paths.abort))
+
+    def run(self) -> OpenedStore:
+        """Opens the store, and closes all files if that fails."""
+        queues = LiveQueues(self.paths, self.config.consume_queue_file_size_bytes, self.env)
+        closing: list[Callable[[], None]] = [queues.close_files]
+        try:
+            log = self._first_look()
+            checkpoint = LiveCheckpoint(self.paths.checkpoint, self.env)
+            found = self._decide(log, queues, checkpoint)
+            self._mark_open()
+            reader, files = self._cut(log, found.end_offset)
+            closing += [reader.close, files.close]
+            index = LiveIndex(self.paths, self.config, checkpoint, found.index, self.env)
+            closing.append(index.close_files)
+            derived = DerivedFiles(queues, index, self.config, self.env)
+            self._derive(derived, reader, found)
+            core = self._core(files, reader, queues, found)
+            dispatch = Dispatch(core, derived, checkpoint)
+            dispatch.flush()
+            core.prepare_file()
+            return OpenedStore(core, dispatch, self.report)
+        except BaseException:
+            for close in closing:
+                close()
+            raise
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+    def _first_look(self) -> CommitLog | None:
+        """The log as it is, or None if there is no file of it yet."""
+        if not self.env.is_dir(self.directory) or not list_offset_files(self.env, self.directory)[0]:
+            return None
+        size = self.config.mapped_file_size_commit_log
+        log = CommitLog(self.directory, file_size_bytes=size, env=self.env)
+        require_whole_files(log)
+        return log
+
+    def _decide(self, log: CommitLog | None, queues: LiveQueues, checkpoint: LiveCheckpoint) -> _Found:
+        found_queues = queues.discover()
+        if log is None:
+            if any(queue.max_offset for queue in found_queues):
+                raise MissingFileError(
+                    "the CommitLog is missing, although there are ConsumeQueues", path=self.directory
+                )
+            return _Found(0, 0, 0, IndexStart(0, 0, (), ()))
+        end_offset, last_ms, is_clean = -1, 0, False
+        if self.report.was_clean:
+            end, last_ms = clean_end(log, last_offsets(found_queues, log), self.config, self.env)
+            end_offset, is_clean = end.offset, end.is_clean
+        queues_from = end_offset
+        if not is_clean:
+            start = scan_start(log, checkpoint.values)
+            stop, end_offset, last_ms = unclean_end(log, start, self.config, self.env)
+            queues_from = start
+            if stop is None or not stop.is_clean:
+                self.report.cut_reason = "a torn message" if stop is None else stop.reason
+        elif lacks_entries(found_queues, log, end_offset, self.config, self.env):
+            queues_from = log.min_offset
+        damaged = [queue for queue in found_queues if is_damaged(queue)]
+        if damaged or not found_queues:
+            queues_from = log.min_offset
+        trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
+        index = find_start(self.paths, log, end_offset, self.config, trusted_ms, self.env)
+        self.report.log_end_offset, self.report.queues_from = end_offset, queues_from
+        self.report.index_from = index.offset
+        self.report.removed_index_files = list(index.doomed)
+        self.report.removed_queues = [queue.directory for queue in damaged]
+        return _Found(end_offset, last_ms, queues_from, index)
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+    def _mark_open(self) -> None:
+        """Creates the directories and ``abort``, durably."""
+        paths = self.paths
+        for directory in (self.directory, paths.consume_queue, paths.index, paths.config):
+            self.env.make_dirs_durably(directory)
+        with self.env.open_write(paths.abort) as file:
+            file.truncate(0)
+            if self.config.dialect.abort_has_process_id:
+                file.write_at(0, str(os.getpid()).encode())
+            file.sync()
+        if self.config.dialect.abort_has_process_id and not self.env.exists(f"{paths.abort}.bak"):
+            self.env.open_write(f"{paths.abort}.bak").close()
+        self.env.sync_dir(paths.root)
+
+    def _cut(self, log: CommitLog | None, end_offset: int) -> tuple[CommitLog, LogFiles]:
+        """Makes the log end at `end_offset`, and opens it for reading and writing."""
+        size = self.config.mapped_file_size_commit_log
+        if log is not None:
+            cut_log(log, end_offset, size, self.env)
+        files = LogFiles(self.env, self.directory, size, end_offset)
+        try:
+            if log is None:
+                log = CommitLog(self.directory, file_size_bytes=size, env=self.env)
+            log.refresh()
+        except BaseException:
+            files.close()
+            raise
+        return log, files
+
+    def _derive(self, derived: DerivedFiles, log: CommitLog, found: _Found) -> None:
+        """Brings the ConsumeQueues and IndexFiles up to the end of the log."""
+        before = self._take_in(derived.queues, found.queues_from)
+        self._scan(derived, log, found.queues_from, (found.index.offset, found.index.keys_done), found.end_offset)
+        if found.queues_from > log.min_offset and _has_gap(derived.queues, before):
+            # A queue lacks entries for messages before the place from which the others are whole.
+            self.report.queues_from = log.min_offset
+            derived.queues.flush()
+            derived.queues.forget()
+            self._take_in(derived.queues, log.min_offset)
+            self._scan(derived, log, log.min_offset, (found.end_offset, 0), found.end_offset)
+        derived.queues.settle()
+
+    def _take_in(self, queues: LiveQueues, before: int) -> set[str]:
+        """Cuts all queues back to a physical offset. Returns the folders of those that have
+        entries."""
+        for queue in queues.discover():
+            if queue.directory in self.report.removed_queues:
+                queues.drop(queue)
+            else:
+                queues.take_in(queue, before, thorough=not self.report.was_clean)
+        return {folder for folder, writer in queues.writers.items() if writer.report.next_offset >= 0}
+
+    def _scan(
+        self, derived: DerivedFiles, log: CommitLog, queues_from: int, index_from: tuple[int, int], end_offset: int
+    ) -> None:
+        start = min(queues_from, index_from[0])
+        if start >= end_offset:
+            return
+        known = KnownTopics.read(self.paths.root, env=self.env)
+        derived.is_deleted = cache(known.is_deleted)
+        for window in derived.scanner.scan(log, start):
+            derived.put(window, queues_from=queues_from, index_from=index_from)
+        derived.is_deleted = None
+
+    def _core(self, files: LogFiles, reader: CommitLog, queues: LiveQueues, found: _Found) -> StoreCore:
+        """The state of the open store; all topics with queues are in topics.json then."""
+        topics = Topics(self.paths.config, self.config.dialect, self.options.default_topic_queue_nums, env=self.env)
+        missing: dict[bytes, int] = {}
+        for topic, queue_id in queues.names.values():
+            if topic not in topics and not topic.startswith(_LIGHT_QUEUE_PREFIX):
+                least = max(missing.get(topic, self.options.default_topic_queue_nums), queue_id + 1)
+                missing[decode_utf8(topic).encode()] = least
+        if missing:
+            topics.add(list(missing.items()), self.clock_ms())
+        core = StoreCore(
+            self.paths,
+            self.config,
+            self.options,
+            clock_ms=self.clock_ms,
+            env=self.env,
+            process_lock=self.lock,
+            log=files,
+            reader=reader,
+            topics=topics,
+            last_timestamp_ms=found.last_timestamp_ms,
+        )
+        core.queue_offsets = queues.next_offsets()
+        return core
+
+
+def _has_gap(queues: LiveQueues, before: set[str]) -> bool:
+    """Whether a queue begins past offset 0 that had no entries `before`, or has a gap."""
+    return any(
+        writer.report.gaps or (folder not in before and writer.report.first_offset > 0)
+        for folder, writer in queues.writers.items()
+    )

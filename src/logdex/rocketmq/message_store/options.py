@@ -1,0 +1,59 @@
+"""How a `MessageStore` works: flushing, limits, hosts, threads. None of it shows in the files.
+
+Source: MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from logdex.errors import UsageError
+from logdex.primitives.host import Host
+
+_LOOPBACK = bytes((127, 0, 0, 1))
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """The options of one open store, with the broker's names and defaults where it has them."""
+
+    flush: Literal["async", "sync"] = "async"
+    """With ``sync`` a put returns when its bytes are on disk."""
+    store_host: Host = field(default_factory=lambda: Host(_LOOPBACK, 10911))
+    """The broker's address in messages and MessageIDs."""
+    born_host: Host = field(default_factory=lambda: Host(_LOOPBACK, 0))
+    """The producer's address in messages that state none."""
+    unique_keys: bool = True
+    """Whether a message without UNIQ_KEY gets one, as a client gives it."""
+    max_message_size: int = 4 << 20
+    """The largest body in bytes (maxMessageSize)."""
+    default_topic_queue_nums: int = 4
+    """The number of queues of a topic that is made by its first message."""
+    sync_flush_timeout_ms: int = 5_000
+    """How long a put waits for another thread's fsync before it returns FLUSH_DISK_TIMEOUT."""
+    is_slave: bool = False
+    """A slave refuses puts."""
+    page_cache_busy: Callable[[], bool] = _never
+    """Whether puts are refused for now (isOSPageCacheBusy)."""
+    background: bool = True
+    """Whether threads flush and dispatch. Without them, `flush` and `dispatch` do it when called."""
+    flush_interval_commit_log_ms: int = 500
+    flush_commit_log_least_pages: int = 4
+    flush_commit_log_thorough_interval_ms: int = 10_000
+    flush_interval_consume_queue_ms: int = 1_000
+    flush_consume_queue_thorough_interval_ms: int = 10_000
+    reput_interval_ms: int = 1
+    """The pause between two looks of the dispatch at the log."""
+
+    def __post_init__(self) -> None:
+        if self.flush not in ("async", "sync"):
+            raise UsageError(f"flush is {self.flush!r}", hint="use 'async' or 'sync'")
+        for name in ("max_message_size", "default_topic_queue_nums"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 1 or more, got {getattr(self, name)}")

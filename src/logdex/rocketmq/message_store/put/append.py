@@ -1,0 +1,177 @@
+"""Putting one message, or several as one unit: the engine's checks in the engine's order, then the
+bytes at the end of the log.
+
+Source: DefaultMessageStore.asyncPutMessage, HookUtils.checkBeforePutMessage,
+CommitLog.asyncPutMessage, asyncPutMessages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from logdex.errors import UsageError
+from logdex.layout.rocketmq import SYS_FLAG_TRANSACTION_MASK
+from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
+
+_BATCH_ITEM_SIZE_BYTES = 22
+"""The bytes of a message in a client's batch beside body and properties."""
+
+
+def refusal(core: StoreCore) -> PutMessageStatus | None:
+    """Why the store takes no message now, None if it does."""
+    if core.options.is_slave or not core.is_writeable:
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE
+    return None
+
+
+def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessageResult:
+    """Puts one message; with ``flush="sync"`` it is on disk when this returns.
+
+    Raises `UsageError` for a message that no store can hold, and `StorageError` or `LogFailedError`
+    if writing fails.
+    """
+    found = _start(core, encoder, message.topic, message.body)
+    if isinstance(found, PutMessageStatus):
+        return PutMessageResult(found)
+    now_ms = core.clock_ms()
+    queue_id = _queue_of(core, found, message.queue_id, now_ms)
+    encoded = encoder.encode(message, found, queue_id, now_ms)
+    if isinstance(encoded, PutMessageStatus):
+        return PutMessageResult(encoded)
+    with core.lock:
+        stopped = refusal(core)
+        if stopped is not None:
+            return PutMessageResult(stopped)
+        if not core.make_room(encoded.size_bytes):
+            return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+        result = _append(core, encoded)
+        ticket = core.group_commit.next_ticket()
+    return _acknowledged(core, result, ticket, message.wait_store_msg_ok)
+
+
+def _start(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | PutMessageStatus:
+    """The checks before a message is looked at as a whole. Returns the topic's bytes."""
+    stopped = refusal(core)
+    if stopped is not None:
+        return stopped
+    known = encoder.topic_of(topic)
+    if known is None or body is None:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    return PutMessageStatus.OS_PAGE_CACHE_BUSY if core.options.page_cache_busy() else known
+
+
+def _queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -> int:
+    """The queue for a message of a topic, which is created if it is new."""
+    count = core.topics.queue_nums(topic)
+    if count is None or (queue_id is not None and not 0 <= queue_id < count):
+        core.topics.require(topic, queue_id, now_ms)
+    return core.topics.choose_queue(topic) if queue_id is None else queue_id
+
+
+def _append(core: StoreCore, encoded: Encoded) -> PutMessageResult:
+    """Writes one message for which there is room. Call it with the lock held."""
+    now_ms, at = core.clock_ms(), core.log.end_offset
+    key = (encoded.topic, encoded.queue_id)
+    is_queued = encoded.is_queued
+    queue_offset = core.queue_offsets.get(key, 0) if is_queued else 0
+    core.append(encoded.place(queue_offset, at, now_ms))
+    if is_queued:
+        core.queue_offsets[key] = queue_offset + 1
+    core.last_timestamp_ms = now_ms
+    return PutMessageResult(
+        PutMessageStatus.PUT_OK,
+        at,
+        queue_offset,
+        encoded.size_bytes,
+        now_ms,
+        encoded.topic,
+        encoded.queue_id,
+        encoded.store_host,
+        1,
+    )
+
+
+def _acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: bool) -> PutMessageResult:
+    """Returns the result when the put may be acknowledged. Call it without the lock."""
+    options = core.options
+    if options.flush != "sync" or not waits:
+        return result
+    if core.group_commit.wait(ticket, options.sync_flush_timeout_ms / 1000):
+        return result
+    return result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message]) -> PutMessageResult:
+    """Puts messages of one topic and queue as one unit: they lie one after the other in one file,
+    with consecutive queue offsets.
+
+    Errors are those of `put_message`; `UsageError` also for messages of several topics or queues.
+    """
+    if not messages:
+        raise UsageError("a batch has at least one message")
+    first = messages[0]
+    if any(each.topic != first.topic or each.queue_id != first.queue_id for each in messages):
+        raise UsageError("the messages of a batch have one topic and one queue", hint="put them one by one")
+    found = _start(core, encoder, first.topic, first.body)
+    if isinstance(found, PutMessageStatus):
+        return PutMessageResult(found)
+    if any(each.sys_flag & SYS_FLAG_TRANSACTION_MASK or each.delay_level > 0 for each in messages):
+        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    now_ms = core.clock_ms()
+    queue_id = _queue_of(core, found, first.queue_id, now_ms)
+    batch: list[Encoded] = []
+    for each in messages:
+        encoded = encoder.encode(replace(each, prepared_transaction_offset=0), found, queue_id, now_ms)
+        if isinstance(encoded, PutMessageStatus):
+            return PutMessageResult(encoded)
+        batch.append(encoded)
+    total = sum(encoded.size_bytes for encoded in batch)
+    if not encoder.admits_batch(total, sum(_size_in_batch(encoded) for encoded in batch)):
+        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    with core.lock:
+        stopped = refusal(core)
+        if stopped is not None:
+            return PutMessageResult(stopped)
+        if not core.make_room(total):
+            return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+        result = _append_batch(core, batch, total)
+        ticket = core.group_commit.next_ticket()
+    return _acknowledged(core, result, ticket, all(each.wait_store_msg_ok for each in messages))
+
+
+def _size_in_batch(encoded: Encoded) -> int:
+    """The size of the message as a client sends it in a batch."""
+    rest = len(encoded.rest) - len(encoded.topic)
+    return _BATCH_ITEM_SIZE_BYTES + rest - 3
+
+
+def _append_batch(core: StoreCore, batch: list[Encoded], total: int) -> PutMessageResult:
+    """Writes a batch for which there is room. Call it with the lock held."""
+    now_ms, begin = core.clock_ms(), core.log.end_offset
+    first = batch[0]
+    key = (first.topic, first.queue_id)
+    queue_offset = core.queue_offsets.get(key, 0)
+    parts, offsets, at = [], [], begin
+    for place, encoded in enumerate(batch):
+        parts.append(encoded.place(queue_offset + place, at, now_ms))
+        offsets.append(at)
+        at += encoded.size_bytes
+    core.append(b"".join(parts))
+    core.queue_offsets[key] = queue_offset + len(batch)
+    core.last_timestamp_ms = now_ms
+    return PutMessageResult(
+        PutMessageStatus.PUT_OK,
+        begin,
+        queue_offset,
+        total,
+        now_ms,
+        first.topic,
+        first.queue_id,
+        first.store_host,
+        len(batch),
+        tuple(offsets),
+    )

@@ -1,0 +1,284 @@
+"""Turns a caller's message into the bytes that the broker stores: everything that does not depend
+on where the message will lie.
+
+Source: MessageExtEncoder.encode, CommitLog.asyncPutMessage, HookUtils.handleScheduleMessage,
+MessageDecoder.messageProperties2String, MessageClientIDSetter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import struct
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from logdex.errors import UsageError
+from logdex.layout.rocketmq import (
+    MESSAGE_MAGIC_V1,
+    MESSAGE_MAGIC_V2,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from logdex.primitives.crc import body_crc
+from logdex.primitives.host import Host
+from logdex.primitives.java_hash import decode_utf8
+from logdex.primitives.java_hash_map import string_map_order
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.files.store_files import queue_folder
+from logdex.rocketmq.message import properties as props
+from logdex.rocketmq.message.stored_message import encode_rest, head_struct
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.message_store.options import StoreOptions
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus, Text
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+PROPERTIES_SIZE_BYTES_MAX = (1 << 15) - 1
+_TOPIC_SIZE_MAX_V1, _TOPIC_SIZE_MAX = 127, 255
+_ENCODER_ROOM_BYTES = 64 << 10
+"""How much larger than its body a message may be (MessageExtEncoder)."""
+_REAL_TOPIC, _REAL_QUEUE_ID, _INNER_NUM = b"REAL_TOPIC", b"REAL_QID", b"INNER_NUM"
+_TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
+_ORDERS_MAX = 4096
+Pairs = dict[bytes, bytes]
+
+
+class Encoded(NamedTuple):
+    """A message that still lacks queue offset, physical offset and store time. `rest` is everything
+    from the body on; `size_bytes` is the size of the whole message."""
+
+    topic: bytes
+    queue_id: int
+    size_bytes: int
+    magic: int
+    body_crc: int
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_host: Host
+    packed_store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_length: int
+    rest: bytes
+    head: struct.Struct
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it takes a queue offset: not if it is PREPARED or ROLLBACK."""
+        return self.sys_flag & SYS_FLAG_TRANSACTION_MASK not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
+
+    def place(self, queue_offset: int, physical_offset: int, store_timestamp_ms: int) -> bytes:
+        """The stored bytes."""
+        return (
+            self.head.pack(
+                self.size_bytes,
+                self.magic,
+                self.body_crc,
+                self.queue_id,
+                self.flag,
+                queue_offset,
+                physical_offset,
+                self.sys_flag,
+                self.born_timestamp_ms,
+                self.born_host,
+                store_timestamp_ms,
+                self.packed_store_host,
+                self.reconsume_times,
+                self.prepared_transaction_offset,
+                self.body_length,
+            )
+            + self.rest
+        )
+
+
+class UniqueKeys:
+    """Makes UNIQ_KEY values as a client does: address, process, a hash, time since the month began,
+    a counter. Thread-safe."""
+
+    def __init__(self, host: Host) -> None:
+        seed = random.getrandbits(32)
+        self._first = f"{host.address.hex()}{os.getpid() & 0xFFFF:04x}{seed:08x}".upper()
+        self._counter = itertools.count(1)
+        self._month = (0, 0)
+
+    def next(self, now_ms: int) -> bytes:
+        """A new value."""
+        start, end = self._month
+        if not start <= now_ms < end:
+            start, _ = self._month = _month_of(now_ms)
+        return b"%s%08X%04X" % (self._first.encode(), now_ms - start, next(self._counter) & 0xFFFF)
+
+
+def _month_of(now_ms: int) -> tuple[int, int]:
+    """When the month of a time begins and ends, in UTC."""
+    first = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return round(first.timestamp() * 1000), round(following.timestamp() * 1000)
+
+
+class Encoder:
+    """Encodes messages for one store. Thread-safe."""
+
+    def __init__(self, config: StoreConfig, options: StoreOptions) -> None:
+        self._dialect = config.dialect
+        self._levels = len(config.delay_levels_ms)
+        self._message_size_max = options.max_message_size
+        self._room = config.mapped_file_size_commit_log - 8
+        self._born_host, self._store_host = options.born_host, options.store_host
+        self._packed_born_host, self._packed_store_host = self._born_host.pack(), self._store_host.pack()
+        self._unique_keys = UniqueKeys(self._born_host) if options.unique_keys else None
+        self._orders: dict[tuple[bytes, ...], list[int]] = {}
+        self._known_topics: dict[Text, bytes] = {}
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+    def topic_of(self, topic: Text) -> bytes | None:
+        """The stored bytes of a topic; None for one that is too long for the engine. Raises
+        `UsageError` for a topic that cannot name a folder."""
+        known = self._known_topics.get(topic)
+        if known is None:
+            known = to_bytes(topic)
+            if queue_folder(known, 0) is None or b"\0" in known:
+                if len(known) > _TOPIC_SIZE_MAX:
+                    return None
+                raise UsageError(f"the topic {known!r} cannot name a folder", hint="use letters, digits, - _ % |")
+            if len(known) > (_TOPIC_SIZE_MAX if self._is_long(known) else _TOPIC_SIZE_MAX_V1):
+                return None
+            if len(self._known_topics) < _ORDERS_MAX:
+                self._known_topics[topic] = known
+        return known
+
+    def _is_long(self, topic: bytes) -> bool:
+        """Whether the engine stores this topic in a message of version 2."""
+        return self._dialect.long_topics and len(decode_utf8(topic).encode("utf-16-le")) // 2 > _TOPIC_SIZE_MAX_V1
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+    def encode(self, message: Message, topic: bytes, queue_id: int, now_ms: int) -> Encoded | PutMessageStatus:
+        """Returns the message's bytes, or why the engine refuses it. Raises `UsageError` for what
+        no message can have."""
+        pairs = self._pairs(message, now_ms)
+        sys_flag = message.sys_flag
+        if sys_flag & SYS_FLAG_INNER_BATCH or _INNER_NUM in pairs:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if sys_flag & SYS_FLAG_TRANSACTION_MASK not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
+            if message.delay_level > 0:
+                topic, queue_id = self._delay(message.delay_level, topic, queue_id, pairs)
+            elif message.properties and self._dialect.has_timer and _is_timed(pairs):
+                return PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
+        raw = self._properties(pairs)
+        if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
+            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        body = message.body
+        if len(body) > self._message_size_max:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        magic = MESSAGE_MAGIC_V2 if len(topic) > _TOPIC_SIZE_MAX_V1 else MESSAGE_MAGIC_V1
+        born_host, store_host = self._packed_born_host, self._store_host
+        packed_store_host = self._packed_store_host
+        if message.born_host is not None:
+            born_host = as_host(message.born_host).pack()
+        if message.store_host is not None:
+            store_host = as_host(message.store_host)
+            packed_store_host = store_host.pack()
+        sys_flag &= ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+        sys_flag |= (len(born_host) > 8) * SYS_FLAG_BORN_HOST_V6 | (len(packed_store_host) > 8) * SYS_FLAG_STORE_HOST_V6
+        rest = encode_rest(magic, body, topic, raw)
+        head = head_struct(sys_flag)
+        size = head.size + len(rest)
+        if size > self._message_size_max + _ENCODER_ROOM_BYTES or size > self._room:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        return Encoded(
+            topic,
+            queue_id,
+            size,
+            magic,
+            body_crc(body),
+            message.flag,
+            sys_flag,
+            now_ms if message.born_timestamp_ms is None else message.born_timestamp_ms,
+            born_host,
+            store_host,
+            packed_store_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            len(body),
+            rest,
+            head,
+        )
+
+    def admits_batch(self, size_bytes: int, sent_size_bytes: int) -> bool:
+        """Whether a batch can be stored: `size_bytes` in the log, `sent_size_bytes` as a client
+        sends it."""
+        return sent_size_bytes <= self._message_size_max and size_bytes <= self._room
+
+    def _pairs(self, message: Message, now_ms: int) -> Pairs:
+        """The properties in the order in which a client sets them."""
+        pairs: Pairs = {}
+        if message.tags is not None:
+            pairs[props.TAGS] = to_bytes(message.tags)
+        keys = message.keys
+        if keys:
+            pairs[props.KEYS] = (
+                to_bytes(keys)
+                if isinstance(keys, str | bytes)
+                else props.KEY_SEPARATOR.join([to_bytes(key) for key in keys])
+            )
+        if message.properties:
+            self._add_own(pairs, message.properties)
+        if self._unique_keys is not None and props.UNIQ_KEY not in pairs:
+            pairs[props.UNIQ_KEY] = self._unique_keys.next(now_ms)
+        return pairs
+
+    @staticmethod
+    def _add_own(pairs: Pairs, own: Mapping[str, Text] | Mapping[bytes, Text]) -> None:
+        for name, value in own.items():
+            key = to_bytes(name)
+            if not key or props.NAME_VALUE_SEPARATOR in key:
+                raise UsageError(f"the property name {key!r} cannot be stored", hint="use other characters")
+            pairs[key] = to_bytes(value)
+
+    def _delay(self, level: int, topic: bytes, queue_id: int, pairs: Pairs) -> tuple[bytes, int]:
+        """Turns the message into one for later delivery. Returns its topic and queue there."""
+        level = min(level, self._levels)
+        for name in _TIMER_NAMES:
+            pairs.pop(name, None)
+        pairs[props.DELAY] = b"%d" % level
+        pairs[_REAL_TOPIC], pairs[_REAL_QUEUE_ID] = topic, b"%d" % queue_id
+        return SCHEDULE_TOPIC_NAME, level - 1
+
+    def _properties(self, pairs: Pairs) -> bytes:
+        """The stored form, in the order of the broker's map."""
+        names = tuple(pairs)
+        order = self._orders.get(names)
+        if order is None:
+            order = string_map_order(names)
+            if len(self._orders) < _ORDERS_MAX:
+                self._orders[names] = order
+        raw = b"".join([b"%b\x01%b\x02" % (names[place], pairs[names[place]]) for place in order])
+        if raw.count(props.PROPERTY_SEPARATOR) != len(names) or b"\0" in raw:
+            raise UsageError(
+                "a property has a character that separates properties (U+0002) or a zero byte",
+                hint="leave such characters out, or put the value into the body",
+            )
+        return raw if self._dialect.separator_at_end else raw[:-1]
+
+
+def _is_timed(pairs: Pairs) -> bool:
+    """Whether the message asks for the timer wheel, which is not part of this store."""
+    return any(name in pairs for name in _TIMER_NAMES) and b"TIMER_OUT_MS" not in pairs
+
+
+def as_host(host: Host | str) -> Host:
+    """A host as an object. Raises `UsageError` for text that is no address with a port."""
+    if isinstance(host, Host):
+        return host
+    try:
+        return Host.parse(host)
+    except ValueError:
+        raise UsageError(f"{host!r} is not a host", hint="write 127.0.0.1:10911 or [::1]:10911") from None

@@ -1,0 +1,104 @@
+"""The files of a CommitLog that is being written: appending, the filler at a file's end, the next
+file made ahead.
+
+A file is on disk as a whole before the first message of the next one is written, so a power cut
+leaves a prefix of the log, then perhaps torn messages in its last file. Source: MappedFileQueue,
+AllocateMappedFileService, CommitLog.DefaultAppendMessageCallback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.io.env import Env, WriteFile
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS
+
+
+class LogFiles:
+    """The last file of the log, in which `position` bytes are written, and the one after it. The
+    caller orders the calls."""
+
+    def __init__(self, env: Env, directory: str, file_size_bytes: int, end_offset: int) -> None:
+        """Opens the file that holds `end_offset`, where the log ends; creates it if it is
+        missing."""
+        self.directory = directory
+        self.file_size_bytes = file_size_bytes
+        self.position = end_offset % file_size_bytes
+        self.start_offset = end_offset - self.position
+        self._env = env
+        self._ahead: WriteFile | None = None
+        self._active = self._open(self.start_offset)
+
+    def path_of(self, start_offset: int) -> str:
+        """The path of the file that begins at a physical offset."""
+        return f"{self.directory}/{start_offset:0{FILE_NAME_DIGITS}d}"
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset after the last message."""
+        return self.start_offset + self.position
+
+    @property
+    def active(self) -> WriteFile:
+        """The file that is written."""
+        return self._active
+
+    def fits(self, size_bytes: int) -> bool:
+        """Whether a message of this size goes into the active file: the filler must fit after
+        it."""
+        return self.position + size_bytes + BLANK.size_bytes <= self.file_size_bytes
+
+    def append(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
+        """Writes messages that `fits` admits at the end of the log."""
+        self._active.write_at(self.position, data)
+        self.position += len(data)
+
+    def _open(self, start_offset: int) -> WriteFile:
+        """Opens a file with its full size; a new one is zeros, and its name is on disk."""
+        path = self.path_of(start_offset)
+        is_new = not self._env.exists(path)
+        file = self._env.open_write(path)
+        try:
+            if is_new or self._env.size_bytes(path) != self.file_size_bytes:
+                file.truncate(self.file_size_bytes)
+                file.sync()
+                self._env.sync_dir(self.directory)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def prepare(self) -> bool:
+        """Makes the next file ahead. Returns False if there is one already."""
+        if self._ahead is not None:
+            return False
+        self._ahead = self._open(self.start_offset + self.file_size_bytes)
+        return True
+
+    def end_file(self, sync: Callable[[Callable[[], None]], None]) -> WriteFile:
+        """Ends the active file with the filler and goes on in the prepared one. The old file is on
+        disk by then, through `sync`, which is given its fsync; it is returned for closing."""
+        assert self._ahead is not None
+        old = self._active
+        old.write_at(self.position, BLANK.pack(self.file_size_bytes - self.position, BLANK_MAGIC))
+        sync(old.sync)
+        self._active, self._ahead = self._ahead, None
+        self.start_offset += self.file_size_bytes
+        self.position = 0
+        return old
+
+    def drop_ahead(self) -> None:
+        """Removes the file that was made ahead, as the broker does at a clean shutdown."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._env.remove(self._ahead.path)
+            self._ahead = None
+
+    def close(self) -> None:
+        """Closes the files without syncing them."""
+        self._active.close()
+        if self._ahead is not None:
+            self._ahead.close()

@@ -1,0 +1,101 @@
+"""A message as a caller puts it, and the results of puts.
+
+Source: Message, MessageExtBrokerInner, PutMessageStatus, PutMessageResult, AppendMessageResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from logdex.primitives.host import Host
+from logdex.rocketmq.message.message_id import MessageId
+
+Text = str | bytes
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to put. Only `topic` is required; text is stored as UTF-8.
+
+    `keys` is one key or several; a key with a space in it counts as several, as for the broker.
+    `queue_id` None lets the store choose the topic's queues in turn. With a `delay_level` (1 is the
+    first) the message is for later delivery. `sys_flag` has the bits of transactions (PREPARED,
+    COMMIT, ROLLBACK) and of compressed bodies; the bits of IPv6 hosts are set by the store.
+    `born_timestamp_ms` None means now; `born_host` and `store_host` None mean the store's. With
+    `wait_store_msg_ok` False, a put does not wait for the disk even if the store's flush is
+    ``sync``.
+    """
+
+    topic: Text
+    body: bytes = b""
+    tags: Text | None = None
+    keys: Text | Iterable[Text] = ()
+    properties: Mapping[str, Text] | Mapping[bytes, Text] | None = None
+    queue_id: int | None = None
+    delay_level: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp_ms: int | None = None
+    born_host: Host | str | None = None
+    store_host: Host | str | None = None
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    wait_store_msg_ok: bool = True
+
+
+class PutMessageStatus(Enum):
+    """The outcome of a put. Names and meanings are the engine's."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+    IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
+    PUT_TO_REMOTE_BROKER_FAIL = "PUT_TO_REMOTE_BROKER_FAIL"
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
+    WHEEL_TIMER_FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
+    WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
+    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
+
+
+STORED = frozenset((PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.FLUSH_SLAVE_TIMEOUT))
+"""The statuses of messages that are in the log."""
+
+
+class PutMessageResult(NamedTuple):
+    """The outcome of a put. Of a batch, the offsets are those of its first message, and
+    `size_bytes` that of all. Without a stored message the offsets are -1."""
+
+    status: PutMessageStatus
+    physical_offset: int = -1
+    queue_offset: int = -1
+    size_bytes: int = 0
+    store_timestamp_ms: int = 0
+    topic: bytes = b""
+    queue_id: int = 0
+    store_host: Host | None = None
+    msg_num: int = 0
+    offsets: tuple[int, ...] = ()
+    """The physical offsets of a batch's messages."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the messages are in the log."""
+        return self.status in STORED
+
+    @property
+    def msg_id(self) -> str | None:
+        """The server's MessageID; of a batch those of all messages with commas between, as in the
+        broker. None if nothing was stored."""
+        if self.store_host is None:
+            return None
+        return ",".join(str(MessageId(self.store_host, at)) for at in self.offsets or (self.physical_offset,))

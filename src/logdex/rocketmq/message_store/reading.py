@@ -1,0 +1,167 @@
+"""Reading an open store: what consumers and queries see.
+
+Source: DefaultMessageStore.getMessage, queryMessage, lookMessageByOffset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.index_file.index_service import IndexService
+from logdex.rocketmq.message.message_id import MessageId
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.message_store.opening import OpenedStore
+from logdex.rocketmq.message_store.put.message import Text
+from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.read.keys.key_question import KeyQuestion
+from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
+from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
+from logdex.rocketmq.read.query import query_as_broker, query_exact
+from logdex.rocketmq.read.results import GetMessageResult, QueryMessageResult, QueueInfo
+
+
+class ReadableStore:
+    """The reads of a `MessageStore`. They see what is dispatched; `wait_dispatched` waits for
+    that. Thread-safe."""
+
+    def __init__(self, opened: OpenedStore) -> None:
+        self._core = opened.core
+        self._dispatch = opened.dispatch
+        self.load_report = opened.report
+        """What opening the store found and changed."""
+        self._queues = opened.dispatch.derived.queues
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Keeps files where they are during the block."""
+        with self._core.gate.reading():
+            self._core.require_open()
+            yield
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+    @property
+    def min_phy_offset(self) -> int:
+        """The physical offset of the first byte of the log."""
+        return self._core.reader.min_offset
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The physical offset after the last message."""
+        return self._core.log.end_offset
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """How many bytes of the log the ConsumeQueues and IndexFiles lack. With 0, every message
+        that was put can be read and found by its keys."""
+        return self._dispatch.behind_bytes
+
+    def wait_dispatched(self, timeout: float | None = None) -> bool:
+        """Waits until all messages put so far are dispatched, at most `timeout` seconds. Returns
+        whether they are. Without background threads it dispatches them.
+
+        Raises the error that stopped the dispatch.
+        """
+        if not self._core.options.background:
+            self._dispatch.run()
+        return self._dispatch.wait(timeout)
+
+    def queues(self) -> list[QueueInfo]:
+        """All queues that have messages, by topic and queue id."""
+        with self._reading():
+            found = []
+            for topic, queue_id in sorted(self._queues.names.values()):
+                view = self._view(topic, queue_id)
+                if view is not None:
+                    found.append(QueueInfo(topic, queue_id, view.min_offset, view.max_offset, view.queue.directory))
+            return found
+
+    # -- by queue ------------------------------------------------------------------------------------------------------
+    def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
+        queue = self._queues.view(topic, queue_id)
+        if queue is None:
+            return None
+        return QueueView.of(queue, self._core.reader.min_offset, self._core.log.end_offset)
+
+    def get_message(
+        self,
+        topic: Text,
+        queue_id: int,
+        offset: int,
+        max_count: int = 32,
+        max_bytes: int | None = None,
+        tags: Text | None = None,
+    ) -> GetMessageResult:
+        """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
+        the engine's status. `tags` is ``a || b``, or ``*`` for all."""
+        with self._reading():
+            view = self._view(to_bytes(topic), queue_id)
+            return get_message(view, self._core.reader, offset, max_count, max_bytes, TagFilter.parse(tags))
+
+    def get_offset_in_queue_by_time(
+        self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
+    ) -> int:
+        """Returns the queue offset that the engine of the store's version returns for a timestamp;
+        0 if the queue does not exist."""
+        with self._reading():
+            view = self._view(to_bytes(topic), queue_id)
+            if view is None:
+                return 0
+            env, reader = self._core.env, self._core.reader
+            return offset_in_queue_by_time(
+                view.queue,
+                timestamp_ms,
+                reader.pickup_store_timestamp_ms,
+                QueueBounds(view.min_offset, view.max_offset, reader.min_offset),
+                boundary=boundary,
+                dialect=self._core.config.dialect,
+                modified_ms=lambda path: env.modified_ns(path) // 1_000_000,
+            )
+
+    # -- by offset and by key ------------------------------------------------------------------------------------------
+    def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
+        """Returns the message at a physical offset. Raises `MissingFileError` outside the log, and
+        `CorruptError` if no message begins there."""
+        with self._reading():
+            return look_message_by_offset(self._core.reader, self._core.log.end_offset, phy_offset)
+
+    def look_message(self, msg_id: str | MessageId) -> StoredMessage:
+        """Returns the message with a server's MessageID. Raises `UsageError` for other text, and
+        `MissingFileError` or `CorruptError` if the log does not hold that message."""
+        wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
+        with self._reading():
+            return look_message(self._core.reader, self._core.log.end_offset, wanted)
+
+    def query_message(
+        self,
+        topic: Text,
+        key: Text,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        max: int | None = None,
+        *,
+        broker_semantics: bool = False,
+        cursor: int | None = None,
+        index_type: str | None = None,
+    ) -> QueryMessageResult:
+        """Returns the messages of a topic with exactly this key (one of KEYS, or UNIQ_KEY), newest
+        first. Both times are inclusive.
+
+        Returns everything, or pages of `max` messages; `cursor` is the `next_cursor` of a page.
+        Messages that are not dispatched yet are found too, by a scan of them. `index_type` ``T``
+        searches for a tag. With `broker_semantics` it returns what the broker would: compared by
+        hash, at most 64, and nothing that is not dispatched.
+        """
+        question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
+        core = self._core
+        with self._reading(), self._dispatch.lock:
+            end, reput_from = core.log.end_offset, self._dispatch.reput_from
+            missing = ((reput_from, end),) if reput_from < end else ()
+            with IndexService(core.paths.index, core.config, env=core.env) as index:
+                source = QuerySource(core.reader, index, missing, end, core.config, core.env)
+                if broker_semantics:
+                    return query_as_broker(source, question, max_num=max)
+                return query_exact(KeySearch(source, question, cursor, scan_missing=True), max_num=max)

@@ -1,0 +1,105 @@
+"""The topics of an open store and the numbers of their queues, kept in ``config/topics.json`` as
+the broker keeps it.
+
+Source: ``docs/formats/config-json.md``; TopicConfigManager, ConfigManager.persist.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from logdex.errors import UsageError
+from logdex.io.atomic_file import write_atomically
+from logdex.io.env import Env
+from logdex.primitives.java_hash import decode_utf8
+from logdex.rocketmq.files.config_files import TopicConfigs
+from logdex.rocketmq.files.config_json import format_config_json
+from logdex.rocketmq.settings.dialect import Dialect
+
+_PERM_READ_WRITE = 6
+_FILE = "topics.json"
+
+
+class Topics:
+    """Thread-safe. A new topic is on disk before its first message."""
+
+    def __init__(self, directory: str, dialect: Dialect, default_queue_nums: int, *, env: Env) -> None:
+        configs = TopicConfigs.read(directory, env=env)
+        self._directory, self._dialect, self._default, self._env = directory, dialect, default_queue_nums, env
+        self._raw: dict[Any, Any] = dict(configs.file.raw)
+        self._table: dict[Any, Any] = dict(self._raw.get("topicConfigTable") or {})
+        self._queues = {topic: config.write_queue_nums for topic, config in configs.topics.items()}
+        self._turns: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    def __contains__(self, topic: bytes) -> bool:
+        return topic in self._queues
+
+    def queue_nums(self, topic: bytes) -> int | None:
+        """The number of a topic's queues; None if the topic is new."""
+        return self._queues.get(topic)
+
+    def choose_queue(self, topic: bytes) -> int:
+        """The next queue of a topic, in turn."""
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return turn % max(self._queues.get(topic, self._default), 1)
+
+    def require(self, topic: bytes, queue_id: int | None, now_ms: int) -> None:
+        """Creates the topic if it is new. Raises `UsageError` if it has no such queue."""
+        count = self._queues.get(topic)
+        if count is None:
+            self.create(topic, self._default, now_ms)
+            count = self._default
+        if queue_id is not None and not 0 <= queue_id < count:
+            raise UsageError(
+                f"the topic {decode_utf8(topic)} has the queues 0 to {count - 1}, not {queue_id}",
+                hint="create the topic with more queues first: create_topic",
+            )
+
+    def create(self, topic: bytes, queue_nums: int, now_ms: int) -> None:
+        """Adds a topic, or sets the number of its queues, durably."""
+        self.add([(topic, queue_nums)], now_ms)
+
+    def add(self, topics: list[tuple[bytes, int]], now_ms: int) -> None:
+        """Adds topics, or sets the numbers of their queues, durably, with one write."""
+        with self._lock:
+            table = dict(self._table)
+            for topic, queue_nums in topics:
+                name = decode_utf8(topic)
+                table[name] = {**self._new(name), **table.get(name, {}), "readQueueNums": queue_nums}
+                table[name]["writeQueueNums"] = queue_nums
+            self._write({**self._raw, "dataVersion": self._next_version(now_ms), "topicConfigTable": table})
+            self._table = table
+            self._queues.update(topics)
+
+    def _new(self, name: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {"attributes": {}} if self._dialect.topics_have_attributes else {}
+        return fields | {
+            "order": False,
+            "perm": _PERM_READ_WRITE,
+            "readQueueNums": 0,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 0,
+            "writeQueueNums": 0,
+        }
+
+    def _next_version(self, now_ms: int) -> dict[str, Any]:
+        old = self._raw.get("dataVersion")
+        version: dict[str, Any] = {"counter": 0}
+        if self._dialect.topics_have_attributes:
+            version["stateVersion"] = 0
+        if isinstance(old, dict):
+            version |= {str(name): value for name, value in old.items()}
+        counter = version["counter"]
+        return version | {"counter": (counter if isinstance(counter, int) else 0) + 1, "timestamp": now_ms}
+
+    def _write(self, raw: dict[Any, Any]) -> None:
+        """Replaces the file; its earlier contents are in ``topics.json.bak`` then."""
+        path = f"{self._directory}/{_FILE}"
+        if self._raw:
+            write_atomically(f"{path}.bak", format_config_json(self._raw), env=self._env)
+        write_atomically(path, format_config_json(raw), env=self._env)
+        self._raw = raw

@@ -1,0 +1,92 @@
+"""What the engine refuses, and with which status; what no store can hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import UsageError
+from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from tests.unit.rocketmq.message_store.open_stores import open_store
+
+LARGE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "unique_keys": False}
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        (Message("t" * 255, b"x"), PutMessageStatus.PUT_OK),
+        (Message("t" * 256, b"x"), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("題" * 60, b"x"), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("orders", None), PutMessageStatus.MESSAGE_ILLEGAL),  # type: ignore[arg-type]
+        (Message("orders", bytes(1000)), PutMessageStatus.PUT_OK),
+        (Message("orders", bytes(1001)), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("orders", properties={"a": "x" * (32767 - 3)}), PutMessageStatus.PUT_OK),
+        (Message("orders", properties={"a": "x" * (32768 - 3)}), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (Message("orders", properties={"INNER_NUM": "3"}), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("orders", sys_flag=0x80), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("orders", properties={"TIMER_DELAY_SEC": "3"}), PutMessageStatus.WHEEL_TIMER_NOT_ENABLE),
+        (Message("orders", properties={"TIMER_DELAY_SEC": "3"}, delay_level=1), PutMessageStatus.PUT_OK),
+    ],
+)
+def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", max_message_size=1000, **LARGE) as store:
+        put = store.put_message(message)
+        assert put.status is status
+        assert put.is_stored == (status is PutMessageStatus.PUT_OK)
+        assert store.max_phy_offset == put.size_bytes
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("a/b"),
+        Message(""),
+        Message(".."),
+        Message("a\0b"),
+        Message("orders", properties={"": "x"}),
+        Message("orders", properties={"a\x01": "x"}),
+        Message("orders", properties={"a": "x\x02"}),
+        Message("orders", properties={"a": "x\0"}),
+        Message("orders", tags="a\x02b"),
+        Message("orders", born_host="nowhere"),
+    ],
+)
+def test_what_no_store_can_hold(message: Message, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(UsageError):
+            store.put_message(message)
+        assert store.max_phy_offset == 0
+
+
+def test_a_slave_and_a_busy_page_cache_refuse(tmp_path: Path) -> None:
+    busy = [True]
+    with open_store(tmp_path / "store", page_cache_busy=lambda: busy[0]) as store:
+        assert store.put_message(Message("orders")).status is PutMessageStatus.OS_PAGE_CACHE_BUSY
+        assert store.put_message(Message("t" * 256)).status is PutMessageStatus.MESSAGE_ILLEGAL
+        busy[0] = False
+        assert store.put_message(Message("orders")).is_stored
+    with open_store(tmp_path / "store", is_slave=True) as store:
+        assert store.put_message(Message("orders")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_a_message_must_fit_a_file(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", unique_keys=False) as store:
+        assert store.put_message(Message("t", bytes(4096 - 92 - 8))).is_stored
+        assert store.put_message(Message("t", bytes(4096 - 92 - 7))).status is PutMessageStatus.MESSAGE_ILLEGAL
+
+
+def test_the_form_of_a_message(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", born_host="[2001:db8::1]:40000", **LARGE) as store:
+        store.put_message(
+            Message("orders", b"x", tags="T", keys=("a", "b"), properties={"color": "red"}, flag=-7, reconsume_times=3)
+        )
+        store.put_message(Message("t" * 200))
+        first = store.look_message_by_offset(0)
+        assert first.properties == {b"KEYS": b"a b", b"TAGS": b"T", b"color": b"red"}
+        assert (first.flag, first.reconsume_times, str(first.born_host)) == (-7, 3, "[2001:db8::1]:40000")
+        assert (first.magic, first.sys_flag) == (MESSAGE_MAGIC_V1, 0x10)
+        assert store.look_message_by_offset(first.size_bytes).magic == MESSAGE_MAGIC_V2

@@ -1,0 +1,202 @@
+"""`MessageStore`: what is put can be read, found and looked up, now and after the store was opened again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import logdex
+from logdex.errors import LogClosedError, LogInUseError, MissingFileError, UsageError
+from logdex.rocketmq import Message, MessageStore, PutMessageStatus
+from logdex.rocketmq.read.results import GetMessageStatus
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify import verify
+from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store, require_sound
+
+OK = PutMessageStatus.PUT_OK
+
+
+def fill(store: MessageStore, count: int, first: int = 0) -> None:
+    for turn in range(first, first + count):
+        message = Message(
+            "orders", b"body %d" % turn, tags="paid" if turn % 2 else "new", keys=f"k{turn}", queue_id=turn % 3
+        )
+        assert store.put_message(message).status is OK
+
+
+def test_what_is_put_is_read_and_found(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        fill(store, 100)
+        assert store.dispatch_behind_bytes == store.max_phy_offset
+        assert store.get_message("orders", 0, 0).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+        [late] = store.query_message("orders", "k99").messages
+        assert late.body == b"body 99"
+        assert store.wait_dispatched()
+        assert store.dispatch_behind_bytes == 0
+        found = store.get_message("orders", 1, 5, max_count=3)
+        assert [message.body for message in found.messages] == [b"body 16", b"body 19", b"body 22"]
+        assert (found.min_offset, found.max_offset, found.next_begin_offset) == (0, 33, 8)
+        assert {message.tags for message in store.get_message("orders", 1, 0, 99, tags="paid").messages} == {b"paid"}
+        assert store.get_message("orders", 1, 33).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+        [message] = store.query_message("orders", "k17").messages
+        assert message.body == b"body 17"
+        assert message.unique_key is not None
+        assert len(store.query_message("orders", message.unique_key, broker_semantics=True).messages) == 1
+        assert store.look_message_by_offset(0).body == b"body 0"
+        assert [(queue.queue_id, queue.max_offset) for queue in store.queues()] == [(0, 34), (1, 33), (2, 33)]
+        assert store.get_offset_in_queue_by_time("orders", 0, message.store_timestamp_ms) == 6
+    require_sound(tmp_path / "store")
+    with logdex.open(str(tmp_path / "store"), **SIZES) as snapshot:
+        assert len(list(snapshot.scan())) == 100
+
+
+def test_a_put_says_where_the_message_is(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", store_host="10.0.0.7:10911") as store:
+        first, second = (store.put_message(Message("orders", b"x", queue_id=2)) for _ in range(2))
+        assert (first.physical_offset, first.queue_offset, first.queue_id, first.msg_num) == (0, 0, 2, 1)
+        assert (second.physical_offset, second.queue_offset) == (first.size_bytes, 1)
+        assert second.msg_id == f"0A00000700002A9F{second.physical_offset:016X}"
+        assert store.look_message(second.msg_id).queue_offset == 1
+        assert first.is_stored
+
+
+def test_queues_are_chosen_in_turn(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        assert [store.put_message(Message("orders")).queue_id for _ in range(6)] == [0, 1, 2, 3, 0, 1]
+        store.create_topic("wide", 6)
+        assert [store.put_message(Message("wide")).queue_id for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+        with pytest.raises(UsageError, match="queues 0 to 3"):
+            store.put_message(Message("orders", queue_id=4))
+
+
+def test_topics_are_kept_as_the_broker_keeps_them(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("orders"))
+        store.create_topic("заказы", 2)
+    text = (tmp_path / "store" / "config" / "topics.json").read_text("utf-8")
+    assert text.startswith('{\n\t"dataVersion":{\n\t\t"counter":2,\n\t\t"stateVersion":0,\n\t\t"timestamp":17')
+    topics = json.loads(text)["topicConfigTable"]
+    assert topics["orders"] == {
+        "attributes": {},
+        "order": False,
+        "perm": 6,
+        "readQueueNums": 4,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": "orders",
+        "topicSysFlag": 0,
+        "writeQueueNums": 4,
+    }
+    assert topics["заказы"]["writeQueueNums"] == 2
+    backup = json.loads((tmp_path / "store" / "config" / "topics.json.bak").read_text("utf-8"))
+    assert list(backup["topicConfigTable"]) == ["orders"]
+
+
+def test_a_batch_is_one_unit(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("orders", bytes(3000), queue_id=1))
+        put = store.put_messages(Message("orders", bytes(200), keys=f"b{turn}", queue_id=1) for turn in range(5))
+        assert (put.status, put.physical_offset, put.queue_offset, put.msg_num) == (OK, 4096, 1, 5)
+        assert len((put.msg_id or "").split(",")) == 5
+        assert store.put_message(Message("orders", queue_id=1)).queue_offset == 6
+        too_large = [Message("orders", bytes(1000), queue_id=1)] * 5
+        assert store.put_messages(too_large).status is PutMessageStatus.MESSAGE_ILLEGAL
+        with pytest.raises(UsageError, match="one topic"):
+            store.put_messages([Message("orders"), Message("others")])
+        for illegal in (Message("orders", delay_level=1), Message("orders", sys_flag=4)):
+            assert store.put_messages([illegal]).status is PutMessageStatus.MESSAGE_ILLEGAL
+    require_sound(tmp_path / "store")
+
+
+def test_delayed_and_half_messages(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        delayed = store.put_message(Message("orders", b"later", delay_level=3, queue_id=2))
+        assert (delayed.topic, delayed.queue_id) == (b"SCHEDULE_TOPIC_XXXX", 2)
+        assert store.put_message(Message("orders", delay_level=99)).queue_id == 17
+        prepared, rollback = (store.put_message(Message("orders", sys_flag=flag, queue_id=0)) for flag in (4, 12))
+        assert (prepared.queue_offset, rollback.queue_offset) == (0, 0)
+        assert store.put_message(Message("orders", sys_flag=8, queue_id=0)).queue_offset == 0
+        store.dispatch()
+        [message] = store.get_message("SCHEDULE_TOPIC_XXXX", 2, 0).messages
+        assert (message.properties[b"REAL_TOPIC"], message.properties[b"REAL_QID"]) == (b"orders", b"2")
+        assert len(store.get_message("orders", 0, 0).messages) == 1
+    require_sound(tmp_path / "store")
+
+
+def test_a_store_that_was_closed_goes_on(tmp_path: Path) -> None:
+    for turn in range(4):
+        with open_store(tmp_path / "store") as store:
+            assert store.load_report.was_clean
+            assert store.load_report.queues_from == store.load_report.index_from == store.max_phy_offset
+            fill(store, 50, 50 * turn)
+        assert not (tmp_path / "store" / "abort").exists()
+        require_sound(tmp_path / "store")
+    with open_store(tmp_path / "store") as store:
+        assert [len(store.query_message("orders", f"k{turn}").messages) for turn in range(200)] == [1] * 200
+        assert store.put_message(Message("orders", queue_id=1)).queue_offset == 67
+
+
+def test_one_writer(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
+        with pytest.raises(LogInUseError):
+            open_store(tmp_path / "store")
+        assert store.put_message(Message("orders")).status is OK
+    open_store(tmp_path / "store").close()
+
+
+def test_a_closed_store_takes_and_gives_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    store.close()
+    store.close()
+    assert store.put_message(Message("orders")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    with pytest.raises(LogClosedError):
+        store.get_message("orders", 0, 0)
+    with pytest.raises(LogClosedError):
+        store.flush()
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError):
+        open_store(tmp_path / "none", create=False)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UsageError, match="not a directory"):
+        open_store(tmp_path / "file")
+    with pytest.raises(UsageError, match="unknown settings: speed"):
+        open_store(tmp_path / "store", speed=1)
+    with pytest.raises(UsageError, match="flush"):
+        open_store(tmp_path / "store", flush="never")
+    open_store(tmp_path / "store").close()
+    with pytest.raises(UsageError, match="mapped"):
+        open_store(tmp_path / "store", mapped_file_size_commit_log=8192)
+    open_store(tmp_path / "store").close()
+
+
+def test_threads_flush_and_dispatch(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", background=True, flush="sync") as store:
+
+        def put(number: int) -> None:
+            for turn in range(20):
+                assert store.put_message(Message("orders", keys=f"{number}-{turn}", queue_id=number)).status is OK
+
+        threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.wait_dispatched(60)
+        for number in range(4):
+            messages = store.get_message("orders", number, 0, 99).messages
+            assert [message.keys for message in messages] == [[b"%d-%d" % (number, turn)] for turn in range(20)]
+    require_sound(tmp_path / "store")
+
+
+def test_4_9_stores_have_no_last_separator(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", rocketmq_version="4.9.7") as store:
+        store.put_message(Message("orders", keys="a"))
+        assert not store.look_message_by_offset(0).properties_raw.endswith(b"\x02")
+        assert store.put_message(Message("t" * 128)).status is PutMessageStatus.MESSAGE_ILLEGAL
+    report = verify(str(tmp_path / "store"), StoreConfig(**SIZES))
+    assert report.is_sound
