@@ -1,11 +1,13 @@
-"""Many look-ups at once in a segment's indexes: 16 binary searches in lockstep over the mapped
-bytes.
+"""Many look-ups at once in a segment's indexes, over the mapped bytes.
 
 Twins of `OffsetIndex.lookup` and `TimeIndex.lookup` for sorted indexes; a property test compares
-them. A single search waits for dependent cache misses and mispredicted branches (14 M/s). Sixteen
-searches over the same length overlap these and need no branch: 60 to 130 M/s. This requires that
-the compiler vectorises the lanes; each loop has the form for which it does, and other forms run at
-16 M/s. Measure after a change.
+them. A single binary search waits for dependent cache misses and mispredicted branches (14 M/s).
+
+- Offsets are nearly evenly spread, so a table of equal ranges of offsets leads to an entry or two:
+  90 M/s on any processor.
+- Times are not. Sixteen searches over the same length run in lockstep there, which overlaps the
+  misses and needs no branch. The compiler must vectorise the lanes for that, and does so or not
+  depending on the processor that it compiles for: 11 to 90 M/s. Measure after a change.
 """
 
 from __future__ import annotations
@@ -21,33 +23,43 @@ from logdex.layout import kafka as layout
 LANES = 16
 _OFFSET_SLOT = layout.OFFSET_INDEX_ENTRY.size_bytes
 _TIME_SLOT = layout.TIME_INDEX_ENTRY.size_bytes
+_ENTRIES_A_QUERY = 16
+"""Where there are more entries per query, a search through all of them is quicker than a table."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _lookup_offsets(slots: int, count: int, base_offset: int, wanted: Int64s, found: npt.NDArray[np.int64]) -> None:
+def _lookup_offsets(
+    slots: int,
+    count: int,
+    base_offset: int,
+    wanted: Int64s,
+    found: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int32],
+    shift: int,
+) -> None:
     """Sets `found` to (offset, position) of the last slot at or below each of `wanted`, else (base
-    offset, 0)."""
-    place, want = np.zeros(LANES, np.int64), np.empty(LANES, np.int64)
-    first = 0
-    while first < len(wanted):
-        first = min(first, len(wanted) - LANES)
-        for lane in range(LANES):
-            place[lane] = 0
-            want[lane] = wanted[first + lane]
-        left = count
-        while left > 1:
-            half = left >> 1
-            for lane in range(LANES):
-                at = place[lane] + half
-                relative = load_be32(slots + _OFFSET_SLOT * at)
-                place[lane] = at if base_offset + relative <= want[lane] else place[lane]
-            left -= half
-        for lane in range(LANES):
-            slot = slots + _OFFSET_SLOT * place[lane]
-            hit = np.int64(base_offset + load_be32(slot) <= want[lane])
-            found[first + lane, 0] = base_offset + load_be32(slot) * hit
-            found[first + lane, 1] = load_be32(slot + 4) * hit
-        first += LANES
+    offset, 0). `begins` becomes the first slot of each range of 2**`shift` offsets, and the count."""
+    ranges = len(begins) - 1
+    slot = 0
+    for at in range(ranges):
+        while slot < count and load_be32(slots + _OFFSET_SLOT * slot) < at << shift:
+            slot += 1
+        begins[at] = slot
+    begins[ranges] = count
+    for query in range(len(wanted)):
+        relative = wanted[query] - base_offset if wanted[query] >= base_offset else -1
+        at = min(max(relative >> shift, 0), ranges - 1)
+        low, high = begins[at], begins[at + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if load_be32(slots + _OFFSET_SLOT * middle) <= relative:
+                low = middle + 1
+            else:
+                high = middle
+        hit = np.int64(low > 0)
+        place = slots + _OFFSET_SLOT * (low - hit)
+        found[query, 0] = base_offset + load_be32(place) * hit
+        found[query, 1] = load_be32(place + 4) * hit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -128,13 +140,19 @@ def _queries(wanted: npt.ArrayLike) -> tuple[Int64s, int]:
 def lookup_offsets(slots: npt.NDArray[np.uint8], base_offset: int, offsets: npt.ArrayLike) -> Int64s:
     """(offset, position)[n, 2] for each of `offsets` (int64), from a sorted .index without zeros at
     its end."""
-    wanted, queries = _queries(offsets)
+    wanted = np.ascontiguousarray(offsets, np.int64)
     found = np.empty((len(wanted), 2), np.int64)
-    if len(slots) < _OFFSET_SLOT:
+    count = len(slots) // _OFFSET_SLOT
+    if not count:
         found[:] = base_offset, 0
-    elif queries:
-        _lookup_offsets(slots.ctypes.data, len(slots) // _OFFSET_SLOT, base_offset, wanted, found)
-    return found[:queries]
+    elif len(wanted):
+        last = int.from_bytes(slots[_OFFSET_SLOT * (count - 1) :][:4].tobytes(), "big")
+        is_table = _ENTRIES_A_QUERY * len(wanted) >= count
+        ranges_max = min(8 * count, 4 * len(wanted)) if is_table else 1
+        shift = max(last.bit_length() - ranges_max.bit_length() + 1, 0)
+        begins = np.empty((last >> shift) + 2, np.int32)
+        _lookup_offsets(slots.ctypes.data, count, base_offset, wanted, found, begins, shift)
+    return found
 
 
 def lookup_times(slots: npt.NDArray[np.uint8], base_offset: int, timestamps_ms: npt.ArrayLike) -> Int64s:
