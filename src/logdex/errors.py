@@ -77,6 +77,11 @@ class StorageError(StoreError):
         self.errno = errno
 
 
+class VanishedError(StorageError, MissingFileError):
+    """The system has nothing at a path: it never was there, or it was removed since its directory
+    was listed."""
+
+
 class UnreadableError(StorageError):
     """Bytes [`position`, `end_position`) of a file cannot be read: the disk cannot, or the file was
     truncated while it was read. `size_bytes` is then its new size."""

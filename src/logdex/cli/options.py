@@ -18,7 +18,7 @@ from typer.models import OptionInfo
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
-from logdex.jobs.settings import Flag, Setting
+from logdex.jobs.settings import Flag, Setting, flag_of
 
 PathArgument = Annotated[
     str,
@@ -85,7 +85,7 @@ class PathOptions:
 
     def flag(self, name: str) -> str:
         """Returns the flag of a setting or of an option of the command."""
-        return self.flags.get(name) or _flag(name)
+        return self.flags.get(name) or flag_of(name)
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _setting_parameter(setting: Setting, flag: Flag) -> inspect.Parameter:
     option = typer.Option(
-        _flag(setting.name), help=flag.help, metavar=flag.metavar, show_default=False, rich_help_panel="Geometry"
+        flag_of(setting.name), help=flag.help, metavar=flag.metavar, show_default=False, rich_help_panel="Geometry"
     )
     number_or_text = int if int in (setting.value_type, *get_args(setting.value_type)) else str
     annotation = Annotated[number_or_text | None, option]  # type: ignore[valid-type]
@@ -149,8 +149,4 @@ def _flag_of(parameter: inspect.Parameter) -> str:
     name."""
     options = (mark for mark in get_args(parameter.annotation) if isinstance(mark, OptionInfo))
     named = (name for option in options for name in (option.default, *(option.param_decls or ())))
-    return next((name for name in named if isinstance(name, str) and name.startswith("--")), _flag(parameter.name))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return next((name for name in named if isinstance(name, str) and name.startswith("--")), flag_of(parameter.name))

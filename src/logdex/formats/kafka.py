@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.formats.format import Format, RebuildJob, RecoverJob, Settings
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook
-from logdex.jobs.settings import declared_settings
+from logdex.jobs.settings import declared_settings, given_flags
 from logdex.kafka.settings.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def _verify(
         infer_interval=_infers_interval(settings),
         max_findings=max_findings,
         checks=checks,
+        flags=given_flags(settings),
         progress=progress,
         env=env,
     )

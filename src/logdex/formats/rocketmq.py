@@ -9,7 +9,7 @@ from logdex.errors import LogdexError, MissingFileError, UsageError
 from logdex.formats.format import Format, RebuildJob, Settings
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook
-from logdex.jobs.settings import declared_settings
+from logdex.jobs.settings import declared_settings, given_flags
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def _verify(
 
     root = require_store(found).path
     config, unsettled = resolve_in_any_case(root, env=env, **settings)
-    report = verify(root, config, max_findings=max_findings, checks=checks, progress=progress, env=env)
+    flags = given_flags(settings)
+    report = verify(root, config, max_findings=max_findings, checks=checks, flags=flags, progress=progress, env=env)
     report.unsettled = contradiction(config) if unsettled is None else unsettled
     return report
 

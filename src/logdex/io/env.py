@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, EnvironmentProblem, StorageError, located
+from logdex.errors import CorruptError, EnvironmentProblem, StorageError, VanishedError, located
 from logdex.io.mapped.mapping import map_without_descriptor, require_no_faults
 from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
@@ -219,7 +219,8 @@ class Env(NameChanges):
 
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
-        """Wraps every system call and turns an `OSError` into a `StorageError`.
+        """Wraps every system call and turns an `OSError` into a `StorageError`, which is a
+        `VanishedError` if there is nothing at `path`.
 
         `kind` is the name of the calling method. `FaultEnv` counts, refuses or kills by it.
         """
@@ -232,7 +233,8 @@ class Env(NameChanges):
             elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
                 hint = "free some space or choose another --output"
             reason = error.strerror or str(error)
-            raise StorageError(reason.lower(), path=path, errno=error.errno, hint=hint) from error
+            kind_of_error = VanishedError if error.errno == errno_codes.ENOENT else StorageError
+            raise kind_of_error(reason.lower(), path=path, errno=error.errno, hint=hint) from error
         except ValueError as error:  # a NUL in a path, or an empty mapping
             raise StorageError(str(error), path=path, errno=errno_codes.EINVAL) from error
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,21 +80,36 @@ class VerifyReport(WorkReport):
         return WorkReport.to_json(self) | counts
 
 
+class Mark(NamedTuple):
+    """The state of a collector at one time."""
+
+    findings: int
+    infos: int
+    truncated: int
+    files: int
+
+
 class FindingCollector:
     """Collects findings and information, at most one finding per place. For one thread.
 
     `known` maps the names of all checks to their descriptions. `checks` are the names of the
-    requested checks, None for all. Raises `UsageError` for the name of an unknown check.
+    requested checks, None for all. `flags` are the settings that the caller gave, as flags, which
+    the commands repeat. Raises `UsageError` for the name of an unknown check.
     """
 
     def __init__(
-        self, known: Mapping[str, str], root: str, max_findings: int, checks: Collection[str] | None = None
+        self,
+        known: Mapping[str, str],
+        root: str,
+        max_findings: int,
+        checks: Collection[str] | None = None,
+        flags: str = "",
     ) -> None:
         unknown = sorted(set(checks or ()) - set(known))
         if unknown:
             raise UsageError(f"no such check: {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
         self.files = 0
-        self.rebuild = f"logdex rebuild {root} --output DIR"
+        self.rebuild = f"logdex rebuild {shlex.quote(root)} --output DIR{flags}"
         """The command that derives the indexes again from the log."""
         self._known = known
         self._checks = None if checks is None else frozenset(checks)
@@ -101,6 +117,17 @@ class FindingCollector:
         self._truncated = 0
         self._findings: dict[tuple[str, int], Finding] = {}
         self._infos: list[Info] = []
+
+    def mark(self) -> Mark:
+        """Returns the present state, to which `back_to` returns."""
+        return Mark(len(self._findings), len(self._infos), self._truncated, self.files)
+
+    def back_to(self, mark: Mark) -> None:
+        """Drops what was collected since a mark, because it was looked at while it changed."""
+        for place in [*self._findings][mark.findings :]:
+            del self._findings[place]
+        del self._infos[mark.infos :]
+        self._truncated, self.files = mark.truncated, mark.files
 
     @property
     def is_full(self) -> bool:

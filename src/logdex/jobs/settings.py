@@ -6,7 +6,9 @@ arguments of `logdex.open` and the flags of the command line are derived from it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -48,3 +50,16 @@ def require_known(given: Iterable[str], declaration: type) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise UsageError(f"unknown setting: {', '.join(unknown)}", hint=f"settings are {', '.join(known)}")
+
+
+def flag_of(name: str) -> str:
+    """Returns the flag of a setting on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def given_flags(settings: Mapping[str, object]) -> str:
+    """Returns the flags and values that give these settings, as a shell reads them: each after a
+    space, none for a setting that is not given."""
+    given = ((name, value) for name, value in settings.items() if value is not None)
+    texts = ((name, os.fspath(value) if isinstance(value, os.PathLike) else str(value)) for name, value in given)
+    return "".join(f" {flag_of(name)} {shlex.quote(text)}" for name, text in texts)

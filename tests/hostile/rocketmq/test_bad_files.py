@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from logdex.errors import UnreadableError
+from logdex.formats import detect, format_of
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.verify import verify
 from logdex.testing import BadSectorsEnv
@@ -35,10 +36,32 @@ def test_rebuild_needs_no_derived_file(root: Path, tmp_path: Path) -> None:
 
 def test_verify_names_each_file(root: Path) -> None:
     for path in files_of(root):
-        try:
-            report = verify(str(root), CONFIG, env=bad_env(path))
-        except UnreadableError as error:
-            named = {error.path}
-        else:
-            named = {finding.path for finding in report.findings}
-        assert str(path) in named
+        report = verify(str(root), CONFIG, env=bad_env(path))
+        assert [finding.check for finding in report.findings if finding.path == str(path)] == ["unreadable"], path
+        assert {finding.path for finding in report.findings} == {str(path)}
+        assert report.messages == MESSAGES
+
+
+@pytest.mark.parametrize("is_unclean", [False, True])
+def test_verify_names_a_sector_and_goes_on(root: Path, tmp_path: Path, is_unclean: bool) -> None:
+    """One sector of a queue, an IndexFile or another file: all other files are compared with the log."""
+    harmed = Path(shutil.copytree(root, tmp_path / "store"))
+    if is_unclean:
+        (harmed / "abort").touch()
+    for path in files_of(harmed):
+        size = path.stat().st_size
+        for start in (0, size // 3):
+            report = verify(str(harmed), CONFIG, env=BadSectorsEnv({str(path): [(start, start + 1)]}))
+            assert [finding.check for finding in report.findings] == ["unreadable"], (path, start)
+            assert report.findings[0].path == str(path)
+            assert report.messages == MESSAGES
+
+
+def test_the_command_names_each_file_too(root: Path) -> None:
+    """With sizes and version inferred from what can be read."""
+    for path in files_of(root):
+        env = bad_env(path)
+        found = detect(str(root), env=env)
+        report = format_of(found).verify(found, {}, max_findings=100, env=env)
+        assert {finding.path for finding in report.findings if finding.check == "unreadable"} == {str(path)}
+        assert report.messages == MESSAGES

@@ -76,3 +76,49 @@ def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], tmp
         env.release()
         assert (left / LOCK_NAME).exists()
         assert messages(left) == wanted, f"killed at {at}"
+
+
+def log_points(home: Path) -> list[int]:
+    """The operations of a recovery of `home` just behind those that put a new .log in place: the first and the last."""
+    env = FaultEnv(str(home))
+    recover(str(home), str(home), in_place=True, env=env)
+    begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))
+    puts = [
+        at for at, (kind, path) in enumerate(env.log, 1) if kind == "rename" and path.endswith(".log") and at > begin
+    ]
+    return [puts[0] + 1, puts[-1] + 1]
+
+
+def test_a_broker_starts_between_a_recovered_log_and_its_index(tmp_path: Path) -> None:
+    """A batch in the middle of a log is damaged, so that the recovered .log is shorter, and the .index beside it is the
+    one of before."""
+    home = tmp_path / "home"
+    run_broker(home, VERSION, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
+    for name in NAMES:
+        path = sorted((home / name).glob("*.log"))[1]
+        ends = batch_ends(path.read_bytes())
+        raw = bytearray(path.read_bytes())
+        raw[ends[2] + 70] ^= 1
+        path.write_bytes(raw)
+    shutil.copytree(home, tmp_path / "usual")
+    points = log_points(tmp_path / "usual")
+    wanted = messages(tmp_path / "usual")
+    assert all(len(found) > 400 for found in wanted.values())
+    for number, at in enumerate(points):
+        left = tmp_path / f"left-{number}"
+        shutil.copytree(home, left)
+        env = FaultEnv(str(left), Fault(at))
+        with pytest.raises(Killed):
+            recover(str(left), str(left), in_place=True, env=env)
+        env.release()
+        for name, found in messages(left).items():
+            missing = [row[:2] for row in wanted[name] if row not in found]
+            assert not missing, f"killed at {at}: {name} lacks {len(missing)}"
+
+
+def batch_ends(data: bytes) -> list[int]:
+    """Where the batches of a log end."""
+    ends = [0]
+    while ends[-1] + 12 <= len(data) and any(data[ends[-1] + 8 : ends[-1] + 12]):
+        ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12], "big"))
+    return ends[1:]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, fields
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, UsageError, VanishedError
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Header, Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_of
@@ -32,7 +32,25 @@ from logdex.kernels.kafka.batch_columns import Int64s
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _TIMESTAMP_TYPES = {kind.value: kind for kind in TimestampType}
 
-Partition = TypeVar("Partition", bound=ReadPartition)
+_LOOKS_MAX = 20
+"""How often the segments of a partition are listed again, because a broker removes or replaces
+them."""
+
+
+class ScanPartition(ReadPartition, Protocol):
+    """A partition that can be listed again."""
+
+    path: str
+
+    def listed_again(self) -> Self:
+        """Returns the partition with the segments that it has now. Raises `VanishedError` if it is
+        deleted."""
+
+    def close(self) -> None:
+        """Closes the segments."""
+
+
+Partition = TypeVar("Partition", bound=ScanPartition)
 
 
 class SegmentEnd(NamedTuple):
@@ -73,8 +91,12 @@ class KafkaScan(Generic[Partition]):
     """The number of records returned so far."""
     _read_rows: int = 0
     _read_bytes: int = 0
+    deleted: list[Partition] = field(default_factory=list)
+    """The partitions that a broker deleted before they were read to their end."""
     _last_offset: int | None = None
     """The last offset that was read, if the next records follow it directly in the log."""
+    _reached: int = 0
+    """All records of the partition below this offset were read, or are not wanted."""
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for a negative limit."""
@@ -117,17 +139,52 @@ class KafkaScan(Generic[Partition]):
         for partition in self.partitions:
             if self.limit is not None and self.rows >= self.limit:
                 return
-            places = {segment.base_offset: place for place, segment in enumerate(partition.segments)}
-            last_place, self._last_offset = -1, None
-            for split in splits_of(partition, self.wanted):
-                place = places[split.base_offset]
-                if split.begin > 0 or place != last_place + 1:
-                    self._last_offset = None  # the records between are not read, so this may be no gap
-                last_place = place
-                for batch in self._of_split(split, names, partition, partition.segments[place]):
-                    yield partition, batch
-                    if self.limit is not None and self.rows >= self.limit:
-                        return
+            for batch in self._looking_again(partition, names):
+                yield partition, batch
+                if self.limit is not None and self.rows >= self.limit:
+                    return
+
+    def _looking_again(self, partition: Partition, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yields the batches of a partition. Where a broker has removed or replaced a segment since the
+        partition was listed, the partition is listed again, and reading goes on with the next offset."""
+        current, wanted, self._reached = partition, self.wanted, 0
+        try:
+            for look in range(_LOOKS_MAX + 1):
+                try:
+                    yield from self._of_partition(current, wanted, names)
+                    return
+                except VanishedError:
+                    if look == _LOOKS_MAX:
+                        raise
+                listed = self._listed_again(partition)
+                if listed is None:
+                    return
+                if current is not partition:
+                    current.close()
+                current, wanted = listed, replace(wanted, offset=max(self._reached, wanted.offset or 0))
+        finally:
+            if current is not partition:
+                current.close()
+
+    def _listed_again(self, partition: Partition) -> Partition | None:
+        """Returns the partition as it is now; None if it is deleted, which is noted."""
+        try:
+            return partition.listed_again()
+        except VanishedError:
+            if partition.env.exists(partition.path):
+                raise
+            self.deleted.append(partition)
+            return None
+
+    def _of_partition(self, partition: Partition, wanted: ReadFilter, names: list[str]) -> Iterator[pa.RecordBatch]:
+        places = {segment.base_offset: place for place, segment in enumerate(partition.segments)}
+        last_place, self._last_offset = -1, None
+        for split in splits_of(partition, wanted):
+            place = places[split.base_offset]
+            if split.begin > 0 or place != last_place + 1:
+                self._last_offset = None  # the records between are not read, so this may be no gap
+            last_place, self._reached = place, max(self._reached, split.base_offset)
+            yield from self._of_split(split, names, partition, partition.segments[place])
 
     def _of_split(
         self, split: ReadSplit, names: list[str], partition: Partition, segment: LogSegment
@@ -158,6 +215,7 @@ class KafkaScan(Generic[Partition]):
         self.gaps += len(jumps)
         self.missing_offsets += int(jumps.sum())
         self._last_offset = int(offsets[-1])
+        self._reached = max(self._reached, self._last_offset + 1)
 
     def _moved(self, rows: int, size_bytes: int) -> None:
         self._read_rows += rows

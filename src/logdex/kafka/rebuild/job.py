@@ -32,6 +32,8 @@ from logdex.layout.kafka import RECORD_BATCH
 
 TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
 STATE_TASKS_A_CORE = 4
+_LOOKS_MAX = 20
+"""How often partitions are listed again that a broker changes meanwhile."""
 
 
 def rebuild(
@@ -95,7 +97,7 @@ def rebuild_on(
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)
     output = env.real_path(output)  # workers have other working directories
-    report = KafkaRebuildReport(engine, notes=[*settled, *source.notes])
+    report = KafkaRebuildReport(engine, notes=settled)
     report.inferred, report.assumed = _set_intervals(source, settings, env)
     require_space(output, source, settings, env)
     if not source.is_whole:
@@ -113,7 +115,7 @@ def rebuild_on(
         report.note_partition(done)
     for state in states:
         report.note_state(state)
-    report.notes += plan.notes
+    report.notes += [*source.notes, *plan.notes]
     report.kept, report.notes, report.losses = given.kept(report.kept), *map(given.texts, (report.notes, report.losses))
     report.tasks = runner.tasks if engine != "local" else 1
     report.seconds = time.perf_counter() - started
@@ -170,10 +172,21 @@ class _Job:
     worker_env: Env
 
     def derive_segments(self, task_size_bytes: int | None) -> dict[str, list[SegmentDone]]:
-        """Runs phase 1 and returns its results by partition, in log order."""
+        """Runs phase 1 and returns its results by partition, in log order. A partition of which a
+        broker has removed or replaced segments meanwhile is listed and derived again."""
         size = self.source.size_bytes // (2 * self.runner.cores)
         size = task_size_bytes or min(max(size, TASK_SIZE_BYTES_MIN), TASK_SIZE_BYTES_MAX)
-        tasks = plan_tasks(self.source.segments, size)
+        done = self._derive(self.source.segments, size)
+        for _ in range(_LOOKS_MAX):
+            changed = [folder for folder in self.source.partitions if any(each.is_gone for each in done[folder])]
+            if not changed or not self.source.is_whole:
+                break
+            again = [segment for folder in changed for segment in self.source.list_again(folder, self.env)]
+            done |= self._derive(again, size)
+        return {folder: done[folder] for folder in self.source.partitions}
+
+    def _derive(self, segments: list[SourceSegment], size_bytes: int) -> dict[str, list[SegmentDone]]:
+        tasks = plan_tasks(segments, size_bytes)
         task = partial(derive_segments, f"{self.directory}/{SEGMENTS_DIR}", self.settings, self.worker_env)
         done: dict[str, list[SegmentDone]] = {}
         for result in self.runner.run("logdex rebuild: segments", task, tasks):

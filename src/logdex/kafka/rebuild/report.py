@@ -42,6 +42,8 @@ class KafkaRebuildReport(reports.RebuildReport):
         self.time_index_entries += done.time_entries
         self.key_index_entries += done.key_entries
         self.losses += done.losses
+        if done.is_gone:
+            self.losses.append(f"{done.source.path}: removed or replaced by the broker meanwhile, and not read")
         if not done.is_whole:
             left = done.source.size_bytes - done.size_bytes
             is_loss = not (is_last and done.end is EndKind.ZEROS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError
+from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError, VanishedError
 from logdex.io.env import ByteArray, Env
 from logdex.io.output_files import OutputFiles
 from logdex.jobs.tasks import Count
@@ -39,7 +39,8 @@ class RebuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
-    """The files `names` of a segment in `directory`, and its counts for the report.
+    """The files `names` of a segment in `directory`, and its counts for the report. There are none if
+    a broker had removed or replaced the segment, so that it `is_gone`.
 
     `size_bytes` is the size of the good batches, `end` states why they end, and `error` where and
     what is wrong after them. `losses` lists what else is missing from the files.
@@ -59,11 +60,19 @@ class SegmentDone:
     time_entries: int
     key_entries: int
     losses: tuple[str, ...]
+    is_gone: bool = False
+
+    @staticmethod
+    def gone(source: SourceSegment) -> SegmentDone:
+        """Returns the result for a segment that is not there any more."""
+        counts = (0, 0, source.size_bytes, source.base_offset, EndKind.END, "", 0, 0, 0)
+        return SegmentDone(source, "", (), None, *counts, losses=(), is_gone=True)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the good batches reach the end of the file."""
-        return self.size_bytes == self.source.size_bytes
+        """Whether the good batches reach the end that the file had at the start. A broker may have
+        appended more since."""
+        return self.size_bytes >= self.source.size_bytes
 
 
 def derive_segments(
@@ -77,7 +86,12 @@ def derive_segments(
     with OutputFiles(env, sync=settings.sync) as files:
         for number, segment in enumerate(segments):
             folder = f"{own}/{segment.partition}".rstrip("/")
-            done.append(_derive(segment, f"{own}/{number}.stage", folder, settings, files, env, count))
+            try:
+                done.append(_derive(segment, f"{own}/{number}.stage", folder, settings, files, env, count))
+            except VanishedError as error:
+                if error.path != segment.path:
+                    raise
+                done.append(SegmentDone.gone(segment))
     return done
 
 
@@ -92,6 +106,8 @@ def _derive(
 ) -> SegmentDone:
     found = _Scan(segment, stage_path, settings, env, count)
     derived, base = found.derived, segment.base_offset
+    if found.end is EndKind.END and derived.size_bytes < segment.size_bytes:
+        return SegmentDone.gone(segment)  # a shorter file has taken its place, or it was truncated
     outputs: dict[str, bytes | ByteArray] = {
         offset_file_name(base, INDEX_SUFFIX): derived.offset_index,
         offset_file_name(base, TIME_INDEX_SUFFIX): derived.time_index,

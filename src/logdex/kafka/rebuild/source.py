@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from logdex.errors import NotAStoreError, UsageError
+from logdex.errors import NotAStoreError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.kafka.directory.log_dir import KafkaLogDir
@@ -56,6 +56,23 @@ class RebuildSource:
         """All segments, partition by partition."""
         return [segment for found in self.partitions.values() for segment in found]
 
+    def list_again(self, folder: str, env: Env) -> list[SourceSegment]:
+        """Lists the segments of a partition again, because a broker has removed or replaced some.
+        Returns them. A partition that is deleted is noted and left out."""
+        first = self.partitions[folder][0]
+        directory = posixpath.dirname(first.path)
+        try:
+            found = _segments_of(folder, directory, env.list_dir(directory), env)
+        except VanishedError:
+            found = []
+        if found:
+            interval = first.index_interval_bytes
+            self.partitions[folder] = [replace(segment, index_interval_bytes=interval) for segment in found]
+        else:
+            del self.partitions[folder]
+            self.notes.append(f"{directory}: deleted by the broker meanwhile")
+        return self.partitions.get(folder, [])
+
     def set_intervals(self, sizes: Mapping[str, int]) -> None:
         """Sets the `index.interval.bytes` of each partition."""
         for folder, size in sizes.items():
@@ -92,15 +109,32 @@ def find_source(found: KafkaPath, env: Env) -> RebuildSource:
 
 
 def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
-    names = env.list_dir(directory)
+    try:
+        names = env.list_dir(directory)
+    except VanishedError:
+        return  # deleted since its log directory was listed
     source.notes += [
         f"{directory}/{name} is not read: a broker renames it when it loads the log"
         for name in names
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
     ]
-    paths = [(base, f"{directory}/{offset_file_name(base, LOG_SUFFIX)}") for base in offsets_of(names, LOG_SUFFIX)]
-    if paths:
-        source.partitions[folder] = [SourceSegment(folder, path, base, env.size_bytes(path)) for base, path in paths]
+    found = _segments_of(folder, directory, names, env)
+    if found:
+        source.partitions[folder] = found
+
+
+def _segments_of(folder: str, directory: str, names: list[str], env: Env) -> list[SourceSegment]:
+    """Returns the segments of a partition, without those that are removed since its directory was
+    listed."""
+    found = []
+    for base in offsets_of(names, LOG_SUFFIX):
+        path = f"{directory}/{offset_file_name(base, LOG_SUFFIX)}"
+        try:
+            found.append(SourceSegment(folder, path, base, env.size_bytes(path)))
+        except VanishedError:
+            if env.exists(path):  # a link to nothing
+                raise
+    return found
 
 
 def check_output(source: RebuildSource, output: str, *, in_place: bool, env: Env) -> None:

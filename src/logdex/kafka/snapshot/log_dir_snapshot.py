@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, Unpack
 
-from logdex.errors import LogdexError, MissingFileError
+from logdex.errors import LogdexError, MissingFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -62,7 +62,8 @@ class LogDirSnapshot:
     @property
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
         """All partitions in use by name (``topic-N``), sorted by topic and number."""
-        return {name: self._partition(name) for name in self._dirs}
+        found = ((name, self._partition_if_there(name)) for name in self._dirs)
+        return {name: each for name, each in found if each is not None}
 
     def topics(self) -> dict[str, list[int]]:
         """Returns partition numbers by topic."""
@@ -90,7 +91,18 @@ class LogDirSnapshot:
         if not wanted and (topic is not None or partition is not None):
             what = "no such partition" if topic is None or topic in self.topics() else f"no topic {topic!r}"
             raise MissingFileError(what, path=self.path, hint=f"logdex info {self.path} lists what is here")
-        return [self._partition(name) for name in wanted]
+        if topic is not None:
+            return [self._partition(name) for name in wanted]
+        return [each for each in map(self._partition_if_there, wanted) if each is not None]
+
+    def _partition_if_there(self, name: str) -> PartitionSnapshot | None:
+        """Returns a partition, or None if a broker has deleted it since the directory was listed."""
+        try:
+            return self._partition(name)
+        except VanishedError:
+            if self._env.exists(self._dirs[name].path):
+                raise
+            return None
 
     def scan(
         self,

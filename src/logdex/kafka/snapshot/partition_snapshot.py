@@ -305,6 +305,13 @@ class PartitionSnapshot:
         return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
 
     # -- the snapshot as a whole ---------------------------------------------------------------------------------------
+    def listed_again(self) -> PartitionSnapshot:
+        """Returns a snapshot of the partition as it is now. Raises `VanishedError` if its directory,
+        or its .log if it is one file, is not there any more."""
+        if self._found.kind is KafkaPathKind.LOG:
+            self.env.size_bytes(self.path)
+        return PartitionSnapshot(self._found, self.config, env=self.env)  # another file may be open under a name
+
     def refresh(self) -> None:
         """Reads the directory again: segments that were written, rolled or removed since are
         seen."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, UnreadableError
+from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.kafka.files import file_names as files
-from logdex.kafka.files.checkpoints import TopicPartition, checked_number, malformed, read_checkpoint_lines
-from logdex.kafka.verify.checks import REMOVE, Collector
+from logdex.kafka.files.checkpoints import (
+    CheckpointLine,
+    TopicPartition,
+    checked_number,
+    malformed,
+    read_checkpoint_lines,
+)
+from logdex.kafka.verify.checks import REMOVE, REMOVE_LINE, REMOVE_STARTS, Collector
 
 CHECKPOINTS = {
     files.RECOVERY_POINT_CHECKPOINT: "the recovery point",
@@ -26,23 +33,45 @@ class LogEnd(NamedTuple):
     is_certain: bool
 
 
-def check_checkpoints(directory: str, ends: dict[TopicPartition, LogEnd], out: Collector, env: Env) -> None:
+Stored = dict[str, list[CheckpointLine] | CorruptError | UnreadableError]
+"""The lines of each offset checkpoint by its path, or why they cannot be read."""
+
+
+def read_checkpoints(directory: str, env: Env) -> Stored:
+    """Returns the offset checkpoints of a directory. Read them before the logs: a broker that appends
+    meanwhile writes checkpoints that are ahead of what was read."""
+    stored: Stored = {}
+    for name in CHECKPOINTS:
+        path = f"{directory}/{name}"
+        try:
+            if env.exists(path):
+                stored[path] = read_checkpoint_lines(path, env=env)
+        except VanishedError:
+            continue
+        except (CorruptError, UnreadableError) as error:
+            stored[path] = error
+    return stored
+
+
+def check_checkpoints(stored: Stored, ends: dict[TopicPartition, LogEnd], out: Collector) -> None:
     """Reports a finding per checkpointed offset that lies after its log's end. Partitions that are
     not in the directory are reported as information."""
-    for name, what in CHECKPOINTS.items():
-        path = f"{directory}/{name}"
-        if not env.exists(path):
-            continue
+    for path, lines in stored.items():
         out.files += 1
         try:
-            _check(path, what, ends, out, env)
+            if not isinstance(lines, list):
+                raise lines
+            _check(path, CHECKPOINTS[posixpath.basename(path)], lines, ends, out)
         except (CorruptError, UnreadableError) as error:
-            out.find_error("checkpoint-malformed", error, REMOVE)
+            is_starts = path.endswith(f"/{files.LOG_START_CHECKPOINT}")
+            out.find_error("checkpoint-malformed", error, REMOVE_STARTS if is_starts else REMOVE)
 
 
-def _check(path: str, what: str, ends: dict[TopicPartition, LogEnd], out: Collector, env: Env) -> None:
+def _check(
+    path: str, what: str, lines: list[CheckpointLine], ends: dict[TopicPartition, LogEnd], out: Collector
+) -> None:
     unknown = []
-    for line in read_checkpoint_lines(path, env=env):
+    for line in lines:
         fields = line.text.split()
         if len(fields) != 3:
             raise malformed(path, line, "topic partition offset")
@@ -59,7 +88,7 @@ def _check(path: str, what: str, ends: dict[TopicPartition, LogEnd], out: Collec
                 f"{what} of {name} lies behind its log's end",
                 expected=f"at most {end.next_offset}",
                 found=offset,
-                mend=REMOVE,
+                mend=REMOVE_LINE,
             )
     if unknown:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")

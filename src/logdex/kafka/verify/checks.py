@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 
 from logdex.jobs.findings import FindingCollector
@@ -64,12 +65,15 @@ class Collector(FindingCollector):
     """Collects the findings about a log, and holds the commands that repair them. Not
     thread-safe."""
 
-    def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
-        super().__init__(CHECKS, root, max_findings, checks)
-        self.recover = f"logdex recover {root} --output DIR"
+    def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None, flags: str = "") -> None:
+        super().__init__(CHECKS, root, max_findings, checks, flags)
+        self.recover = f"logdex recover {shlex.quote(root)} --output DIR{flags}"
         """The command that recovers every whole batch."""
 
 
 REMOVE = "remove the file: a broker then derives it from the log"
+REMOVE_LINE = "remove this line, and lower the count in line 2 by one: a broker then derives the offset from the log"
+REMOVE_STARTS = "remove the file: a broker then lets each log begin with its first segment, deleted records included"
 MOVE_AWAY = "move the file out of the directory"
 RESTORE = "restore the file from a replica or a backup"
+RESTORE_LOG = "restore the .log from a replica or a backup; if there is none, remove this file"

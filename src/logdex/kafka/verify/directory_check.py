@@ -11,7 +11,7 @@ from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.files.metadata_files import MetaProperties, PartitionMetadata
-from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, Collector
+from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, RESTORE_LOG, Collector
 
 _BROKER_SUFFIXES = (*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX)
 _OFFSET_SUFFIXES = (*_BROKER_SUFFIXES, files.KEY_INDEX_SUFFIX)
@@ -71,7 +71,7 @@ def _check_orphans(found: dict[str, dict[int, str]], out: Collector) -> None:
         for offset, path in found[suffix].items():
             if offset not in logs:
                 expected = files.offset_file_name(offset, files.LOG_SUFFIX)
-                out.find("log-missing", path, 0, "an index without its log", expected=expected, mend=RESTORE)
+                out.find("log-missing", path, 0, "an index without its log", expected=expected, mend=RESTORE_LOG)
 
 
 def check_partition_metadata(directory: str, out: Collector, env: Env) -> None:

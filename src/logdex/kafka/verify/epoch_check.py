@@ -12,7 +12,7 @@ from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.kafka.files.checkpoints import checked_number, malformed, read_checkpoint_lines
 from logdex.kafka.state.epoch_runs import EpochRun, EpochRuns
-from logdex.kafka.verify.checks import REMOVE, Collector
+from logdex.kafka.verify.checks import Collector
 
 
 class _Line(NamedTuple):
@@ -53,7 +53,7 @@ def check_epochs(
     try:
         lines = _read(path, env)
     except (CorruptError, UnreadableError) as error:
-        out.find_error("leader-epoch-malformed", error, REMOVE)
+        out.find_error("leader-epoch-malformed", error, out.rebuild)
         return
     begin = log_start_offset
     if lines:
@@ -106,5 +106,5 @@ def _check_run(
         f"batches from offset {first} to {last} are of epoch {run.epoch}",
         expected=f"epoch {run.epoch} from {first} on",
         found="nothing" if line is None else f"{line.epoch} {line.start_offset}",
-        mend=REMOVE,
+        mend=out.rebuild,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from logdex.errors import StorageError
+from logdex.errors import StorageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.jobs.reports import Progress
@@ -119,6 +119,8 @@ class PartitionCheck:
                 gaps += int(((columns.base_offset != expected) & (columns.count >= 0)).sum())
                 before = int(columns.last_offset[-1]) + 1
                 self._tell_progress(scanned)
+        except VanishedError:
+            raise  # the partition is looked at again
         except StorageError as error:
             self._out.find("unreadable", segment.path, 0, error.message, mend="check the disk and the file's mode")
             scanned.has_bad_tail = True
@@ -132,7 +134,9 @@ class PartitionCheck:
         self._differences += indexes.differences
         stem = segment.path.removesuffix(files.LOG_SUFFIX)
         if self._only is None:
-            producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.base_offset)
+            is_growing = segment.next_base is None and self._is_clean is not True
+            log = (segment.path, scanned.size_bytes) if is_growing else None
+            producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.base_offset, log)
         check_key_index(stem + files.KEY_INDEX_SUFFIX, segment, scanned, self._out, self._env)
         self.next_offset = max(scanned.next_offset, self.next_offset)
         self.end_is_certain = not scanned.has_bad_tail

@@ -17,7 +17,7 @@ from logdex.io.env import Env
 from logdex.jobs.findings import counted
 from logdex.kafka.state.producer_snapshot import read_producer_snapshot
 from logdex.kafka.state.producer_state import ProducerState, ProducerStates, aborted_of
-from logdex.kafka.verify.checks import MOVE_AWAY, REMOVE, Collector
+from logdex.kafka.verify.checks import MOVE_AWAY, Collector
 from logdex.kafka.verify.transaction_check import TransactionCheck
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_DELETE_HORIZON, PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
@@ -33,6 +33,9 @@ _STATE_FIELDS = {
 }
 
 
+_REMOVE = "remove the file: a broker then goes on from the snapshot before it, and derives the rest from the log"
+
+
 class ProducerCheck:
     """Checks the producers of one partition, given all its windows in order. `snapshots` holds
     paths by offset. Not thread-safe."""
@@ -43,6 +46,7 @@ class ProducerCheck:
         self._env = env
         self._states = ProducerStates()
         self._snapshots = dict(sorted(snapshots.items()))
+        self._oldest = next(iter(self._snapshots.values()), None)
         self._is_certain = True
         self._next_offset = -1
         self._transactions = TransactionCheck(log_start_offset, out, env)
@@ -112,8 +116,13 @@ class ProducerCheck:
             data = self._env.read_file(path, limits.PRODUCER_SNAPSHOT_SIZE_BYTES_MAX)
             return read_producer_snapshot(data, path=path)
         except (CorruptError, UnreadableError) as error:
-            self._out.find_error("producer-snapshot", error, REMOVE)
+            self._out.find_error("producer-snapshot", error, self._mend(path))
             return None
+
+    def _mend(self, path: str) -> str:
+        """Returns how to mend a snapshot: a broker that closed the log cleanly and finds no snapshot at
+        all knows no producers."""
+        return _REMOVE if path != self._oldest else self._out.rebuild
 
     def _compare(self, offset: int, path: str) -> None:
         stored = self._read(path)
@@ -147,13 +156,14 @@ class ProducerCheck:
             f"producer {state.producer_id}: {field} is not what the log says",
             expected="no such producer" if known is None else getattr(known, _STATE_FIELDS[field]),
             found=state.producer_id if known is None else getattr(state, _STATE_FIELDS[field]),
-            mend=REMOVE,
+            mend=self._mend(path),
         )
 
     # -- transactions --------------------------------------------------------------------------------------------------
-    def end_segment(self, txn_path: str, base_offset: int) -> None:
-        """Compares the segment's `.txnindex` with its aborted transactions."""
-        self._transactions.end_segment(txn_path, base_offset, is_certain=self._is_certain)
+    def end_segment(self, txn_path: str, base_offset: int, log: tuple[str, int] | None = None) -> None:
+        """Compares the segment's `.txnindex` with its aborted transactions. `log` is the path of the
+        segment's .log and its size when it was read, if a broker may be writing it."""
+        self._transactions.end_segment(txn_path, base_offset, is_certain=self._is_certain, log=log)
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self, next_offset: int, directory: str, *, end_is_lost: bool) -> None:

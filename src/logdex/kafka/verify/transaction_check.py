@@ -8,6 +8,7 @@ first record, the entry must name it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from logdex.kafka.verify.checks import Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL, CONTROL_ABORT, TRANSACTION_INDEX_ENTRY
 
+_LOOKS, _LOOK_AGAIN_S = 3, 0.02
 _Entry = tuple[int, int, int, int, int]
 """Version, producer id, first offset, last offset, last stable offset."""
 
@@ -124,25 +126,49 @@ class TransactionCheck:
         self._aborted[producer, offset] = _Aborted(txn, opened, hidden_below)
 
     # -- comparing -----------------------------------------------------------------------------------------------------
-    def end_segment(self, path: str, base_offset: int, *, is_certain: bool) -> None:
+    def end_segment(self, path: str, base_offset: int, *, is_certain: bool, log: tuple[str, int] | None = None) -> None:
         """Compares the `.txnindex` at `path` with the segment's transactions. `is_certain`: the log
-        has everything from offset 0 on."""
-        stored = b""
+        has everything from offset 0 on. `log`: the path of the .log and its size when it was read,
+        if a broker may be writing it."""
+        try:
+            self._compare(path, self._read(path, log), base_offset, is_certain=is_certain)
+        except UnreadableError as error:
+            self._out.find_error("unreadable", error, self._out.rebuild)
+        self._forget_segment()
+
+    def _read(self, path: str, log: tuple[str, int] | None) -> bytes:
+        """Returns the content of a `.txnindex`. A broker writes an entry just after the marker, and
+        may have written further ones since the log was read: these are left out."""
         if self._env.exists(path):
             self._out.files += 1
-            try:
+        stored = b""
+        for look in range(1 if log is None else _LOOKS):
+            if look:
+                time.sleep(_LOOK_AGAIN_S)
+            if self._env.exists(path):
                 stored = self._env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
-            except UnreadableError as error:
-                self._out.find_error("unreadable", error, self._out.rebuild)
-                self._forget_segment()
-                return
-        if stored != derive_transaction_index(self._derived) and not self._check_size(path, stored):
-            entries: list[_Entry] = list(TRANSACTION_INDEX_ENTRY.struct.iter_unpack(stored))
-            if is_certain:
-                self._compare_all(path, entries)
-            else:
-                self._compare_known(path, entries, base_offset)
-        self._forget_segment()
+            if log is not None and self._env.size_bytes(log[0]) > log[1]:
+                stored = self._without_newer(stored)
+            if stored == derive_transaction_index(self._derived):
+                break
+        return stored
+
+    def _without_newer(self, stored: bytes) -> bytes:
+        """Returns the entries without those at the end whose markers are behind what was read."""
+        slot = TRANSACTION_INDEX_ENTRY.size_bytes
+        end = len(stored)
+        while end >= slot and TRANSACTION_INDEX_ENTRY.struct.unpack(stored[end - slot : end])[3] >= self._next_offset:
+            end -= slot
+        return stored[:end]
+
+    def _compare(self, path: str, stored: bytes, base_offset: int, *, is_certain: bool) -> None:
+        if stored == derive_transaction_index(self._derived) or self._check_size(path, stored):
+            return
+        entries: list[_Entry] = list(TRANSACTION_INDEX_ENTRY.struct.iter_unpack(stored))
+        if is_certain:
+            self._compare_all(path, entries)
+        else:
+            self._compare_known(path, entries, base_offset)
 
     def _forget_segment(self) -> None:
         self._derived, self._aborted, self._bare = [], {}, set()

@@ -12,9 +12,10 @@ import posixpath
 import time
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-from logdex.errors import UsageError
+from logdex.errors import UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
@@ -31,9 +32,10 @@ from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.segment.index_interval import index_intervals
 from logdex.kafka.settings.log_config import LogConfig
-from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints
+from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints, read_checkpoints
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.directory_check import check_meta_properties
+from logdex.kafka.verify.looking_again import run_until_settled
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
 
@@ -46,11 +48,13 @@ def verify(
     progress: Progress | None = None,
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
+    flags: str = "",
 ) -> VerifyReport:
     """Checks what is at `path` and returns the report. `checks` (keys of `CHECKS`) limits which
     checks are reported, `max_findings` how many findings. With `infer_interval`, the
     `index_interval_bytes` is inferred from the indexes where that is possible, instead of taken
-    from `config`; this is the default without a `config`.
+    from `config`; this is the default without a `config`. The commands that repair what is found
+    end with `flags`.
 
     Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` for an unknown check or a
     file without its log, and `StorageError` if a directory cannot be listed. Damage is reported and
@@ -59,7 +63,7 @@ def verify(
     started = time.perf_counter()
     found = require_kafka(path, env=env)
     path = found.path
-    out = Collector(path, max_findings, checks)
+    out = Collector(_repaired(found), max_findings, checks, flags)
     report_unfinished(unfinished_at(found, env), out)
     totals = Totals()
     settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
@@ -77,13 +81,20 @@ def verify(
             starts = read_offsets(home, files.LOG_START_CHECKPOINT, [], env)
             start = starts.get(TopicPartition(name.topic, name.partition), 0)
         own = settings.of_partitions([directory], env)[directory]
-        check = PartitionCheck(
-            *(directory, own, out, env, totals), log_start_offset=start, is_clean=is_clean, only=only, progress=progress
+        is_home = name is not None and only is None and home == env.real_path(directory)
+        stored = read_checkpoints(directory, env) if is_home else {}
+        make = partial(
+            PartitionCheck,
+            *(directory, own, out, env, totals),
+            log_start_offset=start,
+            is_clean=is_clean,
+            only=only,
+            progress=progress,
         )
-        check.run()
-        if name is not None and only is None and home == env.real_path(directory):
+        check = run_until_settled(make, directory, out, totals, env)
+        if name is not None and check is not None:
             end = LogEnd(check.next_offset, check.end_is_certain)
-            check_checkpoints(directory, {TopicPartition(name.topic, name.partition): end}, out, env)
+            check_checkpoints(stored, {TopicPartition(name.topic, name.partition): end}, out)
     return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=time.perf_counter() - started)
 
 
@@ -99,7 +110,25 @@ def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
     else:
         log = posixpath.join(posixpath.dirname(path), files.offset_file_name(found.offset, files.LOG_SUFFIX))
         return env.size_bytes(log) if env.is_file(log) else 0
-    return sum(env.size_bytes(log) for directory in directories for log in segment_paths(directory, env=env))
+    return sum(_log_size_bytes(directory, env) for directory in directories)
+
+
+def _log_size_bytes(directory: str, env: Env) -> int:
+    """Returns the size of a partition's logs; of one that is changing, what is seen of it."""
+    size = 0
+    try:
+        for log in segment_paths(directory, env=env):
+            size += env.size_bytes(log)
+    except VanishedError:
+        pass
+    return size
+
+
+def _repaired(found: KafkaPath) -> str:
+    """Returns the path that commands take: for an index by itself, that of its .log."""
+    if found.kind in (KafkaPathKind.LOG_DIR, KafkaPathKind.PARTITION, KafkaPathKind.LOG):
+        return found.path
+    return posixpath.join(posixpath.dirname(found.path), files.offset_file_name(found.offset, files.LOG_SUFFIX))
 
 
 def _require_log(directory: str, offset: int, path: str, env: Env) -> None:
@@ -120,12 +149,20 @@ class _Settings(NamedTuple):
         if not self.infers_interval:
             return dict.fromkeys(directories, self.config)
         named = {directory: posixpath.basename(directory) for directory in directories}
-        logs = {name: segment_paths(directory, env=env) for directory, name in named.items()}
+        logs = {name: _segment_paths(directory, env) for directory, name in named.items()}
         found = index_intervals(logs, env)
         return {
             directory: replace(self.config, index_interval_bytes=found[name].size_bytes)
             for directory, name in named.items()
         }
+
+
+def _segment_paths(directory: str, env: Env) -> list[str]:
+    """Returns the .log files of a partition; none if it is deleted meanwhile."""
+    try:
+        return segment_paths(directory, env=env)
+    except VanishedError:
+        return []
 
 
 def _verify_log_dir(
@@ -136,6 +173,7 @@ def _verify_log_dir(
     starts = read_offsets(path, files.LOG_START_CHECKPOINT, [], env)
     if is_home and not is_shut_down_cleanly(path, env=env):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
+    stored = read_checkpoints(path, env)
     ends: dict[TopicPartition, LogEnd] = {}
     partitions = log_dir.partition_dirs(marked=True)
     configs = settings.of_partitions([partition.path for partition in partitions if partition.mark is None], env)
@@ -143,17 +181,18 @@ def _verify_log_dir(
         if partition.mark is not None:
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
-        is_closed = is_closed_cleanly(partition.path, env=env)
         own = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
-        check = PartitionCheck(
+        make = partial(
+            PartitionCheck,
             *(partition.path, configs[partition.path], out, env, totals),
             log_start_offset=own.get(partition.topic_partition, 0),
-            is_clean=is_closed,
+            is_clean=is_closed_cleanly(partition.path, env=env),
             progress=progress,
         )
-        check.run()
-        ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
+        check = run_until_settled(make, partition.path, out, totals, env)
+        if check is not None:
+            ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
     for name in log_dir.other_names():
         out.info("foreign-file", f"{path}/{name}", "not one of Kafka's files")
-    check_checkpoints(path, ends, out, env)
+    check_checkpoints(stored, ends, out)
     check_meta_properties(path, out, env)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from logdex.errors import CorruptError, UnreadableError
+from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import ByteArray, ReadFile
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -155,8 +155,14 @@ def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
 
 
 def _is_written(log: CommitLog, file: CommitLogFile, offset: int) -> bool:
-    """Whether there is anything but zeros where a message of `file` would begin."""
-    return any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
+    """Whether there is anything but zeros where a message of `file` would begin. A broker only
+    removes a file as old if it had been written."""
+    try:
+        return any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
+    except VanishedError:
+        if not log.has_expired(offset):
+            raise
+        return True
 
 
 def _hole(end: LogEnd, where: str) -> LogEnd:

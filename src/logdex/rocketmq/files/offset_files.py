@@ -5,10 +5,12 @@ Source: ``docs/formats/commit-log.md``; MappedFileQueue.
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
+from logdex.errors import VanishedError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 
@@ -43,7 +45,7 @@ def list_offset_files(
 
     The other names include files that would extend beyond the largest offset. Paths with an offset
     as name that are no files are added to `refused`; without it, a dangling link raises
-    `StorageError`, and a directory is another name.
+    `StorageError`, and a directory is another name. A file that is removed meanwhile is left out.
     """
     files, foreign = [], []
     for name in env.list_dir(directory):
@@ -52,12 +54,24 @@ def list_offset_files(
         if is_offset and refused is not None and not env.is_file(path):
             refused.append(path)
         elif is_offset and not env.is_dir(path):  # a dangling link or a FIFO raises in size_bytes
-            file = OffsetFile(path, int(name), env.size_bytes(path))
+            try:
+                file = OffsetFile(path, int(name), env.size_bytes(path))
+            except VanishedError:
+                if env.exists(path):
+                    raise
+                continue
             if file.end_offset <= OFFSET_MAX:
                 files.append(file)
                 continue
         foreign.append(name)
     return tuple(files), tuple(foreign)
+
+
+def has_expired(file: OffsetFile, env: Env) -> bool:
+    """Whether a broker has removed a listed file because it was old: the directory has files of
+    this kind, and all of them begin behind it."""
+    starts = [offset_in_name(name) for name in env.list_dir(posixpath.dirname(file.path))]
+    return min((start for start in starts if start is not None), default=-1) > file.start_offset
 
 
 def infer_file_size(files: tuple[OffsetFile, ...], *, unit_bytes: int = 1) -> int | None:

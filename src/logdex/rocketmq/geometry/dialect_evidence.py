@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, StoreError
+from logdex.errors import CorruptError, StorageError, StoreError
 from logdex.io.env import Env
 from logdex.primitives.java_hash import index_key_hash
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -134,8 +134,8 @@ def _slot_counts(paths: list[str], geometry: IndexGeometry, env: Env) -> Iterato
             with env.open_read(path) as file:
                 header = read_header(file)
                 rows = read_rows(file, geometry, 1, min(header.entry_count, _ENTRIES_READ))
-        except CorruptError:
-            continue  # too short for a header: try the next file
+        except (CorruptError, StorageError):
+            continue  # too short for a header, unreadable or removed: try the next file
         if not (rows["previous_index"] > 0).any():
             continue
         if header.hash_slot_count == header.entry_count:
@@ -155,7 +155,7 @@ def _tags(paths: list[str], geometry: IndexGeometry, log: CommitLog, env: Env) -
             with env.open_read(path) as file:
                 count = read_header(file).entry_count
                 rows = read_rows(file, geometry, 1, min(count, _ENTRIES_READ))
-        except CorruptError:
+        except (CorruptError, StorageError):
             continue
         hashes: dict[int, set[int]] = {}
         for key_hash, phy_offset, _, _ in rows.tolist():

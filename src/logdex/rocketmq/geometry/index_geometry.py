@@ -8,6 +8,7 @@ first entry. Source: ``docs/formats/index-file.md``; IndexFile.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.errors import GeometryError
+from logdex.errors import GeometryError, UnreadableError, VanishedError
 from logdex.io.env import Env, ReadFile
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.index_file.index_header import IndexHeader
@@ -100,24 +101,37 @@ def agreement(file: ReadFile, geometry: IndexGeometry) -> int:
     return good if good > _SHARE_MIN * checks else 0
 
 
+def sizes_of(paths: list[str], env: Env) -> dict[str, int]:
+    """Returns the size of each file, without those that a broker removes meanwhile."""
+    sizes = {}
+    for path in paths:
+        with contextlib.suppress(VanishedError):
+            sizes[path] = env.size_bytes(path)
+    return sizes
+
+
 def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str]:
     """Returns the geometry of a store's IndexFiles and the reason in words. `paths` must not be
     empty.
 
-    Raises `GeometryError` if the files fit several pairs, or none.
+    A file that cannot be read, or that a broker removes meanwhile, tells nothing. Raises
+    `GeometryError` if the files fit several pairs, or none.
     """
-    sizes = {path: env.size_bytes(path) for path in paths}
-    counts = Counter(sizes.values())
+    sizes = sizes_of(paths, env)
+    counts = Counter(sizes.values() or [0])
     size = max(counts, key=lambda length: (counts[length], length))  # files get truncated, but they do not grow
-    alike = [path for path in paths if sizes[path] == size]
+    alike = [path for path in paths if sizes.get(path) == size] or paths
     if size < INDEX_HEADER.size_bytes:
         raise _undecided(alike[0], size, [])
     # All files but the last are full. A few reads of a full one decide, so these come first.
     tried: list[IndexGeometry] = []
     for search in (False, True):
         for path in alike:
-            with env.open_read(path) as file:
-                found = _candidates(file, search)
+            try:
+                with env.open_read(path) as file:
+                    found = _candidates(file, search)
+            except (UnreadableError, VanishedError):
+                continue
             tried += [geometry for geometry in found if geometry not in tried]
             if len(found) == 1:
                 slots, entries = found[0]

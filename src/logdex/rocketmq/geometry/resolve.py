@@ -22,7 +22,7 @@ from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.delay_levels import infer_delay_levels
 from logdex.rocketmq.geometry.dialect_evidence import contradictions, infer_dialect
-from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size
+from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size, sizes_of
 from logdex.rocketmq.geometry.set_aside import sizes_set_aside
 from logdex.rocketmq.index_file.index_file import list_index_files
 from logdex.rocketmq.recognise.layout_check import require_supported_conf
@@ -277,7 +277,7 @@ def _resolve_index(
     defaults = StoreConfig()
     if slots is not None and entries is not None:
         stated = IndexGeometry(slots, entries)
-        sizes = {env.size_bytes(path): path for path in index_paths}
+        sizes = {size: path for path, size in sizes_of(index_paths, env).items()}
         if not sizes or stated.file_size_bytes in sizes:
             return stated, []
         size, path = max(sizes.items())
@@ -297,8 +297,7 @@ def _resolve_index(
                 raise
             return default, [_falls_back(error)]
         return geometry, [reason]
-    path = index_paths[0]
-    size = env.size_bytes(path)
+    path, size = next(iter(sizes_of(index_paths, env).items()), (index_paths[0], 0))
     pair = pair_of_size(size, slots=slots, entries=entries)
     if pair is None:
         what = f"maxHashSlotNum {slots}" if slots is not None else f"maxIndexNum {entries}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
@@ -156,13 +156,16 @@ def _read_entries(
         batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     for place in np.flatnonzero(wanted).tolist():
         phy_offset, size, _ = entries[place].item()
-        if blank[place] or not log.min_offset <= phy_offset < view.log_end_offset or log.file_of(phy_offset) is None:
+        if blank[place] or not _is_in_log(log, phy_offset, view.log_end_offset):
             batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
             continue
         if not batch.has_room(size):
             return int(place)
         try:
-            message = log.read_message(phy_offset)
+            message = _read_if_there(log, phy_offset)
+            if message is None:
+                batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
+                continue
             _check_entry(view.queue, first + place, size, message)
         except CorruptError as error:
             if not batch.messages:
@@ -176,6 +179,21 @@ def _read_entries(
         else:
             batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     return len(entries)
+
+
+def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
+    return log.min_offset <= phy_offset < end_offset and log.file_of(phy_offset) is not None
+
+
+def _read_if_there(log: CommitLog, phy_offset: int) -> StoredMessage | None:
+    """Returns a message; None if a broker has removed its file, because it was old, since the log was
+    listed."""
+    try:
+        return log.read_message(phy_offset)
+    except VanishedError:
+        if not log.has_expired(phy_offset):
+            raise
+        return None
 
 
 def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: StoredMessage) -> None:

@@ -92,6 +92,7 @@ def rebuild_on(
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
+    report.note_expired(whole.expired)
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset
     report.seconds = time.perf_counter() - started

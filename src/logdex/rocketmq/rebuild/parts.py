@@ -14,11 +14,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from logdex.errors import VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
+from logdex.rocketmq.files.offset_files import has_expired
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
 from logdex.rocketmq.scan.log_bytes import LogBytes
@@ -58,7 +60,8 @@ class PartScan:
     next part must begin, -1 if the file, or the log (at `end`), ends in this part. `behind` is the
     byte after the last message. `queues` maps each queue to its number in the stage file and the
     number of its ConsumeQueue entries, in the order of first entries. `keyless_messages` is the
-    number of messages after the last one that has keys.
+    number of messages after the last one that has keys. `has_expired` states that a broker has
+    removed the file, because it was old, before it was scanned: then it has no messages.
     """
 
     part: ScanPart
@@ -71,6 +74,7 @@ class PartScan:
     keyless_messages: int = 0
     queues: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
     stage: StageFile | None = None
+    has_expired: bool = False
 
 
 def parallel_part_size(total_bytes: int, cores: int) -> int:
@@ -121,7 +125,10 @@ def scan_part(
 ) -> PartScan:
     """Scans a part into a new stage file, one window at a time. `progress` is called with the
     (messages, bytes) of each window."""
-    first = part.begin if part.found else _first_of(part, env)
+    try:
+        first = part.begin if part.found else _first_of(part, env)
+    except VanishedError:
+        first = part.begin  # the scan asks why it is not there
     if first is None:
         return PartScan(part, -1)
     result = PartScan(part, first)
@@ -134,6 +141,11 @@ def scan_part(
                 window = next(windows)
             except StopIteration as stop:
                 result.end = stop.value
+                break
+            except VanishedError:
+                if not has_expired(part.file, env):
+                    raise
+                result.has_expired, at = True, part.stop
                 break
             _stage_window(window, scanner, deriver, stage, result)
             before, at = at, _end_of(window)
@@ -190,6 +202,11 @@ class WholeLog:
     def messages(self) -> int:
         """The number of messages in the valid log."""
         return sum(scan.messages for scan in self.scans)
+
+    @property
+    def expired(self) -> list[str]:
+        """The paths of the files that a broker removed, because they were old, before the scan."""
+        return list(dict.fromkeys(scan.part.file.path for scan in self.scans if scan.has_expired))
 
 
 def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[ScanPart]:

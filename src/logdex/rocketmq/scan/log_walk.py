@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -50,7 +50,12 @@ def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLog
     position = min(offset - file.start_offset, file.size_bytes)
     if position == file.size_bytes:
         return next_file_or_end(log, file, position, None)
-    head = log.read(offset, min(BLANK.size_bytes, file.size_bytes - position))
+    try:
+        head = log.read(offset, min(BLANK.size_bytes, file.size_bytes - position))
+    except VanishedError:
+        if not log.has_expired(offset):
+            raise
+        return next_file_or_end(log, file, file.size_bytes, None)
     if len(head) < BLANK.size_bytes:
         return None
     if not any(head):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UnreadableError
+from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
 from logdex.kernels.common.crc import crc_function_address, crc_table
@@ -108,6 +108,9 @@ class Scanner:
         """The end of the log, once a `scan` has reached it."""
         self.stopped_at = 0
         """The position in its file where the last scan of a file or part stopped."""
+        self.expired: list[str] = []
+        """The paths of the files that a broker removed, because they were old, before a `scan` came
+        to them."""
         self._looks = 0 if nobody_writes else _LOOKS_MAX
         self._env = env
         self._columns = make_columns(window_messages)
@@ -246,7 +249,13 @@ class Scanner:
         file = log.file_at_or_before(start_offset)
         while True:
             start = min(max(start_offset - file.start_offset, 0), file.size_bytes)
-            stop = yield from self.scan_file(file, start)
+            try:
+                stop = yield from self.scan_file(file, start)
+            except VanishedError:
+                if not log.has_expired(file.start_offset):
+                    raise
+                self.expired.append(file.path)
+                stop, self.stopped_at = None, file.size_bytes
             following = next_file_or_end(log, file, self.stopped_at, stop)
             if isinstance(following, LogEnd):
                 return following

@@ -42,8 +42,11 @@ class AtStart:
         for path in index_file_paths(root, env):
             self.index_headers[path] = _index_header(path, env)
         checkpoint = StorePaths(root).checkpoint
-        if env.is_file(checkpoint) and env.size_bytes(checkpoint) <= limits.CHECKPOINT_SIZE_BYTES_MAX:
-            self.checkpoint = env.read_file(checkpoint, limits.CHECKPOINT_SIZE_BYTES_MAX)
+        try:
+            if env.is_file(checkpoint) and env.size_bytes(checkpoint) <= limits.CHECKPOINT_SIZE_BYTES_MAX:
+                self.checkpoint = env.read_file(checkpoint, limits.CHECKPOINT_SIZE_BYTES_MAX)
+        except (MissingFileError, UnreadableError):
+            self.checkpoint = None  # the check itself reports it
         known = [header[_END_PHY_OFFSET] for header in self.index_headers.values() if header]
         try:
             with CommitLog.of_config(root, config, env=env) as log:
@@ -79,6 +82,6 @@ def _index_header(path: str, env: Env) -> tuple[int, ...]:
     try:
         with env.open_read(path) as file:
             data = file.read_at(0, INDEX_HEADER.size_bytes)
-    except MissingFileError:
+    except (MissingFileError, UnreadableError):
         return ()
     return INDEX_HEADER.struct.unpack(data) if len(data) == INDEX_HEADER.size_bytes else ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, CrcMismatchError, MissingFileError, UnreadableError
+from logdex.errors import CorruptError, CrcMismatchError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
@@ -106,7 +106,7 @@ class LogPass:
                 self._check_place(previous, file)
             try:
                 yield from self._file(file)
-            except MissingFileError:
+            except VanishedError:
                 if not self._was_removed(file):
                     raise
             if self._is_growing:
@@ -115,8 +115,8 @@ class LogPass:
         self._end()
 
     def _was_removed(self, file: CommitLogFile) -> bool:
-        """Whether a running broker has removed a file because it is old; notes it then."""
-        if self._at_start is None or not self._at_start.is_unclean or self._env.exists(file.path):
+        """Whether a broker has removed a file because it is old; notes it then."""
+        if not self.log.has_expired(file.start_offset):
             return False
         self._out.info("log-file-removed", file.path, "the broker has removed this file: it is not checked")
         self.damage.add(max(file.start_offset, self.end_offset), file.end_offset)

@@ -175,7 +175,7 @@ class QueueCheck:
         """Handles the first message: finds the first place whose message is still in the log."""
         self.next = disk.start
         start = first
-        if not np.array_equal(disk.read(first, 1)[0], row):
+        if not np.array_equal(disk.read(first, 1)[0], row) and not disk.is_unreadable(first):
             backed = self._first_backed(disk)
             start = first if backed is None else backed
             is_row = backed is not None and np.array_equal(disk.read(backed, 1)[0], row)
@@ -233,8 +233,9 @@ class QueueCheck:
         self, disk: QueueDisk, offset: int, row: npt.NDArray[np.uint8], found_row: npt.NDArray[np.uint8]
     ) -> None:
         """Handles one message whose entry differs from what its place holds."""
-        if not disk.has(offset) and offset >= self.next and self._is_known_lack(disk, offset):
-            self._matched(disk, offset, offset + 1)  # the missing or cut file is reported elsewhere
+        is_lacking = not disk.has(offset) and offset >= self.next and self._is_known_lack(disk, offset)
+        if is_lacking or disk.is_unreadable(offset):
+            self._matched(disk, offset, offset + 1)  # the missing, cut or unreadable file is reported elsewhere
             return
         expected, found = fields_of(row)[0], fields_of(found_row)[0]
         is_zero = not found_row.any()

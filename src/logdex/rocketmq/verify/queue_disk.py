@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.errors import MissingFileError
+from logdex.errors import MissingFileError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS, PRE_BLANK_SIZE
@@ -23,15 +23,25 @@ Rows = npt.NDArray[np.uint8]
 
 class QueueDisk:
     """The files of one queue's directory, listed at construction. `refused` holds paths with the
-    name of a ConsumeQueue file that are not files. Not thread-safe."""
+    name of a ConsumeQueue file that are not files. A file that cannot be read reads as zeros, and
+    `on_unreadable` is called once with the error. Not thread-safe."""
 
-    def __init__(self, directory: str, file_size_bytes: int, env: Env, open_files: OpenFiles) -> None:
+    def __init__(
+        self,
+        directory: str,
+        file_size_bytes: int,
+        env: Env,
+        open_files: OpenFiles,
+        on_unreadable: Callable[[UnreadableError], object],
+    ) -> None:
         self.directory = directory
         self.file_size_bytes = file_size_bytes
         self.refused: list[str] = []
         self.files, _ = list_offset_files(env, directory, refused=self.refused)
         self._starts = [file.start_offset for file in self.files]
         self._open = open_files
+        self._on_unreadable = on_unreadable
+        self._unreadable: set[str] = set()
 
     @property
     def start(self) -> int:
@@ -48,6 +58,14 @@ class QueueDisk:
         at = queue_offset * ENTRY_SIZE
         place = bisect_right(self._starts, at) - 1
         return place >= 0 and at + ENTRY_SIZE <= self.files[place].end_offset
+
+    def is_unreadable(self, queue_offset: int) -> bool:
+        """Whether the file of this place was found to be unreadable."""
+        if not self._unreadable:
+            return False
+        at = queue_offset * ENTRY_SIZE
+        place = bisect_right(self._starts, at) - 1
+        return place >= 0 and at < self.files[place].end_offset and self.files[place].path in self._unreadable
 
     def place_of(self, queue_offset: int) -> tuple[str, int]:
         """Returns the path and the byte position of a place, whether its file exists or not."""
@@ -68,12 +86,17 @@ class QueueDisk:
             if file.start_offset >= end:
                 break
             first, last = max(at, file.start_offset), min(end, file.end_offset)
-            if first < last:
+            if first < last and file.path not in self._unreadable:
                 try:
                     with self._open.lend(file.path) as opened:
                         data = opened.read_at(first - file.start_offset, last - first)
                 except MissingFileError:
                     continue  # a broker has removed it since the directory was listed
+                except UnreadableError as error:
+                    if file.path not in self._unreadable:
+                        self._unreadable.add(file.path)
+                        self._on_unreadable(error)
+                    continue
                 flat[first - at : first - at + len(data)] = np.frombuffer(data, np.uint8)
         return out
 

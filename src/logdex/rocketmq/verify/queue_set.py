@@ -3,7 +3,7 @@ match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
-from logdex.errors import MissingFileError, StorageError, StoreError
+from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
@@ -81,7 +81,7 @@ class QueueSet:
             size = self._config.consume_queue_file_size_bytes
             has = self._env.is_dir(directory)
             try:
-                disk = QueueDisk(directory, size, self._env, self._open) if has else None
+                disk = QueueDisk(directory, size, self._env, self._open, self._find_unreadable) if has else None
             except MissingFileError:  # a broker has removed it meanwhile
                 disk = None
             for path in disk.refused if disk is not None else ():
@@ -96,6 +96,9 @@ class QueueSet:
                 queue.life_start = self._life_start(folder, disk)
                 self._check_files(disk)
         return queue
+
+    def _find_unreadable(self, error: UnreadableError) -> None:
+        self._out.find_error("unreadable", error, self._out.rebuild)
 
     def _life_start(self, folder: str, disk: QueueDisk) -> int:
         """Returns the physical offset where the queue's life on disk begins: that of its entry with
@@ -238,14 +241,12 @@ class QueueSet:
             if self._is_unclean:
                 self._out.info("consume-queue-missing", path, f"{queue.messages} messages and no ConsumeQueue yet")
                 continue
+            text, mend = f"the queue has {queue.messages} messages and no ConsumeQueue", self._out.rebuild
+            if self._known.topics is None:
+                text += ", and no topics.json says whether its topic was deleted"
+                mend += "; nothing if the topic was deleted"
             self._out.find(
-                "consume-queue-missing",
-                path,
-                0,
-                f"the queue has {queue.messages} messages and no ConsumeQueue",
-                expected="a directory with files",
-                found="nothing",
-                mend=self._out.rebuild,
+                "consume-queue-missing", path, 0, text, expected="a directory with files", found="nothing", mend=mend
             )
 
     def _why_gone(self, folder: str, queue: QueueCheck) -> str:

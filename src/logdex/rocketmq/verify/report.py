@@ -63,8 +63,8 @@ class Collector(FindingCollector):
     unknown name.
     """
 
-    def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None) -> None:
-        super().__init__(CHECKS, root, max_findings, checks)
+    def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None, flags: str = "") -> None:
+        super().__init__(CHECKS, root, max_findings, checks, flags)
         self._about: dict[int, list[tuple[str, int]]] = {}
         self._suspects: dict[int, Finding] = {}
         self._last_suspect = -1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from logdex import limits
-from logdex.errors import CorruptError, StoreError
+from logdex.errors import CorruptError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
@@ -11,23 +13,27 @@ from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.verify.report import Collector
+from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _LOOKS = 3
 _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
+
+_MEND_LOCK = "look at what it is, and move it away while no broker runs: its next start makes one"
+_MEND_ABORT = "look at what it is, and put an empty file in its place: a broker's next start then recovers the store"
 
 
 def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
     """Checks the files abort and lock. Returns whether the store was not shut down cleanly, and
     reports it as information."""
     paths = StorePaths(root)
+    mends = {"abort": _MEND_ABORT, "lock": _MEND_LOCK}
     for check, path in (("abort", paths.abort), ("lock", paths.lock)):
         if not env.exists(path):
             continue
         out.files += 1
         if not env.is_file(path):
-            out.find(check, path, 0, "no file", expected="a small file", mend="look at what it is, and move it away")
+            out.find(check, path, 0, "no file", expected="a small file", mend=mends[check])
         elif env.size_bytes(path) > _SMALL_FILE_SIZE_BYTES_MAX:
             out.find(
                 check,
@@ -36,7 +42,7 @@ def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
                 "too long for what it is",
                 expected=f"at most {_SMALL_FILE_SIZE_BYTES_MAX} bytes",
                 found=env.size_bytes(path),
-                mend="look at what it is, and move it away",
+                mend=mends[check],
             )
     if not env.exists(paths.abort):
         return False
@@ -80,7 +86,11 @@ def check_checkpoint(
     if not CHECKPOINT.size_bytes <= size <= limits.CHECKPOINT_SIZE_BYTES_MAX:
         return
     if data is None or len(data) < CHECKPOINT.size_bytes:
-        data = env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX)
+        try:
+            data = env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX)
+        except UnreadableError as error:
+            out.find_error("unreadable", error, _MEND_CHECKPOINT)
+            return
     checkpoint = StoreCheckpoint.unpack(data, path=path)
     for name, expected, found in checkpoint.problems(
         last_store_timestamp_ms=max_store_timestamp_ms, log_end_offset=end_offset
@@ -132,8 +142,20 @@ def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:
             out.info("empty-config", path, "empty: the broker falls back on the .bak file")
     except CorruptError as error:
         wanted, found = ("" if value is None else str(value) for value in (error.expected, error.found))
-        mend = f"copy {path}.bak over it: the broker falls back on that"
+        mend = _mend_config(path, env)
         return Finding("config-json", path, error.position, "the broker cannot parse it", wanted, found, mend)
     except StoreError as error:
         return Finding("unreadable", path, 0, error.message, expected, mend=error.hint or "")
     return None
+
+
+def _mend_config(path: str, env: Env) -> str:
+    backup = f"{path}.bak"
+    try:
+        data = env.read_file(backup, limits.CONFIG_FILE_SIZE_BYTES_MAX) if env.is_file(backup) else b""
+        if data:
+            parse_config_json(data, path=backup)
+            return f"copy {backup} over it: the broker falls back on that"
+    except StoreError:
+        pass
+    return f"{RESTORE}: there is no sound {posixpath.basename(backup)}, so that a broker would begin with nothing"

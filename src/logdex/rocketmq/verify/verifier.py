@@ -39,9 +39,11 @@ def verify(
     progress: Progress | None = None,
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
+    flags: str = "",
 ) -> VerifyReport:
     """Checks the store at `root`, or one CommitLog file by itself, and returns the report. `checks`
-    (keys of `CHECKS`) limits which checks are reported, `max_findings` how many findings.
+    (keys of `CHECKS`) limits which checks are reported, `max_findings` how many findings. The
+    commands that repair what is found end with `flags`.
 
     Raises `MissingFileError` or `NotAStoreError` if the log cannot be opened, `UsageError` for an
     unknown check, and `StorageError` if the system refuses to read a file. Damage is reported and
@@ -49,7 +51,7 @@ def verify(
     """
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
-    out = Collector(root, max_findings, checks)
+    out = Collector(root, max_findings, checks, flags)
     is_unclean = check_abort_and_lock(root, out, env)
     at_start = AtStart(root, config, env, is_unclean=is_unclean)
     log = CommitLog.of_config(root, config, env=env)

@@ -47,6 +47,8 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
         note(f"skipped: {problem.message}")
     if len(scan.problems) > PROBLEMS_TOLD:
         note(f"and {human_count(len(scan.problems) - PROBLEMS_TOLD, 'bad batch', 'bad batches')} more")
+    for partition in scan.deleted:
+        note(f"{partition.path}: deleted by the broker meanwhile")
     for end in scan.ends:
         if end.end.kind.value == "zeros":
             note(f"{end.segment.log.path} ends at byte {end.end.position}: {end.end.reason}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, LogdexError, MissingFileError
+from logdex.errors import CorruptError, LogdexError, MissingFileError, VanishedError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
@@ -106,7 +106,9 @@ class KeySearch:
         try:
             message = source.log.read_message(offset)
         except (CorruptError, MissingFileError) as error:
-            if not is_doubtful:
+            if isinstance(error, VanishedError) and source.log.has_expired(offset):
+                self.expired += 1
+            elif not is_doubtful:
                 self._add(error)
             return None
         if question.names(message):

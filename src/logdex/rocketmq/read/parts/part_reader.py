@@ -12,12 +12,13 @@ from contextlib import closing
 
 import numpy as np
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import Env
 from logdex.kernels.rocketmq.message_scan import BAD_CRC, Int64s
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.queue_coverage import QueueEntries
+from logdex.rocketmq.files.offset_files import has_expired
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.read.parts.picked_messages import MessagePicker
 from logdex.rocketmq.read.parts.queue_guide import QueueGuide
@@ -49,6 +50,8 @@ class PartReader:
         """
         self.stopped_at = 0
         """The position in its file where reading the last part stopped."""
+        self.expired: list[str] = []
+        """The paths of the files that a broker removed, because they were old, before they were read."""
         by_time = wanted.has_times
         self.scanner = Scanner(wanted.scan_config(config), check_crc=bodies and not by_time, env=env)
         self._checks_rows = bodies and by_time
@@ -67,8 +70,25 @@ class PartReader:
     def read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
         """Yields windows, with their wanted rows, of the messages that begin in bytes [begin, end)
         of a file. A message begins at `begin`. Returns the `LogEnd` that was reached, or None if
-        the log continues.
+        the log continues. A file that a broker has removed meanwhile because it was old has no
+        messages any more.
         """
+        try:
+            return (yield from self._read(file, begin, end))
+        except VanishedError:
+            if not self._skips_expired(file):
+                raise
+            return None
+
+    def _skips_expired(self, file: CommitLogFile) -> bool:
+        """Whether a file that is not there has expired; notes it then."""
+        if not has_expired(file, self._env):
+            return False
+        self.expired.append(file.path)
+        self.stopped_at = file.size_bytes
+        return True
+
+    def _read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
         self.stopped_at = begin
         while self.stopped_at < end:
             at = self.stopped_at
@@ -83,6 +103,13 @@ class PartReader:
     def pick(self, file: CommitLogFile, runs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
         """Yields the wanted ones of the messages at rising physical offsets of a file, each given
         with its size in bytes. What is not a message is skipped."""
+        try:
+            yield from self._pick(file, runs)
+        except VanishedError:
+            if not self._skips_expired(file):
+                raise
+
+    def _pick(self, file: CommitLogFile, runs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
         with self._env.open_read(file.path) as opened:
             picker = MessagePicker(self.scanner, file, opened, bodies=self._bodies)
             offsets, sizes = np.array(runs, np.int64).reshape(-1, 2).T

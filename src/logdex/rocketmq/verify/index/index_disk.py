@@ -74,6 +74,10 @@ class IndexDisk:
         row: np.void = self._rows[index]
         return row
 
+    def require_readable(self) -> None:
+        """Raises `UnreadableError` if bytes that were used so far cannot be read."""
+        require_no_faults(self._mapped.array)
+
     def position(self, index: int, field: str | None = None) -> int:
         """Returns the position in bytes of an entry, or of one of its fields."""
         return self._entries_at + _ENTRY * index + (INDEX_ENTRY.offset_of(field) if field else 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from logdex.errors import MissingFileError, StoreError
+from logdex.errors import MissingFileError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
@@ -91,9 +91,12 @@ class IndexSet:
         one."""
         while True:
             check = self._check
-            if check is not None and check.has_more():
-                return check.disk.rows(check.next, check.room(count))
-            self._end_file()
+            try:
+                if check is not None and check.has_more():
+                    return check.disk.rows(check.next, check.room(count))
+                self._end_file()
+            except UnreadableError as error:
+                self._leave(error)
             if self._place == len(self._paths):
                 return None
             self._open(self._paths[self._place])
@@ -113,6 +116,9 @@ class IndexSet:
         except MissingFileError:  # a broker has removed it meanwhile
             self._is_excused, self._end_ms = True, None
             return
+        except UnreadableError as error:
+            self._leave(error)
+            return
         if not size and self._is_unclean and self._place == len(self._paths) - 1:
             return  # a broker makes it just now
         self._out.find(
@@ -126,10 +132,24 @@ class IndexSet:
         )
         self._is_excused, self._end_ms = True, None
 
+    def _leave(self, error: UnreadableError) -> None:
+        """Reports a file that cannot be read, and leaves it. Keys without entries are then none of
+        the next files' fault."""
+        self.close()
+        self._out.find_error("unreadable", error, self._out.rebuild)
+        self._is_excused, self._end_ms = True, None
+
     def _end_file(self) -> None:
-        check, self._check = self._check, None
+        check = self._check
         if check is not None:
+            mark = self._out.mark()
             check.finish()
+            try:
+                check.disk.require_readable()
+            except UnreadableError:
+                self._out.back_to(mark)
+                raise
+            self._check = None
             self._last_has_room = check.has_room
             if check.next > 1:
                 self._end_ms = check.end_ms if check.end_ms is not None else check.disk.header[1]

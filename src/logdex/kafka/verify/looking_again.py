@@ -1,0 +1,64 @@
+"""Checks a partition again if a broker has removed or replaced files of it meanwhile.
+
+Retention, compaction and the deletion of a topic take files away, and compaction puts others under
+the same names. What was seen in between is of no single state of the log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from logdex.errors import VanishedError
+from logdex.io.env import Env
+from logdex.io.record_lock import Identity
+from logdex.jobs.findings import Mark
+from logdex.kafka.files.file_names import parse_offset_file
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.partition_check import PartitionCheck, Totals
+
+_LOOKS_MAX = 20
+_LOOK_AGAIN_S = 0.05
+
+
+def run_until_settled(
+    make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
+) -> PartitionCheck | None:
+    """Runs the check that `make` returns until no file of the partition is removed or replaced
+    meanwhile, and returns it. Returns None, and reports information instead of findings, if the
+    partition is deleted meanwhile or never settles."""
+    for look in range(_LOOKS_MAX):
+        if look:
+            time.sleep(_LOOK_AGAIN_S)
+        mark, before = out.mark(), replace(totals)
+        try:
+            files = _files_of(directory, env)
+            check = make()
+            check.run()
+            if _are_there(files, env):
+                return check
+        except VanishedError:
+            if not env.is_dir(directory):
+                _forget(out, totals, mark, before)
+                out.info("partition-deleted", directory, "the broker has deleted it meanwhile: not checked")
+                return None
+        _forget(out, totals, mark, before)
+    out.info("partition-changing", directory, "the broker keeps removing or replacing its files: not checked")
+    return None
+
+
+def _forget(out: Collector, totals: Totals, mark: Mark, before: Totals) -> None:
+    out.back_to(mark)
+    totals.records, totals.bytes = before.records, before.bytes
+
+
+def _files_of(directory: str, env: Env) -> dict[str, Identity | None]:
+    """Identifies the files of a partition that are named by an offset."""
+    paths = [f"{directory}/{name}" for name in env.list_dir(directory) if parse_offset_file(name) is not None]
+    return {path: env.identity(path) for path in paths}
+
+
+def _are_there(files: dict[str, Identity | None], env: Env) -> bool:
+    """Whether all files are still those that they were."""
+    return all(env.identity(path) == identity for path, identity in files.items())

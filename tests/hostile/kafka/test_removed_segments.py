@@ -1,0 +1,212 @@
+"""A broker removes, replaces and extends segments while they are read: readers look again and go on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import VanishedError
+from logdex.io.env import Env, ReadFile
+from logdex.kafka.batch.record import Record
+from logdex.kafka.files.checkpoints import TopicPartition, write_offset_checkpoint
+from logdex.kafka.log.log import Log
+from logdex.kafka.rebuild import rebuild
+from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.kafka.verify import verify
+from tests.hostile.kafka.cut_readers import START_MS, logs, make
+
+Change = Callable[[Path], None]
+
+
+class ChangingEnv(Env):
+    """Changes a directory once, just before the file at `path` is opened for the time number `opens`."""
+
+    def __init__(self, path: Path, change: Callable[[], object], opens: int = 1) -> None:
+        super().__init__()
+        self._path, self._change, self._left = str(path), change, opens
+
+    def open_read(self, path: str) -> ReadFile:
+        if path == self._path:
+            self._left -= 1
+            if self._left == 0:
+                self._change()
+        return super().open_read(path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = make(tmp_path_factory.mktemp("removed") / "logs")
+    for path in (home / "events-0").glob("*.keyindex"):
+        path.unlink()
+    (home / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    return home
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "logs"))
+
+
+def offsets_of(home: Path, env: Env | None = None) -> list[int]:
+    with PartitionSnapshot(home / "events-0", env=env) as snapshot:
+        offsets: list[int] = snapshot.scan().to_arrow(["offset"]).read_all().column("offset").to_pylist()
+    return offsets
+
+
+def expire(home: Path) -> None:
+    """As retention does."""
+    for path in (home / "events-0").glob(f"{logs(home)[0].stem}.*"):
+        path.rename(f"{path}.deleted")
+
+
+def join(home: Path) -> None:
+    """The first two segments become one, as by a compaction."""
+    first, second, *_ = logs(home)
+    joined = first.read_bytes() + second.read_bytes()
+    for path in [*(home / "events-0").glob(f"{second.stem}.*"), *(home / "events-0").glob(f"{first.stem}.*")]:
+        path.rename(f"{path}.deleted")
+    first.write_bytes(joined)
+    rebuild(home / "events-0", home.parent / "derived", index_interval_bytes=400, sync=False)
+    for name in (f"{first.stem}.index", f"{first.stem}.timeindex", f"{first.stem}.txnindex"):
+        if (home.parent / "derived" / name).exists():
+            shutil.copy(home.parent / "derived" / name, first.parent / name)
+
+
+def shorten(home: Path) -> None:
+    """Another file takes the place of the first segment, as by a compaction that drops batches."""
+    first = logs(home)[0]
+    path = first.with_suffix(".swap")
+    path.write_bytes(first.read_bytes()[: batch_ends(first)[2]])
+    path.replace(first)
+
+
+def batch_ends(path: Path) -> list[int]:
+    """Where the batches of a log end."""
+    data, ends = path.read_bytes(), [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12], "big"))
+    return ends[1:]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_scan_goes_on_behind_a_segment_that_has_expired(home: Path, number: int) -> None:
+    before, path = offsets_of(home), logs(home)[number]
+    found = offsets_of(home, ChangingEnv(path, lambda: expire(home), opens=2))
+    assert found == (before if number else [offset for offset in before if offset >= int(logs(home)[0].stem)])
+
+
+def test_a_scan_reads_each_record_once_though_segments_are_joined(home: Path) -> None:
+    before, second = offsets_of(home), logs(home)[1]
+    assert offsets_of(home, ChangingEnv(second, lambda: join(home), opens=2)) == before
+    assert len(logs(home)) == 3
+
+
+def test_a_scan_of_all_partitions_goes_on_behind_one_that_is_deleted(home: Path) -> None:
+    shutil.copytree(home / "events-0", home / "later-0")
+    with LogDirSnapshot(home) as snapshot:
+        scan = snapshot.scan()
+        shutil.move(home / "events-0", home / "events-0.0123-delete")
+        assert {partition.topic for partition, _ in scan.items()} == {"later"}
+        assert [each.name for each in scan.deleted] == ["events-0"]
+    with LogDirSnapshot(home) as snapshot:
+        shutil.move(home / "later-0", home / "later-0.4567-delete")
+        assert snapshot.partitions == {}
+        assert [*snapshot.scan()] == []
+
+
+def test_a_log_by_itself_that_is_removed_is_an_error(home: Path) -> None:
+    path = logs(home)[0]
+    with PartitionSnapshot(path) as snapshot:
+        scan = snapshot.scan()
+        snapshot._files.forget(str(path))
+        path.unlink()
+        assert [*scan] == []
+        assert scan.deleted == [snapshot]
+
+
+@pytest.mark.parametrize("change", [expire, join, shorten])
+def test_a_rebuild_looks_again(home: Path, change: Change, tmp_path: Path) -> None:
+    env = ChangingEnv(logs(home)[1 if change is join else 0], lambda: change(home), opens=2)
+    report = rebuild(home, tmp_path / "out", index_interval_bytes=400, sync=False, env=env)
+    assert report.losses == []
+    rebuild(home, tmp_path / "again", index_interval_bytes=400, sync=False)
+    for path in (tmp_path / "again" / "events-0").iterdir():
+        assert (tmp_path / "out" / "events-0" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_rebuild_of_a_growing_log_loses_nothing(home: Path, tmp_path: Path) -> None:
+    def grow() -> None:
+        with Log.open(str(home / "events-0"), clock_ms=lambda: START_MS, retention_ms=-1) as log:
+            log.append([Record(b"k", b"more")])
+
+    env = ChangingEnv(logs(home)[-1], grow, opens=2)
+    assert rebuild(home / "events-0", tmp_path / "out", sync=False, env=env).losses == []
+
+
+def test_a_rebuild_leaves_out_a_partition_that_is_deleted(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "events-0", home / "later-0")
+    env = ChangingEnv(logs(home)[0], lambda: shutil.move(home / "events-0", home / "events-0.01-delete"), opens=2)
+    report = rebuild(home, tmp_path / "out", sync=False, env=env)
+    assert (report.partitions, report.losses) == (1, [])
+    assert any("deleted by the broker meanwhile" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("change", [expire, join])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_verify_finds_nothing_wrong(home: Path, change: Change, number: int) -> None:
+    report = verify(home, env=ChangingEnv(logs(home)[number], lambda: change(home)))
+    assert [str(finding) for finding in report.findings] == []
+
+
+def test_verify_leaves_out_a_partition_that_is_deleted(home: Path) -> None:
+    env = ChangingEnv(logs(home)[0], lambda: shutil.move(home / "events-0", home / "events-0.01-delete"))
+    report = verify(home, env=env)
+    assert report.findings == []
+    assert "partition-deleted" in {info.kind for info in report.infos}
+    assert report.messages == 0
+
+
+def test_verify_finds_nothing_wrong_in_what_is_written_meanwhile(home: Path) -> None:
+    """An aborted transaction and checkpoints behind the end that the log had when it was read."""
+    active = logs(home)[-1]
+
+    def grow() -> None:
+        with Log.open(str(home / "events-0"), clock_ms=lambda: START_MS, retention_ms=-1) as log:
+            log.append([Record(b"k", b"aborted")], producer_id=9, producer_epoch=0, transactional=True)
+            log.append_end_marker(9, 0, commit=False, timestamp_ms=START_MS)
+            end = log.log_end_offset
+        (home / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        write_offset_checkpoint(str(home / "replication-offset-checkpoint"), {TopicPartition("events", 0): end})
+
+    txn = active.with_suffix(".txnindex")
+    txn.touch()
+    env = ChangingEnv(txn, grow)
+    (home / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    report = verify(home, env=env)
+    assert [str(finding) for finding in report.findings] == []
+    assert txn.stat().st_size
+
+
+def test_verify_gives_up_on_a_partition_that_never_settles(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logdex.kafka.verify.looking_again._LOOK_AGAIN_S", 0)
+    first = logs(home)[0]
+
+    class Restless(Env):
+        def open_read(self, path: str) -> ReadFile:
+            if path == str(first):
+                shutil.copy(first, first.with_suffix(".new"))
+                first.with_suffix(".new").replace(first)
+            return super().open_read(path)
+
+    report = verify(home, env=Restless())
+    assert report.findings == []
+    assert "partition-changing" in {info.kind for info in report.infos}
+
+
+def test_an_error_of_a_missing_path_is_typed(tmp_path: Path) -> None:
+    with pytest.raises(VanishedError, match="no such file"):
+        Env().open_read(str(tmp_path / "none"))

@@ -1,0 +1,176 @@
+"""A broker removes the oldest CommitLog files while they are read: readers go on behind them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import StorageError, VanishedError
+from logdex.io.env import Env, ReadFile
+from logdex.rocketmq.files.offset_files import list_offset_files
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.rebuild import rebuild, rebuild_on
+from logdex.rocketmq.verify import verify
+from tests.hostile.rocketmq.cut_readers import CONFIG, MESSAGES, make, store
+from tests.unit.rocketmq.rebuild.test_job import Serial
+
+FIRST = CONFIG.mapped_file_size_commit_log
+"""The offset where the log begins once its first file is removed."""
+
+
+class TrimmingEnv(Env):
+    """Removes a file just before it is opened, as a broker may at any time; or does what `trim` does."""
+
+    def __init__(self, path: Path, trim: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self._path = path
+        self._trim = trim or (lambda: path.unlink(missing_ok=True))
+
+    def open_read(self, path: str) -> ReadFile:
+        if path == str(self._path):
+            self._trim()
+        return super().open_read(path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("expired") / "store")
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "store"))
+
+
+def oldest(root: Path) -> Path:
+    return root / "commitlog" / f"{0:020d}"
+
+
+def kept(root: Path) -> list[StoredMessage]:
+    """The messages behind the first file."""
+    with store(root, Env()) as opened:
+        return [message for message in opened.scan() if message.physical_offset >= FIRST]
+
+
+def test_a_scan_goes_on_behind_it_and_says_so(root: Path) -> None:
+    messages = kept(root)
+    with store(root, TrimmingEnv(oldest(root))) as opened:
+        scan = opened.scan()
+        assert [*scan] == messages
+    assert scan.expired == [str(oldest(root))]
+    assert scan.end is not None
+    assert scan.end.is_clean
+
+
+@pytest.mark.parametrize("read", ["scan", "verify", "rebuild"])
+def test_the_last_files_that_were_listed_are_removed_too(root: Path, tmp_path: Path, read: str) -> None:
+    """A broker has written on in a file that it had allocated in advance, and has removed that too."""
+    before = kept(root)
+    newest = max(path for path in (root / "commitlog").iterdir())
+    allocated, later = (newest.with_name(f"{int(newest.name) + FIRST * number:020d}") for number in (1, 2))
+    allocated.write_bytes(bytes(FIRST))
+
+    def trim() -> None:
+        later.write_bytes(bytes(FIRST))
+        for path in sorted((root / "commitlog").iterdir())[:-1]:
+            path.unlink()
+
+    env = TrimmingEnv(allocated, trim)
+    if read == "scan":
+        with store(root, env) as opened:
+            scan = opened.scan()
+            assert [*scan][-1] == before[-1]
+        assert scan.end is not None
+        assert scan.end.is_clean
+    elif read == "verify":
+        assert [str(finding) for finding in verify(root, CONFIG, env=env).findings] == []
+    else:
+        report = rebuild(root, tmp_path / "out", CONFIG, sync=False, env=env)
+        assert (report.messages, report.losses) == (MESSAGES, [])
+
+
+def test_reads_through_queues_and_splits_go_on_behind_it(root: Path) -> None:
+    messages = kept(root)
+    wanted = [message for message in messages if message.topic == b"TopicA"]
+    with store(root, Env()) as opened:
+        plan, by_key = opened.plan_read(ReadFilter()), opened.plan_read(ReadFilter(topic=b"TopicA", key=b"key-4"))
+        scan = opened.scan("TopicA")
+        oldest(root).unlink()
+        assert [*scan] == wanted
+        offsets = [
+            offset
+            for split in plan.splits
+            for batch in split.to_batches()
+            for offset in batch.column("physical_offset").to_pylist()
+        ]
+        assert offsets == [message.physical_offset for message in messages]
+        rows = sum(batch.num_rows for split in by_key.splits for batch in split.to_batches())
+        assert rows == sum(b"key-4" in message.keys for message in wanted)
+
+
+def test_queries_and_gets_answer_from_what_is_left(root: Path) -> None:
+    messages = kept(root)
+    with store(root, Env()) as opened:
+        assert opened.valid_end_offset
+        oldest(root).unlink()
+        found = opened.query_message("TopicA", "key-4")
+        assert found.complete
+        of_queue = [message for message in messages if (message.topic, message.queue_id) == (b"TopicA", 0)]
+        assert opened.get_message("TopicA", 0, 0).messages[0] == of_queue[0]
+        assert {message.physical_offset for message in found.messages} == {
+            message.physical_offset for message in messages if message.topic == b"TopicA" and b"key-4" in message.keys
+        }
+
+
+def test_verify_finds_nothing_wrong(root: Path) -> None:
+    report = verify(root, CONFIG, env=TrimmingEnv(oldest(root)))
+    assert [str(finding) for finding in report.findings] == []
+    assert "log-file-removed" in {info.kind for info in report.infos}
+
+
+class Trimming(Serial):
+    """Removes a file before the first tasks run."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def run(self, name: str, function: Callable[..., Any], tasks: Sequence[Any]) -> list[Any]:
+        self._path.unlink(missing_ok=True)
+        return super().run(name, function, tasks)
+
+
+def test_rebuilds_derive_what_is_left_and_say_so(root: Path, tmp_path: Path) -> None:
+    messages = len(kept(root))
+    parts = Path(shutil.copytree(root, tmp_path / "parts"))
+    report = rebuild(root, tmp_path / "out", CONFIG, sync=False, env=TrimmingEnv(oldest(root)))
+    runner = Trimming(oldest(parts))
+    parallel = rebuild_on(runner, parts, tmp_path / "again", CONFIG, sync=False, part_size_bytes=50_000)
+    for each in (report, parallel):
+        assert each.messages == messages < MESSAGES
+        assert each.losses == []
+        assert [note for note in each.notes if "removed by the broker meanwhile" in note]
+
+
+def test_a_file_that_is_missing_in_the_middle_is_an_error(root: Path) -> None:
+    middle = root / "commitlog" / f"{FIRST:020d}"
+    with store(root, TrimmingEnv(middle)) as opened, pytest.raises(VanishedError, match=middle.name):
+        [*opened.scan()]
+
+
+def test_a_file_that_is_removed_while_it_is_listed_is_left_out(root: Path) -> None:
+    class Listing(Env):
+        def size_bytes(self, path: str) -> int:
+            oldest(root).unlink(missing_ok=True)
+            return super().size_bytes(path)
+
+    files, _ = list_offset_files(Listing(), str(root / "commitlog"))
+    assert min(file.start_offset for file in files) == FIRST
+    oldest(root).symlink_to("nowhere")
+    with pytest.raises(StorageError, match="no such file"):
+        list_offset_files(Env(), str(root / "commitlog"))

@@ -1,0 +1,155 @@
+"""Readers beside a real broker for a long time: rolls, retention, compaction, transactions, topics that are deleted,
+kills and an upgrade. There is no false finding, no crash and no wrong row, and a scan has all that the broker had
+acknowledged before the scan began."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import logdex as api
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from tests.interop import soak
+from tests.interop.kafka import peer
+from tests.java import QUICK
+
+pytestmark = [pytest.mark.needs_java, peer.needs_peers, pytest.mark.timeout(7200), pytest.mark.slow]
+
+HISTORY = (("3.9.2", "kill"), ("3.9.2", "clean"), ("4.4.0", "kill"), ("4.4.0", "kill"), ("4.4.0", "clean"))
+"""The broker's version, and how its run ends."""
+BROKER = {
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "log.cleaner.backoff.ms": "300",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+}
+WHOLE = (("plain", 0), ("plain", 1), ("money", 0), ("money", 1))
+"""Partitions that nothing is removed from."""
+
+
+class Load:
+    """The program that writes, and what the broker has acknowledged so far: by what was said, topic and partition, the
+    highest offset."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[tuple[str, str, int], int] = {}
+
+    @contextmanager
+    def running(self, broker: peer.RunningBroker, version: str, seed: int) -> Iterator[None]:
+        lib = peer._cache(version) / "lib" / "*"
+        source = Path(__file__).parent / "SoakLoad.java"
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+        command = ["java", "-Xmx512m", *QUICK, quiet, "-cp", str(lib), str(source)]
+        command += [broker.address, str(seed)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            listener = threading.Thread(target=self._listen, args=(process,))
+            listener.start()
+            yield
+            process.kill()
+            listener.join()
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith(b"\n"):
+                what, topic, partition, offset = line.decode().split()
+                key = (what, topic, int(partition))
+                self.acknowledged[key] = max(int(offset), self.acknowledged.get(key, -1))
+
+    def wait_for_more(self) -> None:
+        """Until the broker acknowledges something."""
+        known = dict(self.acknowledged)
+        for _ in range(1200):
+            if self.acknowledged != known:
+                return
+            time.sleep(0.1)
+        raise AssertionError("the broker acknowledges nothing")
+
+    def needed(self, what: str, topic: str, partition: int) -> int:
+        return self.acknowledged.get((what, topic, partition), -1)
+
+
+def check_rows(home: Path, load: Load, topic: str, partition: int) -> None:
+    """A scan of a partition that nothing is removed from: all offsets, all values right, all that was acknowledged."""
+    needed = max(load.needed("acked", topic, partition), load.needed("committed", topic, partition))
+    path = home / f"{topic}-{partition}"
+    if not path.is_dir():
+        assert needed < 0
+        return
+    isolation = "read_committed" if topic == "money" else "read_uncommitted"
+    with api.open(path) as snapshot:
+        assert isinstance(snapshot, PartitionSnapshot)
+        columns = snapshot.scan(isolation=isolation).to_arrow().read_all()
+    offsets = columns.column("offset").to_pylist()
+    assert all(one < two for one, two in itertools.pairwise(offsets)), "offsets do not ascend"
+    if topic == "plain":
+        assert offsets == list(range(len(offsets))), "an offset is missing"
+    assert not offsets or offsets[-1] >= needed, f"{path.name} ends at {offsets[-1]}, acknowledged is {needed}"
+    assert offsets or needed < 0, f"{path.name} is empty, acknowledged is {needed}"
+    for value in columns.column("value").to_pylist():
+        check_value(value, topic)
+
+
+def check_value(value: bytes, topic: str) -> None:
+    """A value is what SoakLoad writes."""
+    name, number, filler = value.decode().split(" ")
+    assert name == topic
+    assert filler == chr(ord("a") + int(number) % 26) * len(filler)
+
+
+def looks(home: Path, load: Load, scratch: Path) -> dict[str, Callable[[], None]]:
+    """What runs beside the broker."""
+    turn = iter(range(10**9))
+
+    def scan() -> None:
+        check_rows(home, load, *WHOLE[next(turn) % len(WHOLE)])
+
+    def cat() -> None:
+        for topic in ("kept", "compacted"):
+            if (home / f"{topic}-0").is_dir():
+                soak.logdex("cat", home / f"{topic}-0", "--json")
+
+    def commands() -> None:
+        soak.logdex("info", home, "--json")
+        if load.needed("acked", "plain", 0) < 0:
+            return
+        soak.logdex("query", home, "--topic", "plain", "--key", f"key-{next(turn) % 1000}", "--json")
+        soak.logdex("get", home, "--topic", "plain", "--partition", 0, "--offset", 0, "--json")
+
+    def verify() -> None:
+        soak.logdex("verify", home, "--json")
+
+    def rebuild() -> None:
+        soak.rebuild_elsewhere(home, scratch / "rebuilt")
+
+    return {"scan": scan, "cat": cat, "commands": commands, "verify": verify, "rebuild": rebuild}
+
+
+def test_soak(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    load = Load()
+    peer.run_broker(home, HISTORY[0][0], {"broker": BROKER})
+    each_s = soak.SECONDS / len(HISTORY)
+    with soak.Beside(looks(home, load, tmp_path)) as beside:
+        for number, (version, end) in enumerate(HISTORY):
+            spec = {"broker": BROKER, "end": "halt" if end == "kill" else "clean"}
+            with peer.serving(home, version, spec) as broker, load.running(broker, version, number + 1):
+                load.wait_for_more()
+                time.sleep(each_s)
+                if end == "kill":  # under load
+                    broker.end()
+    print(beside.rounds, load.acknowledged)
+    assert not beside.problems, "\n".join([f"{len(beside.problems)} problems", *beside.problems[:20]])
+    assert min(beside.rounds.values()) > 0
+    assert load.needed("acked", "plain", 0) > 1000
+    assert load.needed("committed", "money", 0) > 100
+    for topic, partition in WHOLE:
+        check_rows(home, load, topic, partition)

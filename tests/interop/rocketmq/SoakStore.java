@@ -1,0 +1,98 @@
+package logdex;
+
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Random;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.PutMessageStatus;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/**
+ * Puts messages into the real engine until its standard input is closed or it is killed.
+ *
+ * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] + geometry</pre>
+ *
+ * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Every few seconds the
+ * engine removes the oldest CommitLog files, with what is derived from them. Lines on standard output, flushed:
+ * {@code acked NUMBER}: the engine said PUT_OK of that message and all before it.
+ */
+public final class SoakStore {
+    private SoakStore() {
+    }
+
+    public static void main(String[] argv) throws Exception {
+        Args args = new Args(argv);
+        MessageStoreConfig config = Geometry.config(args.need("dir"), args);
+        config.setFileReservedTime(0);
+        config.setCleanResourceInterval(500);
+        config.setDestroyMapedFileIntervalForcibly(1000);
+        DefaultMessageStore store = Engine.create(config);
+        if (!store.load()) {
+            throw new IllegalStateException("load failed");
+        }
+        Engine.start(store, config);
+        Thread ender = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) {
+                    // until the other side closes our standard input
+                }
+            } catch (java.io.IOException error) {
+                System.err.println(error);
+            }
+            ended = true;
+        });
+        ender.setDaemon(true);
+        ender.start();
+        long number = args.big("number", 0);
+        int rate = args.number("rate", 3000);
+        Random random = new Random(number);
+        long begin = System.nanoTime();
+        long deleted = begin;
+        for (long put = 0; !ended; put++, number++) {
+            put(store, number, random);
+            if (put % 200 == 199) {
+                System.out.println("acked " + number);
+                System.out.flush();
+                long ahead = put * 1_000_000_000L / rate - (System.nanoTime() - begin);
+                if (ahead > 0) {
+                    Thread.sleep(ahead / 1_000_000);
+                }
+            }
+            if (System.nanoTime() - deleted > 4_000_000_000L) {
+                deleted = System.nanoTime();
+                store.executeDeleteFilesManually();
+            }
+        }
+        store.shutdown();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static volatile boolean ended;
+
+    private static void put(DefaultMessageStore store, long number, Random random) {
+        StoreMessage message = new StoreMessage();
+        MessageAccessor.setProperties(message, new HashMap<>());
+        byte[] filler = new byte[random.nextInt(600)];
+        Arrays.fill(filler, (byte) ('a' + number % 26));
+        message.setTopic(number % 5 == 0 ? "Other" : "Plain");
+        message.setQueueId((int) (number % 4));
+        message.setBody((number + " " + new String(filler, StandardCharsets.US_ASCII)).getBytes(StandardCharsets.UTF_8));
+        message.setBornTimestamp(System.currentTimeMillis());
+        message.setBornHost(new InetSocketAddress("10.1.2.3", 40000));
+        message.setStoreHost(new InetSocketAddress("127.0.0.1", 10911));
+        message.setTags("Tag" + (char) ('A' + number % 3));
+        message.setKeys("k" + number % 1000 + " n" + number);
+        MessageAccessor.putProperty(message, "UNIQ_KEY", String.format("U%031d", number));
+        message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+        PutMessageResult result = store.putMessage(message);
+        if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
+            System.err.println("put: " + result.getPutMessageStatus());
+            Runtime.getRuntime().halt(3);
+        }
+    }
+}

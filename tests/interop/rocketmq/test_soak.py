@@ -1,0 +1,169 @@
+"""Readers beside the real engine for a long time: rolls, removal of old files, kills and an upgrade. There is no false
+finding, no crash and no wrong row, and a scan has all that the engine had acknowledged before the scan began."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import logdex as api
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from tests.interop import soak
+
+pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(7200), pytest.mark.slow]
+
+HISTORY = (("4.9.7", "kill"), ("4.9.7", "clean"), ("5.5.0", "kill"), ("5.5.0", "kill"), ("5.5.0", "clean"))
+"""The engine's version, and how its run ends."""
+GEOMETRY = ("--commitlog", "2000000", "--cq", "3000", "--slots", "1000", "--max-index", "8000")
+FLAGS: tuple[object, ...] = ("--mapped-file-size-commit-log", 2_000_000, "--mapped-file-size-consume-queue", 60_000)
+FLAGS += ("--max-hash-slot-num", 1000, "--max-index-num", 8000)
+
+
+class Engine:
+    """The real engine in a process of its own. `acknowledged` is the number of the last message that it acknowledged,
+    `starts` the number that each of its runs began with: what a killed run put behind `acknowledged` may be there too,
+    and the next run puts the same numbers again."""
+
+    def __init__(self, peers: Path, work: Path) -> None:
+        self.acknowledged = -1
+        self.starts: set[int] = set()
+        self._peers = peers
+        self._classes = work / "classes"
+        self._work = work
+
+    def compile(self, version: str) -> None:
+        """Compiles SoakStore beside the peers' own classes of `version`."""
+        probe = [str(self._peers / "run"), "-v", version, "DumpStore"]
+        subprocess.run(probe, capture_output=True, check=False, timeout=600)
+        source = Path(__file__).parent / "SoakStore.java"
+        command = ["javac", "-d", str(self._classes / version), "-cp", self._class_path(version), str(source)]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+
+    def _class_path(self, version: str) -> str:
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        builds = sorted((Path(cache) / "logdex-peers" / "rocketmq").glob(f"{version}-*"), key=os.path.getmtime)
+        jars = (builds[-1] / "classpath.txt").read_text().strip()
+        return f"{self._classes / version}:{builds[-1] / 'classes'}:{jars}"
+
+    @contextmanager
+    def running(self, store: Path, version: str, end: str) -> Iterator[None]:
+        exports = ["--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"]
+        opened = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
+        exports += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened]
+        command = [
+            "java",
+            "-Xmx1g",
+            *exports,
+            "-Dpeers.log.level=OFF",
+            "-Duser.timezone=UTC",
+            f"-Duser.home={self._work}",
+        ]
+        command += ["-cp", self._class_path(version), "logdex.SoakStore", "--dir", str(store)]
+        command += ["--number", str(self.acknowledged + 1), *GEOMETRY]
+        self.starts.add(self.acknowledged + 1)
+        errors = self._work / "engine.stderr"
+        with (
+            errors.open("ab") as sink,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink) as process,
+        ):
+            listener = threading.Thread(target=self._listen, args=(process,))
+            listener.start()
+            yield
+            assert process.poll() is None, errors.read_text()[-3000:]
+            assert process.stdin is not None
+            if end == "kill":
+                process.kill()
+            else:
+                process.stdin.close()
+            process.wait(300)
+            listener.join()
+
+    def wait_for(self, number: int) -> None:
+        """Until a message with that number is acknowledged."""
+        for _ in range(600):
+            if self.acknowledged >= number:
+                return
+            time.sleep(0.1)
+        raise AssertionError("the engine does not write")
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(b"acked ") and line.endswith(b"\n"):
+                self.acknowledged = int(line.split()[1])
+
+
+def check_rows(store: Path, engine: Engine) -> int:
+    """A scan of everything: numbers without a gap, bodies and keys right, all that was acknowledged. Returns how many
+    messages there are."""
+    needed = engine.acknowledged
+    with api.open(store) as snapshot:
+        assert isinstance(snapshot, StoreSnapshot)
+        columns = snapshot.scan().to_arrow().read_all()
+    bodies = columns.column("body").to_pylist()
+    numbers = [check_body(body) for body in bodies]
+    assert all(two == one + 1 or two in engine.starts for one, two in itertools.pairwise(numbers)), "a gap"
+    assert needed < 0 or max(numbers[-1000:]) >= needed, f"ends at {numbers[-1:]}, acknowledged is {needed}"
+    return len(numbers)
+
+
+def check_body(body: bytes) -> int:
+    """The number in a body that SoakStore wrote."""
+    number, filler = body.decode().split(" ")
+    assert filler == chr(ord("a") + int(number) % 26) * len(filler)
+    return int(number)
+
+
+def looks(store: Path, engine: Engine, scratch: Path) -> dict[str, Callable[[], None]]:
+    """What runs beside the engine."""
+    turn = iter(range(10**9))
+
+    def scan() -> None:
+        check_rows(store, engine)
+
+    def query() -> None:
+        number = engine.acknowledged
+        found = soak.logdex(
+            "query", store, "--topic", "Other", "--key", f"n{number // 5 * 5}", "--scan-missing", "--json", *FLAGS
+        )
+        assert number < 5 or found.count('"msg_id"') >= 1, f"the message with the key n{number // 5 * 5} is not found"
+
+    def commands() -> None:
+        soak.logdex("info", store, "--json", *FLAGS)
+        soak.logdex("get", store, "--topic", "Plain", "--queue", next(turn) % 4, "--offset", 0, "--json", *FLAGS)
+        soak.logdex("cat", store, "--topic", "Other", "--json", *FLAGS)
+
+    def verify() -> None:
+        soak.logdex("verify", store, "--json", *FLAGS)
+
+    def rebuild() -> None:
+        soak.rebuild_elsewhere(store, scratch / "rebuilt", *FLAGS)
+
+    return {"scan": scan, "query": query, "commands": commands, "verify": verify, "rebuild": rebuild}
+
+
+def test_soak(peers_dir: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    engine = Engine(peers_dir, tmp_path)
+    for version in dict(HISTORY):
+        engine.compile(version)
+    each_s = soak.SECONDS / len(HISTORY)
+    with engine.running(store, *HISTORY[0]):
+        engine.wait_for(2000)
+    with soak.Beside(looks(store, engine, tmp_path)) as beside:
+        for version, end in HISTORY:
+            with engine.running(store, version, end):
+                engine.wait_for(engine.acknowledged + 1)
+                time.sleep(each_s)
+    print(beside.rounds, engine.acknowledged)
+    assert not beside.problems, "\n".join([f"{len(beside.problems)} problems", *beside.problems[:20]])
+    assert min(beside.rounds.values()) > 0
+    assert check_rows(store, engine) > 1000
