@@ -32,15 +32,15 @@ __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", 
 NAME_DIGITS = 17
 
 
-def list_index_files(directory: str, env: Env) -> list[str]:
+def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[str]:
     """Returns the paths of the IndexFiles in a directory, in the order of their names, which have
-    at least `NAME_DIGITS` digits. A missing directory has none. Empty files are skipped: a broker
-    has created them and not filled them yet."""
+    at least `NAME_DIGITS` digits. A missing directory has none. Without `empty`, empty files are
+    skipped: a broker has created them and not filled them yet."""
     if not env.is_dir(directory):
         return []
     names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
     found = (f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS)
-    return [path for path in found if env.is_file(path) and env.size_bytes(path)]
+    return [path for path in found if env.is_file(path) and (empty or env.size_bytes(path))]
 
 
 class IndexEntries(NamedTuple):

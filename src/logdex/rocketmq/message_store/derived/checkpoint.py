@@ -26,7 +26,9 @@ class LiveCheckpoint:
     def write(self, **changes: Any) -> None:
         """Changes fields, durably."""
         with self._lock:
-            values, is_new = self.values._replace(**changes), not self._env.exists(self._path)
+            is_new = not self._env.exists(self._path)
+            is_new = is_new or self._env.size_bytes(self._path) != CHECKPOINT_FILE_SIZE_BYTES
+            values = self.values._replace(**changes)
             if values == self.values and not is_new:
                 return
             with self._env.open_write(self._path) as file:

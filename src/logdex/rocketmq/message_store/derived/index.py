@@ -63,7 +63,8 @@ def find_start(
             files.append(file)
         start = _after(files, log, end_offset, config, env, is_clean=checkpoint_ms is None)
         kept = tuple(file.path for file in files[: start[2]])
-        return IndexStart(start[0], start[1], kept, tuple(path for path in found if path not in kept))
+        every = list_index_files(paths.index, env, empty=True)
+        return IndexStart(start[0], start[1], kept, tuple(path for path in every if path not in kept))
     finally:
         for file in files:
             file.close()

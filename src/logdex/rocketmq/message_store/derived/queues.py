@@ -167,9 +167,11 @@ class LiveQueues(ConsumeQueueSet):
             self.names.setdefault(folder, (topic, queue_id))
 
     def settle(self) -> None:
-        """Decides about entries that wait for the next one of their queue."""
+        """Ends the opening: decides about entries that wait for the next one of their queue, and
+        forgets files that were replaced."""
         for writer in self.writers.values():
             writer.finish()
+        self._readers.close()
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """The next queue offset of each queue."""

@@ -1,0 +1,166 @@
+"""Seeded runs of a `MessageStore` that end in a kill, a power cut or an error, and what must be true of what is
+left."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.rocketmq.verify import verify
+
+NOW_MS = 1_700_000_000_000
+Identity = tuple[bytes, int, bytes, bytes]
+"""Topic, queue id, body and properties of a message."""
+
+
+@dataclass
+class Model:
+    """What was put, in order. The first `kept` messages must be there after a crash; what is there is a beginning of
+    `puts`."""
+
+    puts: list[tuple[Identity, bytes]] = field(default_factory=list)
+    """Each message with its key."""
+    kept: int = 0
+    turn: int = 0
+
+
+def sizes_of(chance: random.Random) -> dict[str, Any]:
+    return {
+        "mapped_file_size_commit_log": chance.choice((1024, 2048, 6000)),
+        "mapped_file_size_consume_queue": chance.choice((40, 100, 400)),
+        "max_hash_slot_num": chance.choice((3, 13)),
+        "max_index_num": chance.choice((4, 12, 60)),
+        "rocketmq_version": chance.choice(("5.5.0", "5.5.0", "5.3.3", "4.9.7")),
+    }
+
+
+def config_of(sizes: dict[str, Any]) -> StoreConfig:
+    numbers = {name: value for name, value in sizes.items() if name != "rocketmq_version"}
+    return StoreConfig(**numbers, dialect=Dialect.of(sizes["rocketmq_version"]))
+
+
+class Clock:
+    """Mostly stands still or moves on, at times goes back."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance, self.now_ms = chance, NOW_MS
+
+    def __call__(self) -> int:
+        self.now_ms += self._chance.choice((0, 0, 0, 1, 700, 5000, -2500))
+        return self.now_ms
+
+
+class Run:
+    """Random actions on one store. `model` is right before and after each, and allows for both while one is under
+    way."""
+
+    def __init__(self, store: MessageStore, model: Model, chance: random.Random, *, is_sync: bool) -> None:
+        self.store, self.model, self.chance, self.is_sync = store, model, chance, is_sync
+
+    def step(self) -> None:
+        actions = [self.put] * 12 + [self.batch] * 3 + [self.dispatch] * 3 + [self.flush]
+        self.chance.choice(actions)()
+
+    def message(self, topic: str, queue_id: int) -> tuple[Message, tuple[Identity, bytes]]:
+        model, chance = self.model, self.chance
+        model.turn += 1
+        key = f"k{model.turn}"
+        body = chance.randbytes(chance.choice((0, 7, 60, 500))).replace(b"\0", b"0")
+        pairs = {"KEYS": f"{key} all" if chance.random() < 0.5 else key, "TAGS": chance.choice(("a", "b"))}
+        if chance.random() < 0.2:
+            pairs["note"] = "x" * chance.choice((1, 300))
+        flag = 0 if chance.random() < 0.8 else chance.choice((4, 8, 12))
+        message = Message(topic, body, properties=pairs, queue_id=queue_id, sys_flag=flag)
+        properties = repr(sorted(pairs.items())).encode()
+        return message, ((topic.encode(), queue_id, body, properties), key.encode())
+
+    def put(self) -> None:
+        message, known = self.message(self.chance.choice(("T", "U")), self.chance.randrange(2))
+        self.model.puts.append(known)
+        put = self.store.put_message(message)
+        if not put.is_stored:
+            self.model.puts.remove(known)
+        elif self.is_sync:
+            self.model.kept = len(self.model.puts)
+
+    def batch(self) -> None:
+        topic, queue_id = self.chance.choice(("T", "U")), self.chance.randrange(2)
+        pairs = [self.message(topic, queue_id) for _ in range(self.chance.randint(1, 3))]
+        for message, _ in pairs:
+            message.sys_flag, message.body = 0, message.body[:60]
+        known = [((each[0], each[1], each[2][:60], each[3]), key) for _, (each, key) in pairs]
+        self.model.puts += known
+        put = self.store.put_messages([message for message, _ in pairs])
+        if not put.is_stored:
+            del self.model.puts[-len(known) :]
+        elif self.is_sync:
+            self.model.kept = len(self.model.puts)
+
+    def dispatch(self) -> None:
+        self.store.dispatch()
+
+    def flush(self) -> None:
+        self.store.flush()
+        self.model.kept = len(self.model.puts)
+
+
+def open_store(place: Path, sizes: dict[str, Any], chance: random.Random, env: Env, flush: str) -> MessageStore:
+    return MessageStore.open(
+        place, env=env, flush=flush, background=False, unique_keys=False, clock_ms=Clock(chance), **sizes
+    )
+
+
+def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.Random) -> None:
+    """Opens the store, and requires all that was acknowledged, nothing else, and no finding. The model is then what is
+    there."""
+    with open_store(place, sizes, chance, DEFAULT_ENV, "async") as store:
+        found = check_log(place, sizes, model)
+        check_queues(store, found)
+        for (_, topic), (message, key) in found.items():
+            if message.transaction_type != 12:
+                rows = store.query_message(topic, key)
+                assert [row.physical_offset for row in rows.messages] == [message.physical_offset]
+                assert rows.complete
+    config = config_of(sizes)
+    report = verify(str(place), config)
+    assert [str(finding) for finding in report.findings] == []
+    model.kept = len(model.puts)
+
+
+def check_log(place: Path, sizes: dict[str, Any], model: Model) -> dict[tuple[int, bytes], tuple[StoredMessage, bytes]]:
+    """Requires that the log is a beginning of what was put, with all that was acknowledged. Cuts the model there."""
+    with StoreSnapshot(str(place), config=config_of(sizes)) as snapshot:
+        messages = list(snapshot.scan())
+    found = {}
+    assert model.kept <= len(messages) <= len(model.puts)
+    for message, (known, key) in zip(messages, model.puts, strict=False):
+        pairs = sorted((name.decode(), value.decode()) for name, value in message.properties.items())
+        assert (message.topic, message.queue_id, message.body, repr(pairs).encode()) == known
+        found[message.physical_offset, message.topic] = (message, key)
+    del model.puts[len(messages) :]
+    return found
+
+
+def check_queues(store: MessageStore, found: dict[tuple[int, bytes], tuple[StoredMessage, bytes]]) -> None:
+    queues: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+    for message, _ in found.values():
+        if message.is_queued:
+            queue = queues[message.topic, message.queue_id]
+            assert message.queue_offset == len(queue)
+            queue.append(message.physical_offset)
+    held = {(queue.topic, queue.queue_id): queue for queue in store.queues() if queue.max_offset}
+    assert held.keys() == queues.keys()
+    for (topic, queue_id), offsets in queues.items():
+        rows = store.get_message(topic, queue_id, 0, 10_000)
+        assert list(rows.phy_offsets) == offsets
+        assert rows.max_offset == len(offsets)

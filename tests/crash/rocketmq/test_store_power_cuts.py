@@ -1,0 +1,83 @@
+"""A `MessageStore` after kills, power cuts and errors of the system at any call: what was acknowledged is there, and
+nothing else."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import LogdexError
+from logdex.testing import CHANGES, Fault, FaultEnv, Killed
+from tests.crash.rocketmq.store_runs import Model, Run, check_left, check_log, open_store, sizes_of
+
+SEEDS, SEEDS_SLOW, PARTS = 24, 2000, 4
+ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
+
+
+def run_until_stopped(env: FaultEnv, place: Path, sizes: dict[str, Any], model: Model, chance: random.Random) -> None:
+    """Opens, works and perhaps closes the store, until the process is killed, the system refuses, or it has done
+    enough."""
+    flush = chance.choice(("sync", "sync", "async"))
+    try:
+        store = open_store(place, sizes, chance, env, flush)
+        check_log(place, sizes, model)
+        run = Run(store, model, chance, is_sync=flush == "sync")
+        for _ in range(chance.randrange(60)):
+            run.step()
+        if chance.random() < 0.5:
+            store.close()
+            model.kept = len(model.puts)
+    except (LogdexError, Killed):
+        pass
+
+
+def a_fault(chance: random.Random) -> Fault | None:
+    if chance.random() < 0.15:
+        return None
+    kinds = chance.choice((None, CHANGES, frozenset({"sync", "sync_dir"}), frozenset({"rename", "remove", "sync_dir"})))
+    code = None if chance.random() < 0.7 else chance.choice(ERRNOS)
+    return Fault(chance.randrange(1, 400 if kinds is None else 120), errno=code, kinds=kinds)
+
+
+def cut(folder: Path, seed: int) -> None:
+    """One to three power cuts of one store, each after one or more processes."""
+    chance = random.Random(seed)
+    sizes, model, place = sizes_of(chance), Model(), folder / "0"
+    place.mkdir(parents=True)
+    for number in range(1, chance.choice((1, 1, 2, 3)) + 1):
+        env = FaultEnv(str(place), a_fault(chance))
+        run_until_stopped(env, place / "store", sizes, model, chance)
+        while chance.random() < 0.3:
+            env.restart(a_fault(chance))
+            run_until_stopped(env, place / "store", sizes, model, chance)
+        env.release()
+        place = folder / str(number)
+        env.survivor(str(place), seed)
+        if chance.random() < 0.5:
+            check_left(place / "store", sizes, model, chance)
+    check_left(place / "store", sizes, model, chance)
+
+
+def cut_all(folder: Path, seeds: range) -> None:
+    for seed in seeds:
+        try:
+            cut(folder / str(seed), seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_power_cuts(tmp_path: Path, part: int) -> None:
+    cut_all(tmp_path, range(part, SEEDS, PARTS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_power_cuts(tmp_path: Path, part: int) -> None:
+    cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))
