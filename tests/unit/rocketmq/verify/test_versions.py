@@ -87,6 +87,29 @@ def test_an_index_that_was_not_written_for_a_while(tmp_path: Path) -> None:
     assert [info.kind for info in report.infos if "index" in info.kind] == ["index-not-written"] * 2
 
 
+@pytest.mark.parametrize("first", [1, 17, 60])
+def test_an_index_that_was_written_later(first: int, tmp_path: Path) -> None:
+    """messageIndexEnable=false until the index has several files."""
+    built(tmp_path, messages(90))
+    shutil.rmtree(tmp_path / "index")
+    with StoreSnapshot(str(tmp_path), config=SMALL) as store:
+        rows = list(store.scan())
+    with IndexService(str(tmp_path / "index"), SMALL, writable=True) as service:
+        for message in rows[first:]:
+            service.build_index(message)
+    report = verify(str(tmp_path), SMALL)
+    assert findings(report) == []
+    assert [info.kind for info in report.infos if "index" in info.kind] == ["index-not-written"]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_first_index_files_that_were_lost(lost: int, tmp_path: Path) -> None:
+    built(tmp_path, messages(90))
+    for path in sorted((tmp_path / "index").iterdir())[:lost]:
+        path.unlink()
+    assert [check for check, _ in findings(verify(str(tmp_path), SMALL))] == ["index-missing-range"]
+
+
 def test_an_index_that_was_never_written(tmp_path: Path) -> None:
     built(tmp_path, messages(30))
     shutil.rmtree(tmp_path / "index")

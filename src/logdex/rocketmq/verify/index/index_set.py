@@ -47,6 +47,8 @@ class _Lack:
     keys: int
     is_unwritten: bool
     """Whether the entries before and after are whole, so that a broker wrote none for these keys."""
+    is_in_front: bool
+    """Whether these keys come before the first entry of the first file."""
 
 
 class IndexSet:
@@ -331,8 +333,9 @@ class IndexSet:
             last.end, last.keys = int(keys.offset[end - 1]), last.keys + end - start
         elif len(self._lacks) < _STEPS_MAX:
             first, to = int(keys.offset[start]), int(keys.offset[end - 1])
-            is_unwritten = self._last_has_room if check is None else check.next > 1
-            self._lacks.append(_Lack(path, position, first, to, end - start, is_unwritten))
+            is_unwritten = self._last_has_room if check is None else check.next > 1 or self._place == 1
+            is_in_front = check is not None and check.next == 1 and self._place == 1
+            self._lacks.append(_Lack(path, position, first, to, end - start, is_unwritten, is_in_front))
 
     def _give_up(self) -> None:
         if self._place < len(self._paths) or self._check is not None:
@@ -368,12 +371,17 @@ class IndexSet:
         if count > 0:
             self._out.info(kind, self._directory, f"{count} {text}")
 
+    def _fills_files(self, keys: int) -> bool:
+        """Whether so many keys fill whole IndexFiles, as those of files that were lost do. The slot
+        for entry 0 stays empty."""
+        return keys % (self._config.max_index_num - 1) == 0
+
     def _find_lack(self, lack: _Lack) -> None:
         text = f"{lack.keys} keys of messages from physical offset {lack.start} to {lack.end} have no entry"
         if self._is_unclean:
             self._out.info("index-missing-range", lack.path, text)
             return
-        if lack.is_unwritten:
+        if lack.is_unwritten and not (lack.is_in_front and self._fills_files(lack.keys)):
             text += ": none were written then (messageIndexEnable=false), or the index is older than the log"
             self._out.info("index-not-written", lack.path, text)
             return
