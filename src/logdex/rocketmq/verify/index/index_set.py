@@ -280,35 +280,29 @@ class IndexSet:
 
     def _harmed(self, rows: IndexRows, keys: LogKeys, at: int) -> None:
         assert self._check is not None  # rows came from it
-        disk, index = self._check.disk, rows.first
+        index = rows.first
         offset, found = int(keys.offset[at]), int(rows.phy_offset[0])
         key_hash, found_hash = int(keys.key_hash[at]), int(rows.key_hash[0])
         if found != offset:
-            self._out.find(
-                "index-entry-offset",
-                disk.path,
-                disk.position(index, "phy_offset"),
-                f"entry {index} does not name its message",
-                expected=offset,
-                found=found,
-                mend=self._out.rebuild,
-            )
+            text = f"entry {index} does not name its message"
+            self._find_entry("index-entry-offset", rows, "phy_offset", text, offset, found)
         elif self._check.fits_better(rows, found_hash, key_hash):
             self._others.suspect_keys(offset, key_hash, found_hash)
             self._check.put(rows.part(0, 1), rows.key_hash[:1], keys.offset[at : at + 1], keys.store_ms[at : at + 1])
             return
         else:
-            self._out.find(
-                "index-entry-hash",
-                disk.path,
-                disk.position(index, "key_hash"),
-                f"the hash of entry {index} is of no key of its message at {offset}",
-                expected=key_hash,
-                found=found_hash,
-                mend=self._out.rebuild,
-                about=offset,
-            )
+            text = f"the hash of entry {index} is of no key of its message at {offset}"
+            self._find_entry("index-entry-hash", rows, "key_hash", text, key_hash, found_hash, about=offset)
         self._take(rows.part(0, 1), keys, at)
+
+    def _find_entry(
+        self, check: str, rows: IndexRows, field: str, text: str, expected: int, found: int, about: int | None = None
+    ) -> None:
+        """Reports a field of the first of `rows`."""
+        assert self._check is not None  # rows came from it
+        disk = self._check.disk
+        position, mend = disk.position(rows.first, field), self._out.rebuild
+        self._out.find(check, disk.path, position, text, expected=expected, found=found, mend=mend, about=about)
 
     def _extra(self, rows: IndexRows) -> None:
         """Handles entries before the next key. They belong to deleted or damaged messages, repeat
