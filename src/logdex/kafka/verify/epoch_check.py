@@ -12,7 +12,7 @@ from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.kafka.files.checkpoints import checked_number, malformed, read_checkpoint_lines
 from logdex.kafka.state.epoch_runs import EpochRun, EpochRuns
-from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.checks import RESTORE_EPOCH, Collector
 
 
 class _Line(NamedTuple):
@@ -43,7 +43,7 @@ def check_epochs(
             "a batch's leader epoch does not lie between its neighbours'",
             expected="that of the batches around it",
             found=run.epoch,
-            mend=out.recover,
+            mend=RESTORE_EPOCH,
         )
     if not env.exists(path):
         if believed:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.checks import RESTORE_BATCH, RESTORE_EPOCH, Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import (
     BATCH_CODEC_MASK,
@@ -18,6 +18,9 @@ from logdex.layout.kafka import (
     MAGIC_V1,
     MAGIC_V2,
 )
+
+_MENDS = {"batch-leader-epoch": RESTORE_EPOCH, "batch-offset-delta": ""}
+"""Where a batch need not be restored. Empty: a recovery leaves it out."""
 
 
 def check_headers(columns: BatchColumns, path: str, out: Collector) -> None:
@@ -61,5 +64,5 @@ def _tell(
             f"a batch's header that cannot be, offset {int(columns.base_offset[place])}",
             expected=expected,
             found=int(found[place]),
-            mend=out.recover,
+            mend=_MENDS.get(check, RESTORE_BATCH) or out.recover,
         )

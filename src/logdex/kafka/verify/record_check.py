@@ -19,7 +19,7 @@ from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.columns.record_decoder import RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA
 from logdex.kafka.scan.scanner import BatchWindow
-from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.checks import RESTORE_BATCH, Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
 from logdex.kernels.kafka.batch_scan import ColumnAddresses
 from logdex.layout.kafka import MAGIC_V2
@@ -114,5 +114,5 @@ def _tell(window: BatchWindow, place: int, message: str, expected: object, found
         f"offset {int(window.columns.base_offset[place])}: {message}",
         expected="" if expected is None else expected,
         found="" if found is None else found,
-        mend="restore the batch from a replica: its checksum is right, so it was written so",
+        mend=RESTORE_BATCH,
     )

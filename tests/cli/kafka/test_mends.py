@@ -1,0 +1,100 @@
+"""What `verify` prints to mend a finding is carried out, for every harm: nothing is found then, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.kafka.verify import CHECKS
+from tests.mending import Finding, Mending
+from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, SECOND, make_log_dir
+from tests.unit.kafka.verify.test_harm import HARMS
+
+Harm = Callable[[Path], object]
+
+FLAGS = ("--index-interval-bytes", str(CONFIG.index_interval_bytes))
+ELSEWHERE = {"unfinished-publication": "tests/crash and tests/interop run the command again that was killed"}
+
+
+def directory_for(name: str) -> Harm:
+    """A directory in the place of a file."""
+
+    def harm(root: Path) -> None:
+        (root / name).unlink(missing_ok=True)
+        (root / name).mkdir()
+
+    return harm
+
+
+MORE: dict[str, tuple[str, Harm]] = {
+    "only-snapshot: a bit": ("producer-snapshot", lambda root: only_snapshot(root)),
+    "log-missing: the log": ("log-missing", lambda root: (root / f"{SECOND}.log").unlink()),
+}
+
+
+def only_snapshot(root: Path) -> None:
+    """The only snapshot is damaged: without it, a broker would know no producers after a clean end."""
+    *others, last = sorted((root / PARTITION).glob("*.snapshot"))
+    for path in others:
+        path.unlink()
+    last.write_bytes(last.read_bytes()[:-1])
+
+
+CASES: dict[str, Harm] = {f"{check}: {what}": harm for check, what, harm, *_ in HARMS}
+CASES |= {name: harm for name, (_, harm) in MORE.items()}
+EACH_MEND = {"batch-crc", "batch-count", "batch-leader-epoch", "checkpoint-malformed", "checkpoint-offset", "file-name"}
+EACH_MEND |= {"key-index", "leader-epoch", "log-missing", "meta-properties", "offset-index-position", "torn-tail"}
+EACH_MEND |= {"producer-sequence", "producer-snapshot", "producer-state", "segment-overlap", "txn-index-missing"}
+_FIRST = {check: f"{check}: {what}" for check, what, *_ in reversed(HARMS)}
+DEFAULT = {*(_FIRST[check] for check in EACH_MEND), "checkpoint-offset: a snapshot", *MORE}
+"""Those of the default run: each mend once. `scripts/test --all` takes all."""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_log_dir(tmp_path_factory.mktemp("sound"))
+
+
+def rows(root: Path) -> dict[int, bytes | None]:
+    """All values that a scan returns, and those in lost+found, by offset."""
+    with LogDirSnapshot(root) as snapshot:
+        found = {record.offset: record.value for record in snapshot.scan(control=True).records()}
+    for path in root.glob("*/lost+found/*"):  # what a recovery could not place among the others
+        for batch in read_record_batches(str(path), columns=["offset", "value"], skip_control=False):
+            found |= dict(zip(*(batch.column(name).to_pylist() for name in ("offset", "value")), strict=True))
+    return found
+
+
+def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Finding]]:
+    """A log directory of which the harm `name` is mended, and what is found then."""
+    root = Path(shutil.copytree(sound, tmp_path / "the logs"))
+    CASES[name](root)
+    whole = rows(sound)
+    before = {offset: value for offset, value in rows(root).items() if whole.get(offset) == value}
+    mending = Mending(root, sound, tmp_path, FLAGS)
+    assert mending.verify(), "nothing is found"
+    left = mending.mend()
+    assert before.items() <= rows(root).items()
+    return mending, left
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in CASES]
+)
+def test_a_mend_mends(name: str, sound: Path, tmp_path: Path) -> None:
+    mending, left = mended(name, sound, tmp_path)
+    assert left == []
+    commands = [mend for mend in mending.mends if mend.startswith("logdex ")]
+    assert all(mend.endswith(" --output DIR --index-interval-bytes 100") for mend in commands), commands
+    assert all(f"'{tmp_path}/the logs'" in mend for mend in commands)
+
+
+def test_every_check_has_a_case() -> None:
+    """A check whose mend is carried out by no case here fails this test."""
+    checks = {check for check, *_ in HARMS} | {check for check, _ in MORE.values()}
+    assert checks | set(ELSEWHERE) | {"unreadable"} == set(CHECKS)

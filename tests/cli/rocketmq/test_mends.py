@@ -1,0 +1,143 @@
+"""What `verify` prints to mend a finding is carried out, for every harm: nothing is found then, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.rocketmq.verify import CHECKS
+from tests.golden import rocketmq as golden
+from tests.mending import Finding, Mending
+from tests.unit.rocketmq.verify.store_harm import Store, config_of
+from tests.unit.rocketmq.verify.test_harm import HARMS, NAME, Expected
+
+Harm = Callable[[Store], object]
+
+ELSEWHERE = {
+    "message-property-crc": "no golden store has the property; its mend is that of a wrong body",
+    "unfinished-publication": "tests/crash and tests/interop run the command again that was killed",
+}
+
+
+def directory_for(name: str) -> Harm:
+    """A directory in the place of a file."""
+
+    def harm(store: Store) -> None:
+        (store.root / name).unlink(missing_ok=True)
+        (store.root / name).mkdir(parents=True)
+
+    return harm
+
+
+def queue_directory(store: Store) -> None:
+    directory_for(store.queue_entry(store.plain_message()[2])[0])(store)
+
+
+def config_with_backup(store: Store) -> None:
+    folder = store.root / "config"
+    folder.mkdir(exist_ok=True)
+    (folder / "topics.json").write_bytes(b'{"a":{1:2}')
+    (folder / "topics.json.bak").write_bytes(b"{}")
+
+
+MORE: dict[str, tuple[str, Harm]] = {
+    "a directory for a queue file": ("unreadable", queue_directory),
+    "a directory for a CommitLog file": ("unreadable", directory_for(f"commitlog/{0:020d}")),
+    "a directory for the checkpoint": ("unreadable", directory_for("checkpoint")),
+    "a directory for topics.json": ("unreadable", directory_for("config/topics.json")),
+    "a directory for abort": ("abort", directory_for("abort")),
+    "config, with a backup": ("config-json", config_with_backup),
+}
+LEFT = {
+    "filler size": "filler",
+    "behind the log": "commit-log-stray-bytes",
+    "behind the index": "index-stray-bytes",
+    "zeroed tail": "torn-tail",
+    "last body": "message-crc",
+}
+"""The harms after which verify says that there is nothing to do, and what is still found."""
+DEFAULT = {"queue id", "body", "zeroed entry", "missing queue", "index hash", "missing index", "cut index"}
+DEFAULT |= {"checkpoint time", "config", "abort", "lock", "zeroed tail", "behind the index", "missing CommitLog"}
+DEFAULT |= {"a directory for a queue file", "config, with a backup", "cut queue", "index slot", "filler size"}
+"""Those of the default run: each mend once. `scripts/test --all` takes all."""
+
+CASES: dict[str, Harm] = {**HARMS, **{name: harm for name, (_, harm) in MORE.items()}}
+
+
+def flags() -> tuple[str, ...]:
+    """The settings that no file states, as flags: the mends must repeat them."""
+    config = config_of(NAME)
+    sizes = {
+        "--mapped-file-size-commit-log": config.mapped_file_size_commit_log,
+        "--mapped-file-size-consume-queue": config.mapped_file_size_consume_queue,
+        "--max-hash-slot-num": config.max_hash_slot_num,
+        "--max-index-num": config.max_index_num,
+        "--rocketmq-version": "5.5.0",
+    }
+    return tuple(str(word) for pair in sizes.items() for word in pair)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store before any harm. It has the files that some harms make unreadable."""
+    root = golden.unpack(NAME, tmp_path_factory.mktemp("sound"))
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text("{}")
+    return root
+
+
+def bodies(root: Path) -> dict[int, bytes]:
+    """All messages up to the end of the log, by physical offset."""
+    with StoreSnapshot(root, config=config_of(NAME)) as snapshot:
+        return {message.physical_offset: message.body for message in snapshot.scan()}
+
+
+def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Finding]]:
+    """A store of which the harm `name` is mended, and what is found then."""
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    CASES[name](Store(root, NAME))
+    mending = Mending(root, sound, tmp_path, flags())
+    whole = bodies(sound)
+    before = {} if name in MORE else {at: body for at, body in bodies(root).items() if whole.get(at) == body}
+    assert mending.verify(), "nothing is found"
+    left = mending.mend()
+    after = bodies(root)
+    assert before.items() <= after.items()
+    if name not in LEFT:
+        assert after == whole
+    return mending, left
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in CASES]
+)
+def test_a_mend_mends(name: str, sound: Path, tmp_path: Path) -> None:
+    mending, left = mended(name, sound, tmp_path)
+    assert [finding["check"] for finding in left] == ([LEFT[name]] if name in LEFT else [])
+    commands = [mend for mend in mending.mends if mend.startswith("logdex ")]
+    assert all(f" {' '.join(flags())}" in mend for mend in commands)
+
+
+def test_every_check_has_a_case(tmp_path: Path) -> None:
+    """A check whose mend is carried out by no case here fails this test."""
+    store = Store(golden.unpack(NAME, tmp_path), NAME)
+    found = {check for check, _ in MORE.values()} | set(ELSEWHERE)
+    for path in sorted(store.root.rglob("*")):
+        if path.is_file():
+            path.chmod(0o600)
+    originals = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+    for harm in HARMS.values():
+        expected: Expected = harm(store)
+        found.add(expected[0])
+        for path in store.root.rglob("*"):
+            if path.is_file() and path not in originals:
+                path.unlink()
+        for path, data in originals.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists() or path.read_bytes() != data:
+                path.write_bytes(data)
+    assert found == set(CHECKS)

@@ -1,0 +1,155 @@
+"""Carries out what the findings of `verify` say mends them, as an operator would."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cli.helpers import run, run_json
+
+Finding = dict[str, Any]
+PROBLEMS_FOUND = 1
+ROUNDS_MAX = 4
+
+
+@dataclass
+class Mending:
+    """A harmed directory `root`, and `sound`, the same before it was harmed, which stands for a replica. `flags` are
+    given to `verify`. Outputs of commands lie in `work`. `mends` are those that were carried out."""
+
+    root: Path
+    sound: Path
+    work: Path
+    flags: tuple[str, ...] = ()
+    mends: list[str] = field(default_factory=list)
+    _outputs: int = 0
+
+    def verify(self) -> list[Finding]:
+        """The findings."""
+        code = PROBLEMS_FOUND if run("verify", self.root, *self.flags).exit_code else 0
+        lines = run_json("verify", self.root, *self.flags, exit_code=code)
+        return [line for line in lines if "check" in line]
+
+    def mend(self) -> list[Finding]:
+        """Carries out what is printed until nothing is left to do. Returns the findings that are left."""
+        for _ in range(ROUNDS_MAX):
+            left = self.verify()
+            to_do = {finding["mend"]: finding for finding in left if not finding["mend"].startswith("nothing")}
+            if not to_do:
+                return left
+            by_hand = [finding for mend, finding in to_do.items() if not mend.startswith("logdex ")]
+            for finding in by_hand or list(to_do.values())[:1]:
+                self._carry_out(finding)
+        raise AssertionError(left)
+
+    def _carry_out(self, finding: Finding) -> None:
+        mend, path = finding["mend"], Path(finding["path"])
+        assert mend, finding
+        for pattern, action in _ACTIONS:
+            found = re.match(pattern, mend)
+            if found:
+                self.mends.append(mend)
+                action(self, path, finding, found)
+                return
+        raise AssertionError(f"nobody knows how to do this: {mend}")
+
+    # -- what is done --------------------------------------------------------------------------------------------------
+    def command(self, _path: Path, finding: Finding, _found: re.Match[str]) -> None:
+        """Runs a command, with a directory for DIR, and puts its output in place."""
+        words = shlex.split(finding["mend"].partition("; ")[0])
+        self._outputs += 1
+        output = self.work / f"out-{self._outputs}"
+        ended = run(*[str(output) if word == "DIR" else word for word in words[1:]])
+        assert ended.exit_code in (0, 3), ended
+        if words[1] == "recover":
+            assert words[2] == str(self.root)
+            shutil.rmtree(self.root)
+            shutil.move(output, self.root)
+            return
+        for source in sorted(output.rglob("*")):
+            target = self.root / source.relative_to(output)
+            if source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+        for name in ("consumequeue", "index"):  # whole directories of a store
+            if (output / name).is_dir():
+                _remove(self.root / name)
+        for stale in self._stale(output):
+            stale.unlink()
+        shutil.copytree(output, self.root, dirs_exist_ok=True)
+
+    def _stale(self, output: Path) -> list[Path]:
+        """Kafka's derived files that the rebuild did not write, such as a .txnindex without entries."""
+        suffixes = {".index", ".timeindex", ".txnindex", ".snapshot"}
+        found = []
+        for path in self.root.rglob("*.*"):
+            folder = output / path.parent.relative_to(self.root)
+            if path.suffix in suffixes and folder.is_dir() and not (folder / path.name).exists():
+                found.append(path)
+        return found
+
+    def restore(self, path: Path, finding: Finding, _found: re.Match[str]) -> None:
+        """Copies the file from the replica; for an index without its log, the log."""
+        wanted = path
+        if finding["mend"].startswith("restore the .log"):
+            wanted = path.with_suffix(".log")
+        sound = self.sound / wanted.relative_to(self.root)
+        if not sound.exists():
+            assert "if there is none, remove this file" in finding["mend"], finding
+            path.unlink()
+            return
+        _remove(wanted)
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(sound, wanted)
+
+    def remove_line(self, path: Path, finding: Finding, _found: re.Match[str]) -> None:
+        """Takes a line out of a checkpoint."""
+        data = path.read_bytes()
+        number = data[: finding["position"]].count(b"\n")
+        lines = data.splitlines()
+        del lines[number]
+        lines[1] = b"%d" % (int(lines[1]) - 1)
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+    def remove(self, path: Path, _finding: Finding, _found: re.Match[str]) -> None:
+        """Removes the file."""
+        path.unlink()
+
+    def move_away(self, path: Path, _finding: Finding, _found: re.Match[str]) -> None:
+        """Moves what is there elsewhere."""
+        (self.work / "away").mkdir(exist_ok=True)
+        shutil.move(path, self.work / "away" / f"{len(self.mends)}-{path.name}")
+
+    def empty(self, path: Path, _finding: Finding, _found: re.Match[str]) -> None:
+        """Puts an empty file there."""
+        _remove(path)
+        path.touch()
+
+    def copy(self, path: Path, _finding: Finding, found: re.Match[str]) -> None:
+        """Copies the backup that is named."""
+        shutil.copy(found.group(1), path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+
+
+Action = Callable[[Mending, Path, Finding, re.Match[str]], None]
+_ACTIONS: list[tuple[str, Action]] = [
+    (r"logdex (rebuild|recover) ", Mending.command),
+    (r"restore (this file|the file|the \.log|the batch) from a replica", Mending.restore),
+    (r"compare with a replica", Mending.restore),
+    (r"remove this line, and lower the count in line 2 by one", Mending.remove_line),
+    (r"remove the file", Mending.remove),
+    (r"move the (file out of the directory|checkpoint away)", Mending.move_away),
+    (r"look at what it is, and move it away", Mending.move_away),
+    (r"look at what it is, and put an empty file in its place", Mending.empty),
+    (r"copy (.+) over it: the broker falls back on that", Mending.copy),
+]
