@@ -16,8 +16,8 @@ from logdex.rocketmq.rebuild.parts import ScanPart, scan_part
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
+from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.log_scan import LogPass
-from logdex.rocketmq.verify.report import Collector
 from tests.examples import cases, some, takes_all
 from tests.hostile.rocketmq.embedded import (
     BODY_SIZE,

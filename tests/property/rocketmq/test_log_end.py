@@ -19,8 +19,8 @@ from logdex.rocketmq.rebuild.local import rebuild
 from logdex.rocketmq.rebuild.parts import PartScan, WholeLog, join_parts, plan_parts, scan_part
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.overview import overview
+from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.log_scan import LogPass
-from logdex.rocketmq.verify.report import Collector
 from logdex.testing.store_builder import make_message
 from tests.examples import cases
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, build, message, opened

@@ -2,7 +2,7 @@
 small files. Nothing is written."""
 
 from logdex.jobs.findings import Finding, Info, VerifyReport
-from logdex.rocketmq.verify.report import CHECKS
+from logdex.rocketmq.verify.checks import CHECKS
 from logdex.rocketmq.verify.verifier import verify
 
 __all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify"]

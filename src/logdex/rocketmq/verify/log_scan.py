@@ -20,8 +20,8 @@ from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
+from logdex.rocketmq.verify.checks import CUT_AT_START, RESTORE, Collector
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
-from logdex.rocketmq.verify.report import CUT_AT_START, RESTORE, Collector
 
 _TEXTS = {
     "message-crc": "the body's CRC is wrong",

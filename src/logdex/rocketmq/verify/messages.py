@@ -9,7 +9,7 @@ from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq.property_crc import PROPERTY_SIZE_BYTES, WRONG, property_crcs
 from logdex.layout.rocketmq import MESSAGE_HEAD
 from logdex.rocketmq.scan.scanner import Window
-from logdex.rocketmq.verify.report import RESTORE, Collector
+from logdex.rocketmq.verify.checks import RESTORE, Collector
 
 
 def check_messages(window: Window, out: Collector) -> None:

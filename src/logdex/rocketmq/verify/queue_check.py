@@ -14,9 +14,9 @@ from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
 from logdex.rocketmq.files import look_again
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.settings.store_config import is_delay
+from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, Rows, fields_of, is_pre_blank, is_written
-from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _CHUNK_ROWS = 4096
 Mask = npt.NDArray[np.bool_]

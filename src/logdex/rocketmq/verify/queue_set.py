@@ -14,10 +14,10 @@ from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
 from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_written
-from logdex.rocketmq.verify.report import RESTORE, Collector
 
 _OPEN_FILES_MAX = 96
 """Enough to find most queues' files open, and well below a limit of 256 descriptors."""

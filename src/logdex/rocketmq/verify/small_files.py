@@ -13,7 +13,7 @@ from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.verify.report import RESTORE, Collector
+from logdex.rocketmq.verify.checks import RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _LOOKS = 3

@@ -22,12 +22,12 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
+from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index.index_set import IndexSet
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
-from logdex.rocketmq.verify.report import Collector
 from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
 
 

@@ -18,8 +18,8 @@ from logdex.rocketmq.files import look_again
 from logdex.rocketmq.index_file.derive import IndexState, IndexWindow, derive_index
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
-from logdex.rocketmq.verify.report import Collector
 
 _SLOTS_CHUNK = 1 << 20
 _NEW_ENTRIES_MAX = 100_000

@@ -15,9 +15,9 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
-from logdex.rocketmq.verify.report import Collector
 
 _LOOK_UPS_MAX = 1_000_000
 """The number of such entries whose messages are read."""

@@ -19,12 +19,12 @@ from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
+from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index.index_check import IndexCheck, SlotCounting
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
 from logdex.rocketmq.verify.index.index_others import OtherEntries
 from logdex.rocketmq.verify.index.log_keys import LogKeys
-from logdex.rocketmq.verify.report import Collector
 
 _LOOK_AHEAD_ROWS = 4096
 _LAST_ROWS = 1 << 16
