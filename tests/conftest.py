@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 # The first example of a property compiles kernels: no deadline means anything.
 settings.register_profile("logdex", deadline=None, max_examples=examples(100))
 settings.load_profile("logdex")
+
+# Rebuilt IndexFiles are named by local time where nothing else is known.
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK, "-XX:+UseSerialGC"]))
 

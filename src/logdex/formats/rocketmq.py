@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 _DELETED_TOPICS = "deleted_topics"
+_TIME_ZONE = "time_zone"
 
 
 def _recognise(look: PathLook) -> StorePath | None:
@@ -111,12 +112,13 @@ def _rebuild(
     target = root if output is None else output
     # First, because sizes are inferred from what is there.
     notes = settle_unfinished(root, target, in_place=True, sync=sync, env=env) if in_place else []
-    own = {name: value for name, value in settings.items() if name != _DELETED_TOPICS}
+    own = {name: value for name, value in settings.items() if name not in (_DELETED_TOPICS, _TIME_ZONE)}
     config = resolve_config(root, env=env, **own)
     options: dict[str, Any] = {
         "in_place": in_place,
         "sync": sync,
         "deleted_topics": bool(settings.get(_DELETED_TOPICS)),
+        "time_zone": settings.get(_TIME_ZONE),
         "env": env,
     }
 
@@ -149,7 +151,7 @@ FORMAT = Format(
     paths=("a RocketMQ store's root (it holds commitlog/)", "a CommitLog file"),
     log_title="CommitLog",
     settings=declared_settings(StoreSettings),
-    rebuild_settings=(_DELETED_TOPICS,),
+    rebuild_settings=(_DELETED_TOPICS, _TIME_ZONE),
     recognise=_recognise,
     why_not=_why_not,
     open=_open,

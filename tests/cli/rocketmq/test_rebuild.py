@@ -49,6 +49,19 @@ def test_text_report(golden_store: Any, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_index_names_in_a_time_zone(golden_store: Any, tmp_path: Path) -> None:
+    store = golden_store("tiny-5.5.0")
+    (report,) = run_json("rebuild", store, "-o", tmp_path / "east", "--time-zone", "+08:00")
+    assert report["time_zone"] == "+08:00, as given"
+    result = run("rebuild", store, "-o", tmp_path / "utc", "--time-zone", "UTC")
+    assert "in UTC, as given" in result.stdout
+    east, utc = (sorted(path.name for path in (tmp_path / out / "index").iterdir()) for out in ("east", "utc"))
+    assert int(east[0][8:10]) == (int(utc[0][8:10]) + 8) % 24
+    for name in ("config", "commitlog"):
+        (tmp_path / "east" / name).symlink_to(store / name)
+    assert run("verify", tmp_path / "east").exit_code == 0
+
+
 def test_guesses_are_said(golden_copy: Any, tmp_path: Path) -> None:
     store = golden_copy("tiny-5.3.3")
     for folder in ("consumequeue", "index", "lock", "checkpoint", "abort.bak"):
@@ -124,6 +137,7 @@ def test_in_place_is_refused_while_a_broker_holds_the_lock(golden_copy: Any) -> 
         (["--output", "{store}/rebuilt"], "lies in"),
         (["--output", "x", "--max-index-num", "1"], "maxIndexNum"),
         (["--output", "x", "--rocketmq-version", "new"], "rocketmq version"),
+        (["--output", "x", "--time-zone", "Mars"], "time zone 'Mars'"),
         (["--output", "x", "--broker-conf", "{store}/nothing"], "no such file"),
     ],
 )

@@ -20,19 +20,27 @@ GEOMETRY = ("--commitlog", "16384", "--cq", "20", "--slots", "100", "--max-index
 VERSIONS = ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.slow)]
 
 
-def run_peer(peers: Path, version: str, *arguments: str | Path, geometry: tuple[str, ...] = GEOMETRY) -> str:
-    """What a program of the peers prints."""
+def run_peer(
+    peers: Path, version: str, *arguments: str | Path, geometry: tuple[str, ...] = GEOMETRY, java: tuple[str, ...] = ()
+) -> str:
+    """What a program of the peers prints. `java` are options of the JVM."""
     command = [str(peers / "run"), "-v", version, *map(str, arguments), *geometry]
-    environ = {**os.environ, "JAVA_OPTS": " ".join(QUICK)}
+    environ = {**os.environ, "JAVA_OPTS": " ".join([*QUICK, *java])}
     return subprocess.run(command, env=environ, capture_output=True, timeout=300, check=True).stdout.decode()
 
 
 def write_scenario(
-    peers: Path, version: str, what: str, store: Path, *more: str, geometry: tuple[str, ...] = GEOMETRY
+    peers: Path,
+    version: str,
+    what: str,
+    store: Path,
+    *more: str,
+    geometry: tuple[str, ...] = GEOMETRY,
+    java: tuple[str, ...] = (),
 ) -> Path:
     """A store of one scenario, as the engine left it."""
     arguments: tuple[str | Path, ...] = ("WriteScenario", "--what", what, "--dir", store, "--messages", "200", *more)
-    run_peer(peers, version, *arguments, geometry=geometry)
+    run_peer(peers, version, *arguments, geometry=geometry, java=java)
     return store
 
 

@@ -62,6 +62,15 @@ def rebuild(
         bool,
         typer.Option("--deleted-topics", help="Also rebuild the queues of topics that topics.json lacks (RocketMQ)."),
     ] = False,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--time-zone",
+            metavar="ZONE",
+            help="The broker's time zone, by which IndexFiles are named: UTC, local, +08:00, America/Lima (RocketMQ).",
+            show_default=False,
+        ),
+    ] = None,
     engine: Annotated[Engine, typer.Option(help="Run in this process or on Spark.")] = Engine.LOCAL,
     master: Annotated[str, typer.Option(help="The Spark master for --engine spark.")] = "local[*]",
     no_sync: NoSyncOption = False,
@@ -70,7 +79,7 @@ def rebuild(
 ) -> None:
     """Derive all indexes from the logs alone. Exit 0 good, 2 cannot run, 3 done but lossy."""
     written_to = output_of("rebuild", target.path, output, in_place=in_place)
-    target = target.with_settings(key_index=key_index, deleted_topics=deleted_topics)
+    target = target.with_settings(key_index=key_index, deleted_topics=deleted_topics, time_zone=time_zone)
     found = find(target)
     view = view_of(found.format, "rebuild")
     env = Env(check_space=not no_space_check)

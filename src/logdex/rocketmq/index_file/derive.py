@@ -16,6 +16,7 @@ import numpy.typing as npt
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import UTC_ZONE, TimeZone
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -42,10 +43,10 @@ class IndexWindow(NamedTuple):
     key_hash: Int32s
 
 
-def index_file_name(first_store_timestamp_ms: int, previous_name: str | None = None) -> str:
-    """Returns the name of an IndexFile: the time of its first entry as UTC ``yyyyMMddHHmmssSSS``,
-    raised to sort after `previous_name`."""
-    name = _format_name(min(max(first_store_timestamp_ms, 0), _NAME_MS_MAX))
+def index_file_name(first_store_timestamp_ms: int, previous_name: str | None = None, zone: TimeZone = UTC_ZONE) -> str:
+    """Returns the name of an IndexFile: the time of its first entry in `zone`, as
+    ``yyyyMMddHHmmssSSS``, raised to sort after `previous_name`."""
+    name = _format_name(zone.local_ms(min(max(first_store_timestamp_ms, 0), _NAME_MS_MAX)))
     if previous_name is not None and name <= previous_name:
         seconds = datetime.strptime(previous_name[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC) - _EPOCH
         name = _format_name(seconds // timedelta(milliseconds=1) + int(previous_name[14:]) + 1)
@@ -57,12 +58,12 @@ def _format_name(timestamp_ms: int) -> str:
     return f"{moment:%Y%m%d%H%M%S}{timestamp_ms % 1000:03d}".zfill(17)
 
 
-def index_file_names(first_store_timestamps_ms: Iterable[int]) -> list[str]:
+def index_file_names(first_store_timestamps_ms: Iterable[int], zone: TimeZone = UTC_ZONE) -> list[str]:
     """Returns the names of a store's IndexFiles in the order of rolling, from the store times of
     their first entries (ms)."""
     names: list[str] = []
     for timestamp_ms in first_store_timestamps_ms:
-        names.append(index_file_name(timestamp_ms, names[-1] if names else None))
+        names.append(index_file_name(timestamp_ms, names[-1] if names else None, zone))
     return names
 
 

@@ -23,6 +23,7 @@ from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.geometry.name_zone import resolve_name_zone
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.rebuild.parts import (
     PartScan,
@@ -63,6 +64,7 @@ def rebuild_on(
     sync: bool = True,
     engine: str = "local",
     deleted_topics: bool = False,
+    time_zone: str | None = None,
     env: Env = DEFAULT_ENV,
     part_size_bytes: int | None = None,
 ) -> RebuildReport:
@@ -80,19 +82,21 @@ def rebuild_on(
     total = log.size_bytes
     require_space(output, log, config, env, copies=2)  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)
+    named = resolve_name_zone(root, time_zone, env=env)
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", root, output, in_place=in_place)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole, KnownTopics.read(root, every=deleted_topics, env=env))
-        outputs.assemble(staging.directory, env)
+        outputs.assemble(staging.directory, named.zone, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
     report.note_expired(whole.expired)
+    report.time_zone = named.text
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset
     report.seconds = time.perf_counter() - started

@@ -17,6 +17,7 @@ from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.geometry.name_zone import resolve_name_zone
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
@@ -34,6 +35,7 @@ def rebuild(
     in_place: bool = False,
     sync: bool = True,
     deleted_topics: bool = False,
+    time_zone: str | None = None,
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RebuildReport:
@@ -42,7 +44,8 @@ def rebuild(
 
     The files are staged and published at the end, so a rebuild that was killed can be run again.
     `sync` False omits every fsync. `deleted_topics` also rebuilds the queues of topics that
-    ``config/topics.json`` no longer has.
+    ``config/topics.json`` no longer has. IndexFiles are named by times in `time_zone` (see
+    `resolve_name_zone`).
     """
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)
@@ -51,12 +54,13 @@ def rebuild(
     log = CommitLog.of_config(root, config, env=env)
     require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
+    named = resolve_name_zone(root, time_zone, env=env)
     scanner = Scanner(config, env=env, unreadable_is_damage=True)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-        with StoreWriter(staging.directory, config, env, sync=sync, known=known) as writer:
+        with StoreWriter(staging.directory, config, env, sync=sync, known=known, zone=named.zone) as writer:
             for window in scanner.scan(log):
                 writer.put(window, scanner)
                 if progress is not None:
@@ -70,6 +74,7 @@ def rebuild(
     assert end is not None  # the scan ran to its end
     report.note_end(end)
     report.note_expired(scanner.expired)
+    report.time_zone = named.text
     report.messages, report.bytes = scanner.messages, end.offset - log.min_offset
     report.seconds = time.perf_counter() - started
     return report

@@ -16,6 +16,7 @@ from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED
 from logdex.rocketmq.rebuild.write import IndexDone, LeftOut, QueuesDone
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import TimeZone
 
 
 def complete_output(
@@ -36,13 +37,13 @@ class Outputs:
     queues: list[QueuesDone]
     left_out: LeftOut
 
-    def assemble(self, directory: str, env: Env) -> None:
+    def assemble(self, directory: str, zone: TimeZone, env: Env) -> None:
         """Moves all files to their final names in ``directory/consumequeue`` and
-        ``directory/index``."""
+        ``directory/index``. IndexFiles are named by times in `zone`."""
         env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
         env.make_dirs(f"{directory}/{INDEX_DIR}")
         done = sorted(self.index, key=lambda file: file.number)
-        names = index_file_names(file.first_store_timestamp_ms for file in done)
+        names = index_file_names((file.first_store_timestamp_ms for file in done), zone)
         for file, name in zip(done, names, strict=True):
             env.rename(file.path, f"{directory}/{INDEX_DIR}/{name}")
         topics: set[str] = set()

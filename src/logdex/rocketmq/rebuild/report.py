@@ -37,6 +37,8 @@ class RebuildReport(reports.RebuildReport):
     stale_queues: int = 0
     checkpoint: bool = False
     deleted_topics: dict[str, int] = field(default_factory=dict)
+    time_zone: str = ""
+    """The time zone in which the IndexFiles are named, and how it is known."""
     end: str = ""
     end_offset: int = 0
     notes: list[str] = field(default_factory=list)

@@ -15,16 +15,20 @@ from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import TimeZone
 
 
 class StoreWriter:
     """Writes the derived files of one store below `directory`, from windows in log order, but for
-    the queues of topics that are deleted according to `known`. For one thread.
+    the queues of topics that are deleted according to `known`. IndexFiles are named by times in
+    `zone`. For one thread.
 
     A context manager: after an error it closes its files without completing them.
     """
 
-    def __init__(self, directory: str, config: StoreConfig, env: Env, *, sync: bool, known: KnownTopics) -> None:
+    def __init__(
+        self, directory: str, config: StoreConfig, env: Env, *, sync: bool, known: KnownTopics, zone: TimeZone
+    ) -> None:
         self._is_deleted = cache(known.is_deleted)
         self._deleted: dict[bytes, int] = {}
         self._directory = directory
@@ -33,6 +37,7 @@ class StoreWriter:
         self._sync = sync
         self._deriver = ConsumeQueueDeriver()
         self._last_name: str | None = None
+        self._zone = zone
         self.queues = ConsumeQueueSet(
             f"{directory}/{CONSUME_QUEUE_DIR}", config.consume_queue_file_size_bytes, env, sync=sync
         )
@@ -41,7 +46,7 @@ class StoreWriter:
         env.make_dirs(f"{directory}/{INDEX_DIR}")
 
     def _next_index_file(self, first_store_timestamp_ms: int) -> IndexTarget:
-        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name)
+        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name, self._zone)
         path = f"{self._directory}/{INDEX_DIR}/{self._last_name}"
         return IndexTarget(path, self._config, env=self._env, sync=self._sync)
 

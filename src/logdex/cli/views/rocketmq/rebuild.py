@@ -41,6 +41,7 @@ def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
             "IndexFiles",
             f"{human_count(report.index_files, 'file')}, {human_count(report.index_entries, 'entry', 'entries')}",
         ),
+        *([("index names", f"in {report.time_zone}")] if report.index_files else []),
         ("files", f"{human_count(report.files, 'file')} in {output}"),
         ("log end", f"offset {report.end_offset}: {report.end}"),
     ]
