@@ -14,6 +14,7 @@ MORE_FILES = {
     "kafka/verify": (18, "a check per file; they share the pass over a segment"),
     "kafka/log": (16, "the parts of one open log"),
     "kernels/kafka": (13, "a kernel per file"),
+    "kernels/rocketmq": (13, "a kernel per file"),
     "rocketmq/verify": (14, "a check per file; they share the pass over the log"),
 }
 """Folders with more files than `FILES_PER_FOLDER_MAX`: how many at most, and why."""

@@ -10,15 +10,13 @@ import errno as errno_codes
 import mmap
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, EnvironmentProblem, StorageError, VanishedError, located
+from logdex.errors import CorruptError, EnvironmentProblem, StorageError, located
 from logdex.io.mapped.mapping import map_without_descriptor, require_no_faults
 from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
@@ -145,9 +143,9 @@ class WriteFile:
 
     def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
         """Writes all of `data` at `position`."""
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs: arrays are buffers
         with self._env.operation("write_at", self.path):
-            while len(view):
+            view = data if isinstance(data, bytes) else memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs
+            while view:
                 done = os.pwrite(self._fd, view, position)
                 self._env.counters.written_bytes += done
                 view = view[done:]
@@ -216,27 +214,6 @@ class Env(NameChanges):
     def __init__(self, *, check_space: bool = True) -> None:
         self.counters = IoCounters()
         self._check_space = check_space
-
-    @contextmanager
-    def operation(self, kind: str, path: str) -> Iterator[None]:
-        """Wraps every system call and turns an `OSError` into a `StorageError`, which is a
-        `VanishedError` if there is nothing at `path`.
-
-        `kind` is the name of the calling method. `FaultEnv` counts, refuses or kills by it.
-        """
-        try:
-            yield
-        except OSError as error:
-            hint = None
-            if error.errno in (errno_codes.EACCES, errno_codes.EPERM):
-                hint = "check the owner and the mode of the file"
-            elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
-                hint = "free some space or choose another --output"
-            reason = error.strerror or str(error)
-            kind_of_error = VanishedError if error.errno == errno_codes.ENOENT else StorageError
-            raise kind_of_error(reason.lower(), path=path, errno=error.errno, hint=hint) from error
-        except ValueError as error:  # a NUL in a path, or an empty mapping
-            raise StorageError(str(error), path=path, errno=errno_codes.EINVAL) from error
 
     # -- looking -------------------------------------------------------------------------------------------------------
     def list_dir(self, path: str) -> list[str]:

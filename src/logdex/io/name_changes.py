@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from logdex.errors import StorageError, VanishedError
+
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
@@ -52,12 +54,44 @@ def _exchange_call() -> Any:
     return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, ctypes.c_uint(_EXCHANGE))
 
 
+class _Operation:
+    """What `Env.operation` returns. It is no generator, because a put of a message is hardly more
+    than one system call."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, OSError):
+            hint = None
+            if error.errno in (errno_codes.EACCES, errno_codes.EPERM):
+                hint = "check the owner and the mode of the file"
+            elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
+                hint = "free some space or choose another --output"
+            reason = error.strerror or str(error)
+            kind_of_error = VanishedError if error.errno == errno_codes.ENOENT else StorageError
+            raise kind_of_error(reason.lower(), path=self._path, errno=error.errno, hint=hint) from error
+        if isinstance(error, ValueError):  # a NUL in a path, or an empty mapping
+            raise StorageError(str(error), path=self._path, errno=errno_codes.EINVAL) from error
+
+
 class NameChanges:
     """The part of `Env` that changes names. Its methods are documented as the methods of `Env`."""
 
     def operation(self, kind: str, path: str) -> AbstractContextManager[None]:
-        """Wraps a system call, see `Env.operation`."""
-        raise NotImplementedError
+        """Wraps every system call and turns an `OSError` into a `StorageError`, which is a
+        `VanishedError` if there is nothing at `path`.
+
+        `kind` is the name of the calling method. `FaultEnv` counts, refuses or kills by it.
+        """
+        return _Operation(path)
 
     def make_dirs(self, path: str) -> None:
         """Creates a directory and its parents, if missing."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.host import Host
@@ -20,6 +22,7 @@ from logdex.rocketmq.message_store.background import Background
 from logdex.rocketmq.message_store.opening import OpenedStore, open_store
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.append import put_message, put_messages
+from logdex.rocketmq.message_store.put.columns import put_columns
 from logdex.rocketmq.message_store.put.encode import Encoder, as_host
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Text
 from logdex.rocketmq.message_store.reading import ReadableStore
@@ -101,6 +104,18 @@ class MessageStore(ReadableStore):
         """Puts messages of one topic and queue as one unit: all or none, with consecutive queue
         offsets. Errors are those of `put_message`."""
         return put_messages(self._core, self._encoder, list(messages))
+
+    def put_columns(self, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
+        """Puts all rows of an Arrow table in one go. Its columns are ``topic``, and as many as are
+        wanted of ``body``, ``queue_id`` or ``sharding_key``, ``tags``, ``keys`` (a text or a list),
+        ``properties`` (a map) and ``born_timestamp_ms``.
+
+        All rows are checked first, as by `put_message`, so that all or none are put. The result has
+        the place of the first row, and the number and size of all. Other threads put their messages
+        before or after. A power cut may leave the first rows alone, unless ``flush="sync"``
+        acknowledged them.
+        """
+        return put_columns(self._core, self._encoder, table)
 
     def create_topic(self, topic: Text, queue_nums: int | None = None) -> None:
         """Creates a topic, or sets the number of its queues. A message to an unknown topic creates

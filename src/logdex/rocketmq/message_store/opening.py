@@ -7,12 +7,13 @@ the file ``abort``. Source: DefaultMessageStore.load, start, createTempFile.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from logdex.errors import MissingFileError, UsageError
+from logdex.errors import MissingFileError, StorageError, UsageError
 from logdex.io.env import Env
 from logdex.io.process_lock import ProcessLock
 from logdex.primitives.java_hash import decode_utf8
@@ -185,6 +186,11 @@ class _Opening:
         if self.config.dialect.abort_has_process_id and not self.env.exists(f"{paths.abort}.bak"):
             self.env.open_write(f"{paths.abort}.bak").close()
         self.env.sync_dir(paths.root)
+        try:
+            self.env.sync_dir(os.path.dirname(paths.root) or ".")
+        except StorageError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM):
+                raise  # whoever made the directory made its name durable
 
     def _cut(self, log: CommitLog | None, end_offset: int) -> tuple[CommitLog, LogFiles]:
         """Makes the log end at `end_offset`, and opens it for reading and writing."""

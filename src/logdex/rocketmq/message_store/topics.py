@@ -46,6 +46,12 @@ class Topics:
         self._turns[topic] = turn + 1
         return turn % max(self._queues.get(topic, self._default), 1)
 
+    def choose_queues(self, topic: bytes, count: int) -> int:
+        """The turn of the first of `count` messages whose queues are chosen in turn."""
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + count
+        return turn
+
     def require(self, topic: bytes, queue_id: int | None, now_ms: int) -> None:
         """Creates the topic if it is new. Raises `UsageError` if it has no such queue."""
         count = self._queues.get(topic)

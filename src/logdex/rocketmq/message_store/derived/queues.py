@@ -31,13 +31,17 @@ class QueueFiles(OutputFiles):
         super().__init__(env, sync=False)
         self._dirty: dict[str, None] = {}
         self._named: set[str] = set()
-        """Directories with names that are not on disk yet."""
+        """Directories with names that may not be on disk yet: an earlier process may have been
+        killed before it synced them."""
+        self._known: set[str] = set()
+        """Files whose names this process has synced, or will."""
 
     def write_at(self, path: str, file_size_bytes: int, position: int, data: ByteArray | bytes) -> None:
         """As `OutputFiles.write_at`; the file is dirty until `flush`."""
         if path not in self._dirty:
             self._dirty[path] = None
-            if not self._env.exists(path):
+            if path not in self._known:
+                self._known.add(path)
                 folder = posixpath.dirname(path)
                 self._named |= {folder, posixpath.dirname(folder), posixpath.dirname(posixpath.dirname(folder))}
         super().write_at(path, file_size_bytes, position, data)
@@ -53,6 +57,7 @@ class QueueFiles(OutputFiles):
         """As `OutputFiles.remove_dir`."""
         super().remove_dir(directory)
         self._dirty = {path: None for path in self._dirty if posixpath.dirname(path) != directory}
+        self._known = {path for path in self._known if posixpath.dirname(path) != directory}
         self._named.discard(directory)
         self._named.add(posixpath.dirname(directory))
 

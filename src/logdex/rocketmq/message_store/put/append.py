@@ -42,14 +42,13 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     if isinstance(encoded, PutMessageStatus):
         return PutMessageResult(encoded)
     with core.lock:
-        stopped = refusal(core)
-        if stopped is not None:
-            return PutMessageResult(stopped)
+        if core.closing or core.group_commit.failed is not None:
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         if not core.make_room(encoded.size_bytes):
             return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
         result = _append(core, encoded)
         ticket = core.group_commit.next_ticket()
-    return _acknowledged(core, result, ticket, message.wait_store_msg_ok)
+    return acknowledged(core, result, ticket, message.wait_store_msg_ok)
 
 
 def _start(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | PutMessageStatus:
@@ -94,7 +93,7 @@ def _append(core: StoreCore, encoded: Encoded) -> PutMessageResult:
     )
 
 
-def _acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: bool) -> PutMessageResult:
+def acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: bool) -> PutMessageResult:
     """Returns the result when the put may be acknowledged. Call it without the lock."""
     options = core.options
     if options.flush != "sync" or not waits:
@@ -140,7 +139,7 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
             return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
         result = _append_batch(core, batch, total)
         ticket = core.group_commit.next_ticket()
-    return _acknowledged(core, result, ticket, all(each.wait_store_msg_ok for each in messages))
+    return acknowledged(core, result, ticket, all(each.wait_store_msg_ok for each in messages))
 
 
 def _size_in_batch(encoded: Encoded) -> int:

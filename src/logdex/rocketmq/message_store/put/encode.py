@@ -13,10 +13,14 @@ import random
 import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import (
+    HOST_V4_SIZE_BYTES,
     MESSAGE_MAGIC_V1,
     MESSAGE_MAGIC_V2,
     SYS_FLAG_BORN_HOST_V6,
@@ -45,7 +49,7 @@ _ENCODER_ROOM_BYTES = 64 << 10
 """How much larger than its body a message may be (MessageExtEncoder)."""
 _REAL_TOPIC, _REAL_QUEUE_ID, _INNER_NUM = b"REAL_TOPIC", b"REAL_QID", b"INNER_NUM"
 _TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
-_ORDERS_MAX = 4096
+_FORMS_MAX = 4096
 Pairs = dict[bytes, bytes]
 
 
@@ -105,7 +109,7 @@ class UniqueKeys:
 
     def __init__(self, host: Host) -> None:
         seed = random.getrandbits(32)
-        self._first = f"{host.address.hex()}{os.getpid() & 0xFFFF:04x}{seed:08x}".upper()
+        self._first = f"{host.address.hex()}{os.getpid() & 0xFFFF:04x}{seed:08x}".upper().encode()
         self._counter = itertools.count(1)
         self._month = (0, 0)
 
@@ -114,7 +118,23 @@ class UniqueKeys:
         start, end = self._month
         if not start <= now_ms < end:
             start, _ = self._month = _month_of(now_ms)
-        return b"%s%08X%04X" % (self._first.encode(), now_ms - start, next(self._counter) & 0xFFFF)
+        return b"%s%08X%04X" % (self._first, now_ms - start, next(self._counter) & 0xFFFF)
+
+    def column(self, count: int, now_ms: int) -> Any:
+        """`count` new values as an Arrow array of large_binary."""
+        last = self.next(now_ms)
+        width = len(last)
+        numbers = np.arange(count, dtype=np.int64) + (int(last[-12:], 16) + 1)  # the counter carries into the time
+        digits = np.empty((count, width), np.uint8)
+        digits[:, : width - 12] = np.frombuffer(last[: width - 12], np.uint8)
+        for place in range(12):
+            digits[:, width - 1 - place] = _HEX[numbers >> 4 * place & 15]
+        offsets = np.arange(count + 1, dtype=np.int64) * width
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
+        return pa.Array.from_buffers(pa.large_binary(), count, buffers)
+
+
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 def _month_of(now_ms: int) -> tuple[int, int]:
@@ -125,17 +145,19 @@ def _month_of(now_ms: int) -> tuple[int, int]:
 
 
 class Encoder:
-    """Encodes messages for one store. Thread-safe."""
+    """Encodes messages for one store. Thread-safe. `store_host` is the store's."""
 
     def __init__(self, config: StoreConfig, options: StoreOptions) -> None:
         self._dialect = config.dialect
         self._levels = len(config.delay_levels_ms)
         self._message_size_max = options.max_message_size
         self._room = config.mapped_file_size_commit_log - 8
-        self._born_host, self._store_host = options.born_host, options.store_host
-        self._packed_born_host, self._packed_store_host = self._born_host.pack(), self._store_host.pack()
+        self._born_host, self.store_host = options.born_host, options.store_host
+        self._packed_born_host, self._packed_store_host = self._born_host.pack(), self.store_host.pack()
         self._unique_keys = UniqueKeys(self._born_host) if options.unique_keys else None
-        self._orders: dict[tuple[bytes, ...], list[int]] = {}
+        self._forms: dict[tuple[bytes, ...], tuple[list[bytes], bytes]] = {}
+        """By the names of properties in the order in which they were set: the names in the stored
+        order, and the stored form without the values."""
         self._known_topics: dict[Text, bytes] = {}
 
     # -- topics --------------------------------------------------------------------------------------------------------
@@ -149,15 +171,42 @@ class Encoder:
                 if len(known) > _TOPIC_SIZE_MAX:
                     return None
                 raise UsageError(f"the topic {known!r} cannot name a folder", hint="use letters, digits, - _ % |")
-            if len(known) > (_TOPIC_SIZE_MAX if self._is_long(known) else _TOPIC_SIZE_MAX_V1):
+            if len(known) > (_TOPIC_SIZE_MAX if self.is_long(known) else _TOPIC_SIZE_MAX_V1):
                 return None
-            if len(self._known_topics) < _ORDERS_MAX:
+            if len(self._known_topics) < _FORMS_MAX:
                 self._known_topics[topic] = known
         return known
 
-    def _is_long(self, topic: bytes) -> bool:
+    def is_long(self, topic: bytes) -> bool:
         """Whether the engine stores this topic in a message of version 2."""
         return self._dialect.long_topics and len(decode_utf8(topic).encode("utf-16-le")) // 2 > _TOPIC_SIZE_MAX_V1
+
+    # -- columns -------------------------------------------------------------------------------------------------------
+    @property
+    def host_flags(self) -> int:
+        """The bits of sysFlag that tell the sizes of the store's hosts."""
+        return self._with_hosts(0, self._packed_born_host, self._packed_store_host)
+
+    @property
+    def born_host_more(self) -> int:
+        """How many bytes longer than an IPv4 host the born host is."""
+        return len(self._packed_born_host) - HOST_V4_SIZE_BYTES
+
+    def common_head(self) -> bytes:
+        """The head of a message of which nothing else is known."""
+        return head_struct(self.host_flags).pack(
+            0, 0, 0, 0, 0, 0, 0, self.host_flags, 0, self._packed_born_host, 0, self._packed_store_host, 0, 0, 0
+        )
+
+    def stored_properties(self, tags: bytes | None, keys: bytes | None, own: Any, now_ms: int) -> bytes:
+        """The stored form of one row's properties, with a separator after the last one."""
+        pairs = self._pairs(Message("", tags=tags, keys=keys or (), properties=dict(own or ())), now_ms)
+        raw = self._properties(pairs)
+        return raw if self._dialect.separator_at_end or not raw else raw + props.PROPERTY_SEPARATOR
+
+    def unique_key_column(self, count: int, now_ms: int) -> Any:
+        """New UNIQ_KEY values as an Arrow array, or None if the store makes none."""
+        return None if self._unique_keys is None else self._unique_keys.column(count, now_ms)
 
     # -- messages ------------------------------------------------------------------------------------------------------
     def encode(self, message: Message, topic: bytes, queue_id: int, now_ms: int) -> Encoded | PutMessageStatus:
@@ -176,22 +225,19 @@ class Encoder:
         if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         body = message.body
-        if len(body) > self._message_size_max:
-            return PutMessageStatus.MESSAGE_ILLEGAL
         magic = MESSAGE_MAGIC_V2 if len(topic) > _TOPIC_SIZE_MAX_V1 else MESSAGE_MAGIC_V1
-        born_host, store_host = self._packed_born_host, self._store_host
+        born_host, store_host = self._packed_born_host, self.store_host
         packed_store_host = self._packed_store_host
         if message.born_host is not None:
             born_host = as_host(message.born_host).pack()
         if message.store_host is not None:
             store_host = as_host(message.store_host)
             packed_store_host = store_host.pack()
-        sys_flag &= ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-        sys_flag |= (len(born_host) > 8) * SYS_FLAG_BORN_HOST_V6 | (len(packed_store_host) > 8) * SYS_FLAG_STORE_HOST_V6
+        sys_flag = self._with_hosts(sys_flag, born_host, packed_store_host)
         rest = encode_rest(magic, body, topic, raw)
         head = head_struct(sys_flag)
         size = head.size + len(rest)
-        if size > self._message_size_max + _ENCODER_ROOM_BYTES or size > self._room:
+        if not self.admits(len(body), size):
             return PutMessageStatus.MESSAGE_ILLEGAL
         return Encoded(
             topic,
@@ -212,10 +258,26 @@ class Encoder:
             head,
         )
 
+    def admits(self, body_size_bytes: int, size_bytes: int) -> bool:
+        """Whether a message can be stored, by the size of its body and of the whole."""
+        if body_size_bytes > self._message_size_max or size_bytes > self._room:
+            return False
+        return size_bytes <= self._message_size_max + _ENCODER_ROOM_BYTES
+
     def admits_batch(self, size_bytes: int, sent_size_bytes: int) -> bool:
         """Whether a batch can be stored: `size_bytes` in the log, `sent_size_bytes` as a client
         sends it."""
         return sent_size_bytes <= self._message_size_max and size_bytes <= self._room
+
+    @staticmethod
+    def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+        """`sys_flag` with the bits that tell the sizes of the hosts."""
+        sys_flag &= ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+        if len(born_host) > HOST_V4_SIZE_BYTES:
+            sys_flag |= SYS_FLAG_BORN_HOST_V6
+        if len(store_host) > HOST_V4_SIZE_BYTES:
+            sys_flag |= SYS_FLAG_STORE_HOST_V6
+        return sys_flag
 
     def _pairs(self, message: Message, now_ms: int) -> Pairs:
         """The properties in the order in which a client sets them."""
@@ -255,12 +317,13 @@ class Encoder:
     def _properties(self, pairs: Pairs) -> bytes:
         """The stored form, in the order of the broker's map."""
         names = tuple(pairs)
-        order = self._orders.get(names)
-        if order is None:
-            order = string_map_order(names)
-            if len(self._orders) < _ORDERS_MAX:
-                self._orders[names] = order
-        raw = b"".join([b"%b\x01%b\x02" % (names[place], pairs[names[place]]) for place in order])
+        form = self._forms.get(names)
+        if form is None:
+            ordered = [names[place] for place in string_map_order(names)]
+            form = ordered, b"".join(name.replace(b"%", b"%%") + b"\x01%b\x02" for name in ordered)
+            if len(self._forms) < _FORMS_MAX:
+                self._forms[names] = form
+        raw = form[1] % tuple([pairs[name] for name in form[0]])
         if raw.count(props.PROPERTY_SEPARATOR) != len(names) or b"\0" in raw:
             raise UsageError(
                 "a property has a character that separates properties (U+0002) or a zero byte",

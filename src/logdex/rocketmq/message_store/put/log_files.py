@@ -57,15 +57,15 @@ class LogFiles:
         self.position += len(data)
 
     def _open(self, start_offset: int) -> WriteFile:
-        """Opens a file with its full size; a new one is zeros, and its name is on disk."""
+        """Opens a file with its full size; a new one is zeros. Its name is on disk then: one that
+        is there may have been made by a process that was killed, or be left of a failed try."""
         path = self.path_of(start_offset)
-        is_new = not self._env.exists(path)
         file = self._env.open_write(path)
         try:
-            if is_new or self._env.size_bytes(path) != self.file_size_bytes:
+            if self._env.size_bytes(path) != self.file_size_bytes:
                 file.truncate(self.file_size_bytes)
-                file.sync()
-                self._env.sync_dir(self.directory)
+            file.sync()
+            self._env.sync_dir(self.directory)
         except BaseException:
             file.close()
             raise

@@ -1,0 +1,312 @@
+"""Putting an Arrow table: checks, then its rows in bulk through the encode kernel."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logdex.errors import UsageError
+from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD
+from logdex.rocketmq.index_file.index_keys import KeyBatch, hash_keys
+from logdex.rocketmq.message import properties as props
+from logdex.rocketmq.message.stored_message import head_struct
+from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.put.append import acknowledged, refusal
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoder
+from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
+
+_COLUMNS = ("topic", "body", "queue_id", "sharding_key", "tags", "keys", "properties", "born_timestamp_ms")
+_BUFFER_BYTES = 4 << 20
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+
+class Bytes(NamedTuple):
+    """A column of texts or bytes: value i is `data[offsets[i] : offsets[i + 1]]`."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: Int64s
+
+    @property
+    def sizes(self) -> Int64s:
+        """The size of each value."""
+        return np.diff(self.offsets)
+
+
+class Prepared(NamedTuple):
+    """The rows of a table, ready for the kernel; `queues` has topic number and queue id of each
+    queue."""
+
+    body: Bytes
+    properties: Bytes
+    born_ms: Int64s
+    queue: Int32s
+    queues: list[tuple[int, int]]
+    topics: list[bytes]
+    sizes: Int64s
+    """The size of each message."""
+
+
+def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
+    """See `MessageStore.put_columns`."""
+    stopped = refusal(core)
+    if stopped is None and core.options.page_cache_busy():
+        stopped = PutMessageStatus.OS_PAGE_CACHE_BUSY
+    if stopped is not None:
+        return PutMessageResult(stopped)
+    if not table.num_rows:
+        return PutMessageResult(PutMessageStatus.PUT_OK)
+    prepared = _prepare(core, encoder, table)
+    if isinstance(prepared, PutMessageStatus):
+        return PutMessageResult(prepared)
+    with core.lock:
+        if core.closing or core.group_commit.failed is not None:
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        result = _Writing(core, encoder, prepared).run()
+        ticket = core.group_commit.next_ticket()
+    return acknowledged(core, result, ticket, result.is_stored)
+
+
+# -- checking ----------------------------------------------------------------------------------------------------------
+def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> Prepared | PutMessageStatus:
+    """Checks all rows as single puts are checked, before anything is written."""
+    names = table.schema.names
+    unknown = [name for name in names if name not in _COLUMNS]
+    if unknown or "topic" not in names:
+        raise UsageError(f"unknown columns: {', '.join(unknown)}" if unknown else "a column topic is missing")
+    now_ms, count = core.clock_ms(), table.num_rows
+    topic_column = _column(table, "topic").dictionary_encode()
+    topics: list[bytes] = []
+    for text in topic_column.dictionary.to_pylist():
+        topic = None if text is None else encoder.topic_of(text)
+        if topic is None:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        core.topics.require(topic, None, now_ms)
+        topics.append(topic)
+    if topic_column.null_count:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    topic_of = topic_column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    queue_of = _queues(core, table, topics, topic_of)
+    queues, queue = _numbered(topic_of, queue_of)
+    body = Bytes(_NOTHING, np.zeros(count + 1, np.int64))
+    if "body" in names:
+        body = _bytes_of(_column(table, "body"), count)
+    properties = _properties(encoder, table, now_ms)
+    born = np.full(count, now_ms, np.int64)
+    if "born_timestamp_ms" in names:
+        born = _column(table, "born_timestamp_ms").fill_null(now_ms).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if int(properties.sizes.max()) > PROPERTIES_SIZE_BYTES_MAX:
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    topic_sizes = np.array([len(topic) + 1 + encoder.is_long(topic) for topic in topics], np.int64)
+    head = head_struct(encoder.host_flags).size
+    cut = np.minimum(properties.sizes, 0 if core.config.dialect.separator_at_end else 1)
+    sizes = head + body.sizes + topic_sizes[topic_of] + 2 + properties.sizes - cut
+    if not encoder.admits(int(body.sizes.max()), int(sizes.max())):
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    born = np.ascontiguousarray(born, np.int64)
+    return Prepared(body, properties, born, queue, queues, topics, sizes)
+
+
+def _numbered(topic_of: Int64s, queue_of: Int64s) -> tuple[list[tuple[int, int]], Int32s]:
+    """The queues of some rows as (topic number, queue id), and of each row the number of its
+    queue."""
+    width = int(queue_of.max()) + 1
+    packed = topic_of * width + queue_of
+    known = np.flatnonzero(np.bincount(packed))
+    numbers = np.zeros(int(known[-1]) + 1, np.int32)
+    numbers[known] = np.arange(len(known), dtype=np.int32)
+    return [divmod(value, width) for value in known.tolist()], numbers[packed]
+
+
+_NOTHING = np.zeros(8, np.uint8)
+
+
+def _column(table: pa.Table | pa.RecordBatch, name: str) -> Any:
+    column = table.column(name)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _as_binary(column: Any) -> Any:
+    """A column of texts or bytes, perhaps as a dictionary, as large_binary."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pa.large_binary())
+
+
+def _bytes_of(column: Any, count: int) -> Bytes:
+    column = _as_binary(column).fill_null(b"")
+    _, offsets, data = column.buffers()
+    found = np.frombuffer(offsets, np.int64, count + 1, 8 * column.offset)
+    return Bytes(np.frombuffer(data, np.uint8) if data is not None and data.size else _NOTHING, found)
+
+
+def _queues(core: StoreCore, table: pa.Table | pa.RecordBatch, topics: list[bytes], topic_of: Int64s) -> Int64s:
+    """The queue id of each row: as given, by the hash of the sharding key, or the topic's queues in
+    turn."""
+    nums = np.array([core.topics.queue_nums(topic) for topic in topics], np.int64)[topic_of]
+    names = table.schema.names
+    if "queue_id" in names:
+        column = _column(table, "queue_id")
+        if column.null_count:
+            raise UsageError("queue_id has nulls", hint="leave the column out to have queues chosen")
+        found = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero((found < 0) | (found >= nums))[:1]:
+            core.topics.require(topics[topic_of[row]], int(found[row]), 0)
+        return np.asarray(found, np.int64)
+    if "sharding_key" in names:
+        keys = _bytes_of(_column(table, "sharding_key"), table.num_rows)
+        start = int(keys.offsets[0])
+        data = keys.data[start : int(keys.offsets[-1])]
+        return hash_keys(KeyBatch(data, keys.offsets[1:] - start)).astype(np.int64) % nums
+    found = np.zeros(len(topic_of), np.int64)
+    for number, topic in enumerate(topics):
+        rows = np.flatnonzero(topic_of == number)
+        found[rows] = (core.topics.choose_queues(topic, len(rows)) + np.arange(len(rows))) % nums[rows]
+    return found
+
+
+def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int) -> Bytes:
+    """The stored properties of each row, with a separator after the last one."""
+    names, count = table.schema.names, table.num_rows
+    tags = _as_binary(_column(table, "tags")) if "tags" in names else None
+    keys = None
+    if "keys" in names:
+        keys = _column(table, "keys")
+        if pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type):
+            keys = pc.binary_join(keys, " ")
+        keys = _as_binary(keys)
+        keys = pc.if_else(pc.equal(pc.binary_length(keys), 0), pa.scalar(None, pa.large_binary()), keys)
+    if "properties" in names:
+        own = _column(table, "properties").to_pylist()
+        rows = [
+            encoder.stored_properties(None if tags is None else tags[i].as_py(), keys and keys[i].as_py(), each, now_ms)
+            for i, each in enumerate(own)
+        ]
+        return _bytes_of(pa.array(rows, pa.large_binary()), count)
+    unique = encoder.unique_key_column(count, now_ms)
+    parts = [(props.KEYS, keys), (props.UNIQ_KEY, unique), (props.TAGS, tags)]  # the order of Java's map
+    present = [(name, column) for name, column in parts if column is not None]
+    joined = _joined(present, count)
+    stored = _bytes_of(joined, count)
+    _require_storable(stored, sum(count - column.null_count for _, column in present))
+    return stored
+
+
+def _joined(parts: list[tuple[bytes, Any]], count: int) -> Any:
+    empty = pa.scalar(b"", pa.large_binary())
+    if not parts:
+        return pa.array([b""] * count, pa.large_binary())
+    pieces: list[Any] = []
+    for name, column in parts:
+        before, after = pa.scalar(name + b"\x01", pa.large_binary()), pa.scalar(b"\x02", pa.large_binary())
+        if column.null_count:
+            pieces.append(pc.binary_join_element_wise(before, column, after, empty).fill_null(b""))
+        else:
+            pieces += [before, column, after]
+    return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, empty)
+
+
+def _require_storable(stored: Bytes, pairs: int) -> None:
+    data = stored.data[int(stored.offsets[0]) : int(stored.offsets[-1])]
+    if int(np.count_nonzero(data == props.PROPERTY_SEPARATOR[0])) != pairs or not data.all():
+        raise UsageError(
+            "tags or keys have a character that separates properties (U+0002) or a zero byte",
+            hint="leave such characters out",
+        )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+class _Writing:
+    """Writes prepared rows, as many at once as file and buffer take. The lock is held."""
+
+    def __init__(self, core: StoreCore, encoder: Encoder, rows: Prepared) -> None:
+        from logdex.kernels.common.crc import crc_function_address, crc_table
+        from logdex.kernels.rocketmq.message_encode import EncodeColumns, EncodeRules
+
+        self._core, self._rows, self._host = core, rows, encoder.store_host
+        self._keys = [(rows.topics[topic], queue_id) for topic, queue_id in rows.queues]
+        self._next = np.array([core.queue_offsets.get(key, 0) for key in self._keys], np.int64)
+        head = encoder.common_head()
+        self._arrays: list[npt.NDArray[Any]] = [
+            np.array([topic for topic, _ in rows.queues], np.int32),
+            np.array([queue_id for _, queue_id in rows.queues], np.int32),
+            np.frombuffer(b"".join(rows.topics) + bytes(8), np.uint8),
+            np.cumsum([0, *map(len, rows.topics)], dtype=np.int64),
+            np.array([encoder.is_long(topic) for topic in rows.topics], np.int32),
+            np.frombuffer(head, np.uint8),
+        ]
+        topic, queue_id, data, offsets, is_long, template = (array.ctypes.data for array in self._arrays)
+        self._columns = EncodeColumns(
+            rows.queue.ctypes.data,
+            rows.born_ms.ctypes.data,
+            rows.body.data.ctypes.data,
+            rows.body.offsets.ctypes.data,
+            rows.properties.data.ctypes.data,
+            rows.properties.offsets.ctypes.data,
+            topic,
+            queue_id,
+            self._next.ctypes.data,
+            data,
+            offsets,
+            is_long,
+            template,
+        )
+        self._rules = EncodeRules(
+            head_size=len(head),
+            store_at=MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + encoder.born_host_more,
+            cut=0 if core.config.dialect.separator_at_end else 1,
+            crc_function=crc_function_address(),
+            crc_table=crc_table().ctypes.data,
+        )
+        self._state = np.zeros(2, np.int64)
+
+    def run(self) -> PutMessageResult:
+        """Writes all rows; fewer if the next file cannot be created, which the status says."""
+        core, rows = self._core, self._rows
+        begin, done, count = core.log.end_offset, 0, len(rows.queue)
+        first_queue = int(rows.queue[0])
+        first_offset, status = int(self._next[first_queue]), PutMessageStatus.PUT_OK
+        buffer = np.empty(min(_BUFFER_BYTES, int(rows.sizes.sum())), np.uint8)
+        while done < count:
+            needed = int(rows.sizes[done])
+            if not core.make_room(needed):
+                status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+                break
+            if needed > len(buffer):
+                buffer = np.empty(needed, np.uint8)
+            if done == 0:
+                begin = core.log.end_offset
+            done = self._write_some(done, count, buffer)
+        written = int(rows.sizes[:done].sum())
+        key = self._keys[first_queue]
+        return PutMessageResult(
+            status, begin, first_offset, written, core.last_timestamp_ms, key[0], key[1], self._host, done
+        )
+
+    def _write_some(self, done: int, count: int, buffer: npt.NDArray[np.uint8]) -> int:
+        from logdex.kernels.rocketmq.message_encode import ROWS, SIZE, encode_messages
+
+        core, log = self._core, self._core.log
+        room = min(log.file_size_bytes - log.position - BLANK.size_bytes, len(buffer))
+        now_ms = core.clock_ms()
+        encode_messages(
+            done,
+            count,
+            buffer.ctypes.data,
+            room,
+            log.end_offset,
+            now_ms,
+            self._columns,
+            self._rules,
+            self._state.ctypes.data,
+        )
+        core.append(memoryview(buffer[: int(self._state[SIZE])]))  # type: ignore[arg-type]  # arrays are buffers
+        core.queue_offsets.update(zip(self._keys, self._next.tolist(), strict=True))
+        core.last_timestamp_ms = now_ms
+        return int(self._state[ROWS])

@@ -1,0 +1,89 @@
+"""`put_columns`: queues, properties, unique keys, and what is refused as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from logdex.errors import UsageError
+from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
+
+
+def test_queues_are_chosen_in_turn_or_by_hash(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        put = store.put_columns(pa.table({"topic": ["a", "b", "a", "a", "a", "a"], "body": [b"x"] * 6}))
+        assert (put.physical_offset, put.queue_offset, put.topic, put.queue_id, put.msg_num) == (0, 0, b"a", 0, 6)
+        store.dispatch()
+        assert [(queue.topic, queue.queue_id, queue.max_offset) for queue in store.queues()] == [
+            (b"a", 0, 2),
+            (b"a", 1, 1),
+            (b"a", 2, 1),
+            (b"a", 3, 1),
+            (b"b", 0, 1),
+        ]
+        keys = ["one", "two", "one", "three"] * 3
+        store.put_columns(pa.table({"topic": ["c"] * 12, "sharding_key": keys, "keys": keys}))
+        for key in set(keys):
+            assert len({message.queue_id for message in store.query_message("c", key).messages}) == 1
+    require_sound(tmp_path / "store")
+
+
+def test_every_row_has_a_unique_key_and_its_properties(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 16) as store:
+        maps = pa.array([[("color", "red")], [], None], pa.map_(pa.string(), pa.string()))
+        store.put_columns(pa.table({"topic": ["a"] * 3, "tags": ["t", None, "t"], "properties": maps}))
+        store.put_columns(pa.table({"topic": pa.array(["a"] * 50).dictionary_encode(), "body": ["text"] * 50}))
+        store.dispatch()
+        rows = [store.get_message("a", queue, 0, 99).messages for queue in range(4)]
+        messages = [message for queue in rows for message in queue]
+        assert len({message.unique_key for message in messages}) == 53
+        assert sorted(message.properties.get(b"color", b"") for message in messages)[-1] == b"red"
+        one = messages[0].unique_key
+        assert one is not None
+        assert [message.unique_key for message in store.query_message("a", one).messages] == [one]
+
+
+@pytest.mark.parametrize(
+    ("table", "status"),
+    [
+        ({"topic": ["a", None]}, PutMessageStatus.MESSAGE_ILLEGAL),
+        ({"topic": ["a", "t" * 300]}, PutMessageStatus.MESSAGE_ILLEGAL),
+        ({"topic": ["a", "a"], "body": [b"", bytes(5000)]}, PutMessageStatus.MESSAGE_ILLEGAL),
+        ({"topic": ["a", "a"], "tags": ["", "x" * 40_000]}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+    ],
+)
+def test_all_rows_or_none(table: dict[str, Any], status: PutMessageStatus, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        assert store.put_columns(pa.table(table)).status is status
+        assert store.max_phy_offset == 0
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"body": [b"x"]},
+        {"topic": ["a"], "speed": [1]},
+        {"topic": ["a/b"]},
+        {"topic": ["a"], "queue_id": [4]},
+        {"topic": ["a"], "queue_id": pa.array([None], pa.int32())},
+        {"topic": ["a"], "tags": ["x\x02"]},
+        {"topic": ["a"], "keys": ["x\0"]},
+    ],
+)
+def test_what_no_store_can_hold(table: dict[str, Any], tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(UsageError):
+            store.put_columns(pa.table(table))
+        assert store.max_phy_offset == 0
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        assert store.put_columns(pa.table({"topic": pa.array([], pa.string())})).msg_num == 0
+        store.close()
+        put = store.put_columns(pa.table({"topic": ["a"]}))
+        assert put.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
