@@ -93,7 +93,7 @@ def batch_ends(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_scan_goes_on_behind_a_segment_that_has_expired(home: Path, number: int) -> None:
+def test_a_scan_goes_on_behind_a_segment_that_was_trimmed(home: Path, number: int) -> None:
     before, path = offsets_of(home), logs(home)[number]
     found = offsets_of(home, ChangingEnv(path, lambda: expire(home), opens=2))
     assert found == (before if number else [offset for offset in before if offset >= int(logs(home)[0].stem)])

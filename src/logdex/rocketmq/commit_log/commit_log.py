@@ -20,10 +20,10 @@ from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESS
 from logdex.rocketmq.files.offset_files import (
     OFFSET_MAX,
     OffsetFile,
-    has_expired,
     infer_file_size,
     list_offset_files,
     offset_in_name,
+    was_trimmed,
 )
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.stored_message import StoredMessage, checked_size, decode_message, host_sizes
@@ -199,11 +199,10 @@ class CommitLog:
         place = bisect_right(listing.starts, file.start_offset)
         return listing.files[place] if place < len(listing.files) else None
 
-    def has_expired(self, offset: int) -> bool:
-        """Whether a broker has removed the file of a physical offset since the log was listed, because
-        it was old."""
+    def was_trimmed(self, offset: int) -> bool:
+        """Whether a broker has removed the file of a physical offset since the log was listed."""
         file = self.file_of(offset)
-        return file is not None and not self.is_one_file and has_expired(file, self._env)
+        return file is not None and not self.is_one_file and was_trimmed(file, self._env)
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Returns the path of the file that holds the byte at a physical offset, and the byte's

@@ -155,14 +155,14 @@ def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
 
 
 def _is_written(log: CommitLog, file: CommitLogFile, offset: int) -> bool:
-    """Whether there is anything but zeros where a message of `file` would begin. A broker only
-    removes a file as old if it had been written."""
+    """Whether there is anything but zeros where a message of `file` would begin. A file that a broker
+    has removed meanwhile shows nothing."""
     try:
         return any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
     except VanishedError:
-        if not log.has_expired(offset):
+        if not log.was_trimmed(offset):
             raise
-        return True
+        return False
 
 
 def _hole(end: LogEnd, where: str) -> LogEnd:

@@ -67,11 +67,12 @@ def list_offset_files(
     return tuple(files), tuple(foreign)
 
 
-def has_expired(file: OffsetFile, env: Env) -> bool:
-    """Whether a broker has removed a listed file because it was old: the directory has files of
-    this kind, and all of them begin behind it."""
-    starts = [offset_in_name(name) for name in env.list_dir(posixpath.dirname(file.path))]
-    return min((start for start in starts if start is not None), default=-1) > file.start_offset
+def was_trimmed(file: OffsetFile, env: Env) -> bool:
+    """Whether a broker has removed a listed file: an old one, so that all that are left begin behind
+    it, or, as a recovery does that cuts the end, one behind all that are left."""
+    found = (offset_in_name(name) for name in env.list_dir(posixpath.dirname(file.path)))
+    starts = [start for start in found if start is not None]
+    return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
 
 
 def infer_file_size(files: tuple[OffsetFile, ...], *, unit_bytes: int = 1) -> int | None:

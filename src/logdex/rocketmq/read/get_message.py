@@ -186,12 +186,11 @@ def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
 
 
 def _read_if_there(log: CommitLog, phy_offset: int) -> StoredMessage | None:
-    """Returns a message; None if a broker has removed its file, because it was old, since the log was
-    listed."""
+    """Returns a message; None if a broker has removed its file since the log was listed."""
     try:
         return log.read_message(phy_offset)
     except VanishedError:
-        if not log.has_expired(phy_offset):
+        if not log.was_trimmed(phy_offset):
             raise
         return None
 

@@ -57,9 +57,8 @@ class LogScan:
         self.wanted = wanted
         self.limit = limit
         self.end: LogEnd | None = None
-        self.expired: list[str] = []
-        """The paths of the files that a broker removed, because they were old, before the last pass
-        read them."""
+        self.trimmed: list[str] = []
+        """The paths of the files that a broker removed before the last pass read them."""
         self._source = source
 
     def __iter__(self) -> Iterator[StoredMessage]:
@@ -102,7 +101,7 @@ class LogScan:
     def _windows(
         self, reader: PartReader, columns: Sequence[str] | None
     ) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
-        self.end, self.expired = None, reader.expired
+        self.end, self.trimmed = None, reader.trimmed
         reader.most = self.limit
         if self.limit is not None and self.limit <= 0:
             return

@@ -95,7 +95,7 @@ def rebuild_on(
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
-    report.note_expired(whole.expired)
+    report.note_trimmed(whole.trimmed)
     report.time_zone = named.text
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.min_offset

@@ -73,7 +73,7 @@ def rebuild(
     end = scanner.end
     assert end is not None  # the scan ran to its end
     report.note_end(end)
-    report.note_expired(scanner.expired)
+    report.note_trimmed(scanner.trimmed)
     report.time_zone = named.text
     report.messages, report.bytes = scanner.messages, end.offset - log.min_offset
     report.seconds = time.perf_counter() - started

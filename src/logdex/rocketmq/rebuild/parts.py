@@ -20,7 +20,7 @@ from logdex.io.mapped.mapping import take_unreadable
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
-from logdex.rocketmq.files.offset_files import has_expired
+from logdex.rocketmq.files.offset_files import was_trimmed
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
 from logdex.rocketmq.scan.log_bytes import LogBytes
@@ -60,8 +60,8 @@ class PartScan:
     next part must begin, -1 if the file, or the log (at `end`), ends in this part. `behind` is the
     byte after the last message. `queues` maps each queue to its number in the stage file and the
     number of its ConsumeQueue entries, in the order of first entries. `keyless_messages` is the
-    number of messages after the last one that has keys. `has_expired` states that a broker has
-    removed the file, because it was old, before it was scanned: then it has no messages.
+    number of messages after the last one that has keys. `was_trimmed` states that a broker has
+    removed the file before it was scanned: then it has no messages.
     """
 
     part: ScanPart
@@ -74,7 +74,7 @@ class PartScan:
     keyless_messages: int = 0
     queues: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
     stage: StageFile | None = None
-    has_expired: bool = False
+    was_trimmed: bool = False
 
 
 def parallel_part_size(total_bytes: int, cores: int) -> int:
@@ -143,16 +143,16 @@ def scan_part(
                 result.end = stop.value
                 break
             except VanishedError:
-                if not has_expired(part.file, env):
+                if not was_trimmed(part.file, env):
                     raise
-                result.has_expired, at = True, part.stop
+                result.was_trimmed, at = True, part.stop
                 break
             _stage_window(window, scanner, deriver, stage, result)
             before, at = at, _end_of(window)
             if progress is not None:
                 progress(window.count, at - before)
         result.stage = stage.finish()
-    result.behind = at
+    result.behind = 0 if result.was_trimmed else at
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
     return result
@@ -204,9 +204,9 @@ class WholeLog:
         return sum(scan.messages for scan in self.scans)
 
     @property
-    def expired(self) -> list[str]:
-        """The paths of the files that a broker removed, because they were old, before the scan."""
-        return list(dict.fromkeys(scan.part.file.path for scan in self.scans if scan.has_expired))
+    def trimmed(self) -> list[str]:
+        """The paths of the files that a broker removed before the scan."""
+        return list(dict.fromkeys(scan.part.file.path for scan in self.scans if scan.was_trimmed))
 
 
 def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[ScanPart]:

@@ -50,9 +50,9 @@ class RebuildReport(reports.RebuildReport):
             where = end.reason if end.error is not None else f"{end.path}: byte {end.position}: {end.reason}"
             self.losses.append(f"the log ends at offset {end.offset}: {where}")
 
-    def note_expired(self, paths: Iterable[str]) -> None:
+    def note_trimmed(self, paths: Iterable[str]) -> None:
         """Records files that a broker removed while the rebuild ran."""
-        self.notes += [f"{path}: removed by the broker meanwhile, because it was old" for path in paths]
+        self.notes += [f"{path}: removed by the broker meanwhile" for path in paths]
 
     def note_delay_levels(self, folders: Iterable[str], config: StoreConfig) -> None:
         """Records the delay levels of messages in these queues that nobody stated and the store

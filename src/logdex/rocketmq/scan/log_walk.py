@@ -53,9 +53,9 @@ def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLog
     try:
         head = log.read(offset, min(BLANK.size_bytes, file.size_bytes - position))
     except VanishedError:
-        if not log.has_expired(offset):
+        if not log.was_trimmed(offset):
             raise
-        return next_file_or_end(log, file, file.size_bytes, None)
+        return next_file_or_end(log, file, 0, None)
     if len(head) < BLANK.size_bytes:
         return None
     if not any(head):

@@ -108,9 +108,8 @@ class Scanner:
         """The end of the log, once a `scan` has reached it."""
         self.stopped_at = 0
         """The position in its file where the last scan of a file or part stopped."""
-        self.expired: list[str] = []
-        """The paths of the files that a broker removed, because they were old, before a `scan` came
-        to them."""
+        self.trimmed: list[str] = []
+        """The paths of the files that a broker removed before a `scan` came to them."""
         self._looks = 0 if nobody_writes else _LOOKS_MAX
         self._env = env
         self._columns = make_columns(window_messages)
@@ -252,10 +251,10 @@ class Scanner:
             try:
                 stop = yield from self.scan_file(file, start)
             except VanishedError:
-                if not log.has_expired(file.start_offset):
+                if not log.was_trimmed(file.start_offset):
                     raise
-                self.expired.append(file.path)
-                stop, self.stopped_at = None, file.size_bytes
+                self.trimmed.append(file.path)
+                stop, self.stopped_at = None, 0
             following = next_file_or_end(log, file, self.stopped_at, stop)
             if isinstance(following, LogEnd):
                 return following

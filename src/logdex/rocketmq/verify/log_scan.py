@@ -115,8 +115,8 @@ class LogPass:
         self._end()
 
     def _was_removed(self, file: CommitLogFile) -> bool:
-        """Whether a broker has removed a file because it is old; notes it then."""
-        if not self.log.has_expired(file.start_offset):
+        """Whether a broker has removed a file meanwhile; notes it then."""
+        if not self.log.was_trimmed(file.start_offset):
             return False
         self._out.info("log-file-removed", file.path, "the broker has removed this file: it is not checked")
         self.damage.add(max(file.start_offset, self.end_offset), file.end_offset)

@@ -38,8 +38,8 @@ def show(
         )
         for at, message in scan.items():
             printer.print(message, at)
-    for path in scan.expired:
-        note(f"{path}: removed by the broker meanwhile, because it was old")
+    for path in scan.trimmed:
+        note(f"{path}: removed by the broker meanwhile")
     is_good = scan.end is None or _tell_end(scan.end, found.path)
     return is_good and not printer.problems
 

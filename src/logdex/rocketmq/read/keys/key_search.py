@@ -106,7 +106,7 @@ class KeySearch:
         try:
             message = source.log.read_message(offset)
         except (CorruptError, MissingFileError) as error:
-            if isinstance(error, VanishedError) and source.log.has_expired(offset):
+            if isinstance(error, VanishedError) and source.log.was_trimmed(offset):
                 self.expired += 1
             elif not is_doubtful:
                 self._add(error)

@@ -18,7 +18,7 @@ from logdex.kernels.rocketmq.message_scan import BAD_CRC, Int64s
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.queue_coverage import QueueEntries
-from logdex.rocketmq.files.offset_files import has_expired
+from logdex.rocketmq.files.offset_files import was_trimmed
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.read.parts.picked_messages import MessagePicker
 from logdex.rocketmq.read.parts.queue_guide import QueueGuide
@@ -50,8 +50,8 @@ class PartReader:
         """
         self.stopped_at = 0
         """The position in its file where reading the last part stopped."""
-        self.expired: list[str] = []
-        """The paths of the files that a broker removed, because they were old, before they were read."""
+        self.trimmed: list[str] = []
+        """The paths of the files that a broker removed before they were read."""
         by_time = wanted.has_times
         self.scanner = Scanner(wanted.scan_config(config), check_crc=bodies and not by_time, env=env)
         self._checks_rows = bodies and by_time
@@ -70,22 +70,22 @@ class PartReader:
     def read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
         """Yields windows, with their wanted rows, of the messages that begin in bytes [begin, end)
         of a file. A message begins at `begin`. Returns the `LogEnd` that was reached, or None if
-        the log continues. A file that a broker has removed meanwhile because it was old has no
-        messages any more.
+        the log continues. A file that a broker has removed meanwhile (`was_trimmed`) has no messages
+        any more.
         """
         try:
             return (yield from self._read(file, begin, end))
         except VanishedError:
-            if not self._skips_expired(file):
+            if not self._skips_trimmed(file):
                 raise
             return None
 
-    def _skips_expired(self, file: CommitLogFile) -> bool:
-        """Whether a file that is not there has expired; notes it then."""
-        if not has_expired(file, self._env):
+    def _skips_trimmed(self, file: CommitLogFile) -> bool:
+        """Whether a broker has removed a file that is not there; notes it then."""
+        if not was_trimmed(file, self._env):
             return False
-        self.expired.append(file.path)
-        self.stopped_at = file.size_bytes
+        self.trimmed.append(file.path)
+        self.stopped_at = 0
         return True
 
     def _read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
@@ -106,7 +106,7 @@ class PartReader:
         try:
             yield from self._pick(file, runs)
         except VanishedError:
-            if not self._skips_expired(file):
+            if not self._skips_trimmed(file):
                 raise
 
     def _pick(self, file: CommitLogFile, runs: Sequence[tuple[int, int]]) -> Iterator[Rows]:

@@ -62,7 +62,7 @@ def test_a_scan_goes_on_behind_it_and_says_so(root: Path) -> None:
     with store(root, TrimmingEnv(oldest(root))) as opened:
         scan = opened.scan()
         assert [*scan] == messages
-    assert scan.expired == [str(oldest(root))]
+    assert scan.trimmed == [str(oldest(root))]
     assert scan.end is not None
     assert scan.end.is_clean
 
@@ -157,8 +157,22 @@ def test_rebuilds_derive_what_is_left_and_say_so(root: Path, tmp_path: Path) -> 
         assert [note for note in each.notes if "removed by the broker meanwhile" in note]
 
 
+def test_files_that_a_recovery_cuts_off_are_the_end(root: Path) -> None:
+    newest = max((root / "commitlog").iterdir())
+    with store(root, Env()) as opened:
+        before = [message for message in opened.scan() if message.physical_offset < int(newest.name)]
+    with store(root, TrimmingEnv(newest)) as opened:
+        scan = opened.scan()
+        assert [*scan] == before
+    assert scan.trimmed == [str(newest)]
+    assert scan.end is not None
+    assert scan.end.is_clean
+
+
 def test_a_file_that_is_missing_in_the_middle_is_an_error(root: Path) -> None:
-    middle = root / "commitlog" / f"{FIRST:020d}"
+    middle, *_ = sorted((root / "commitlog").iterdir())[1:]
+    behind = middle.with_name(f"{int(middle.name) + 5 * FIRST:020d}")
+    behind.write_bytes(bytes(FIRST))
     with store(root, TrimmingEnv(middle)) as opened, pytest.raises(VanishedError, match=middle.name):
         [*opened.scan()]
 
