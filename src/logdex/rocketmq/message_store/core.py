@@ -70,7 +70,7 @@ class StoreCore:
     def is_writeable(self) -> bool:
         """Whether messages can be put: the store is open in this process, is not being closed, and
         no write has failed."""
-        return not (self.closed or self.closing) and self.group_commit.failed is None and self.process_lock.is_own
+        return not self.closing and self.group_commit.failed is None and self.process_lock.is_own
 
     def require_open(self) -> None:
         """Raises `LogClosedError` after `close`."""
@@ -149,6 +149,6 @@ class StoreCore:
     def close_files(self) -> None:
         """Closes the log without syncing it, once no thread reads."""
         with self.gate.excluding():
-            self.closed = True
+            self.closed = self.closing = True
             self.log.close()
             self.reader.close()

@@ -80,17 +80,8 @@ def _append(core: StoreCore, encoded: Encoded) -> PutMessageResult:
     if is_queued:
         core.queue_offsets[key] = queue_offset + 1
     core.last_timestamp_ms = now_ms
-    return PutMessageResult(
-        PutMessageStatus.PUT_OK,
-        at,
-        queue_offset,
-        encoded.size_bytes,
-        now_ms,
-        encoded.topic,
-        encoded.queue_id,
-        encoded.store_host,
-        1,
-    )
+    place = (at, queue_offset, encoded.size_bytes, now_ms, *key, encoded.store_host, 1, ())
+    return tuple.__new__(PutMessageResult, (PutMessageStatus.PUT_OK, *place))
 
 
 def acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: bool) -> PutMessageResult:

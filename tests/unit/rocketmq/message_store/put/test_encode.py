@@ -53,6 +53,8 @@ def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path
         Message("orders", properties={"a": "x\0"}),
         Message("orders", tags="a\x02b"),
         Message("orders", born_host="nowhere"),
+        Message("orders", flag=1 << 31),
+        Message("orders", queue_id=0, born_timestamp_ms=1 << 63),
     ],
 )
 def test_what_no_store_can_hold(message: Message, tmp_path: Path) -> None:
@@ -90,3 +92,14 @@ def test_the_form_of_a_message(tmp_path: Path) -> None:
         assert (first.flag, first.reconsume_times, str(first.born_host)) == (-7, 3, "[2001:db8::1]:40000")
         assert (first.magic, first.sys_flag) == (MESSAGE_MAGIC_V1, 0x10)
         assert store.look_message_by_offset(first.size_bytes).magic == MESSAGE_MAGIC_V2
+
+
+def test_usual_properties_are_stored_in_the_order_of_the_brokers_map(tmp_path: Path) -> None:
+    """A message with properties of its own goes another way through the encoder."""
+    with open_store(tmp_path / "store", **LARGE) as store:
+        for tags, keys in ((None, "k"), ("t", ()), ("t", ("k", "l"))):
+            plain = store.put_message(Message("orders", tags=tags, keys=keys))
+            own = {name: value for name, value in (("TAGS", tags), ("KEYS", " ".join(keys))) if value}
+            other = store.put_message(Message("orders", properties=own))
+            raw, same = (store.look_message_by_offset(put.physical_offset).properties_raw for put in (plain, other))
+            assert raw == same

@@ -1,0 +1,102 @@
+"""`MessageStore` and the real engine take turns on one directory: each opens what the other left, reads all of it, and
+goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify import verify
+from tests.interop.rocketmq.scenarios import run_peer
+
+pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 16384,
+    "mapped_file_size_consume_queue": 400,
+    "max_hash_slot_num": 100,
+    "max_index_num": 1000,
+}
+FEATURES = "tags,keys,uniq,userprops,empty,compressed,reconsume,trans,batch,ipv6,seconds"
+ROUNDS = 3
+
+
+def put_all_kinds(store: MessageStore, turn: int) -> list[tuple[str, str]]:
+    """Puts messages of every kind; returns (topic, key) of those that have keys."""
+    found = []
+    for number in range(40):
+        topic, key = ("TopicA", "ours")[number % 2], f"{turn}-{number}"
+        message = Message(topic, b"x" * (number * 20), tags="paid", keys=(key, "all"), properties={"color": "red"})
+        if number % 8 == 5:
+            message.sys_flag = 8
+        if number % 8 == 3:
+            message.delay_level, key = 2, ""
+        if number % 8 == 6:
+            message.born_host = "[2001:db8::1]:4000"
+        assert store.put_message(message).is_stored
+        if key:
+            found.append((topic, key))
+    assert store.put_message(Message("TopicA", b"half", sys_flag=4)).is_stored
+    assert store.put_message(Message("TopicA", b"", sys_flag=12)).is_stored
+    batch = [Message("ours", b"batch", keys=f"b{turn}-{place}") for place in range(5)]
+    assert store.put_messages(batch).is_stored
+    keys = [f"c{turn}-{place}" for place in range(30)]
+    assert store.put_columns(pa.table({"topic": ["ours"] * 30, "body": ["text"] * 30, "keys": keys})).is_stored
+    return found + [("ours", key) for key in keys] + [("ours", f"b{turn}-{place}") for place in range(5)]
+
+
+def require_sound(store: Path, version: str) -> None:
+    report = verify(str(store), StoreConfig(**SIZES, dialect=Dialect.of(version)))
+    assert [str(finding) for finding in report.findings] == []
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+def test_ping_pong(version: str, peers_dir: Path, tmp_path: Path) -> None:
+    root, asked = tmp_path / "store", list[tuple[str, str]]()
+    for turn in range(ROUNDS):
+        with MessageStore.open(root, rocketmq_version=version, **SIZES) as store:
+            assert store.load_report.was_clean
+            assert store.load_report.queues_from == store.max_phy_offset
+            asked += put_all_kinds(store, turn)
+            ours = store.max_phy_offset
+        require_sound(root, version)
+        arguments = ("WriteStore", "--dir", root, "--seed", str(turn), "--messages", "60", "--features", FEATURES)
+        [summary] = run_peer(peers_dir, version, *arguments, "--topics", "TopicA,TopicB").splitlines()
+        assert json.loads(summary)["maxPhyOffset"] > ours
+        require_sound(root, version)
+        queries = tmp_path / "queries"
+        queries.write_text("".join(f"{topic}\t{key}\t64\t0\t{1 << 62}\n" for topic, key in asked), "utf-8")
+        text = run_peer(peers_dir, version, "DumpStore", "--dir", root, "--queries", queries)
+        lines = [json.loads(line) for line in text.splitlines()]
+        with MessageStore.open(root, rocketmq_version=version, **SIZES) as store:
+            assert store.load_report.was_clean
+            check_dump(store, lines, asked)
+
+
+def check_dump(store: MessageStore, lines: list[dict[str, Any]], asked: list[tuple[str, str]]) -> None:
+    """The engine and the store say the same of all messages, entries and keys."""
+    messages = [line for line in lines if line["type"] == "message"]
+    assert messages[-1]["physicalOffset"] + messages[-1]["size"] == store.max_phy_offset
+    for line in messages:
+        message = store.look_message_by_offset(line["physicalOffset"])
+        assert (message.size_bytes, message.queue_offset) == (line["size"], line["queueOffset"])
+    entries = [line for line in lines if line["type"] == "entry"]
+    assert all(line["read"] for line in entries)
+    for queue in store.queues():
+        name = (queue.topic.decode(), queue.queue_id)
+        offsets = [line["physicalOffset"] for line in entries if (line["topic"], line["queueId"]) == name]
+        assert list(store.get_message(queue.topic, queue.queue_id, 0, 10_000).phy_offsets) == offsets
+    answers = [line for line in lines if line["type"] == "query"]
+    assert len(answers) == len(asked)
+    for line, (topic, key) in zip(answers, asked, strict=True):
+        exact = store.query_message(topic, key).phy_offsets
+        assert set(exact) <= set(line["physicalOffsets"])
+        assert len(exact) == 1
