@@ -14,7 +14,7 @@ import logdex
 from logdex import kafka, rocketmq
 
 NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store"}
-JOBS = ["rocketmq.verify", "rocketmq.rebuild", "kafka.verify", "kafka.rebuild", "kafka.recover", "spark"]
+JOBS = [f"{home}.{job}" for home in ("rocketmq", "kafka") for job in ("verify", "rebuild", "recover")] + ["spark"]
 OWN_TEXT = {"Finding", "Info", "LoadReport", "RecordBatch", "unpack", "rename"}
 """Values that name a path in a message, decoders that name it in errors, and names that a writer gives itself."""
 

@@ -12,11 +12,12 @@ from tests.docs.pages import BLOCK, SERVED, run_page, unpack_all, unpack_kafka
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import ROOT, SHARED
+from tests.golden.rocketmq import unpack_demo
 
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
 TOURS = [README, GUIDE / "rebuild.md", GUIDE / "kafka-rebuild.md"]
-WITHOUT_SPARK = [GUIDE / "kafka-log.md", GUIDE / "kafka-operator.md"]
+WITHOUT_SPARK = [GUIDE / "kafka-log.md", GUIDE / "kafka-operator.md", GUIDE / "recover.md"]
 FRONT = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
 DOCUMENTS = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -38,7 +39,7 @@ def test_every_block_runs_and_prints_what_the_page_shows(page: Path, served: boo
 @pytest.mark.parametrize("served", SERVED)
 @pytest.mark.parametrize("page", WITHOUT_SPARK, ids=lambda page: page.name)
 def test_every_block_of_a_page_without_spark_runs(page: Path, served: bool, tmp_path: Path) -> None:
-    unpack_kafka(tmp_path)
+    (unpack_demo if page.name == "recover.md" else unpack_kafka)(tmp_path)
     run_page(page, tmp_path, served=served)
 
 

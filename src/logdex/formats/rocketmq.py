@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from logdex.errors import LogdexError, MissingFileError, UsageError
-from logdex.formats.format import Format, RebuildJob, Settings
+from logdex.errors import LogdexError, MissingFileError
+from logdex.formats.format import Format, RebuildJob, RecoverJob, Settings
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook
 from logdex.jobs.settings import declared_settings, given_flags
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from logdex.jobs.tasks import Runner
     from logdex.rocketmq.rebuild.report import RebuildReport
     from logdex.rocketmq.recognise.store_path import StorePath
+    from logdex.rocketmq.recover.report import RecoverReport
     from logdex.rocketmq.snapshot.file_overview import FileOverview
     from logdex.rocketmq.snapshot.overview import StoreOverview
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -135,14 +136,32 @@ def _rebuild(
     return RebuildJob(target, _log_size_bytes(found, env=env), run, run_on)
 
 
-def _recover(found: StorePath, settings: Settings, output: str | None, **options: Any) -> NoReturn:
+def _recover(
+    found: StorePath,
+    settings: Settings,
+    output: str | None,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    env: Env = DEFAULT_ENV,
+) -> RecoverJob:
+    from logdex.rocketmq.geometry.resolve import resolve_config
+    from logdex.rocketmq.rebuild.source import settle_unfinished
     from logdex.rocketmq.recognise.require_store import require_store
+    from logdex.rocketmq.recover import recover
 
-    path = require_store(found).path
-    raise UsageError(
-        f"{path} is {found.description}: recover does not take those yet",
-        hint=f"logdex verify {path} says what is damaged; logdex rebuild derives queues and indexes anew",
-    )
+    root = require_store(found).path
+    target = root if output is None else output
+    # First, because sizes are inferred from what is there.
+    notes = settle_unfinished(root, target, in_place=True, sync=sync, env=env) if in_place else []
+    config = resolve_config(root, env=env, **settings)
+
+    def run(progress: Progress | None) -> RecoverReport:
+        report = recover(root, target, config, in_place=in_place, sync=sync, progress=progress, env=env)
+        report.notes[:0] = notes
+        return report
+
+    return RecoverJob(target, _log_size_bytes(found, env=env), run)
 
 
 FORMAT = Format(

@@ -9,7 +9,6 @@ import pytest
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
 from tests.golden import kafka as golden_kafka
-from tests.golden import rocketmq as golden
 
 
 @pytest.fixture
@@ -78,10 +77,6 @@ def test_what_cannot_be(crashed: Path, tmp_path: Path) -> None:
     assert "--output DIR, or --in-place" in run("recover", crashed).stderr
     assert run("recover", crashed, "--output", tmp_path / "o", "--in-place").exit_code == 2
     assert run("recover", crashed, "--output", crashed / "o").exit_code == 2
-    golden.unpack_demo(tmp_path / "rocketmq")
-    refused = run("recover", tmp_path / "rocketmq" / "store", "--output", tmp_path / "o")
-    assert refused.exit_code == 2
-    assert "RocketMQ store: recover does not take those yet" in refused.stdout + refused.stderr
     assert not (tmp_path / "o").exists()
 
 

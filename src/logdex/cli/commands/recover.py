@@ -18,12 +18,13 @@ from logdex.io.env import Env
 
 @app.command(
     epilog=epilog(
-        "logdex recover logs --output recovered",
+        "logdex recover store --output recovered",
         "logdex recover logs --output recovered --json",
-        notes="For Kafka's log directories, partitions and .log files. The output must be new or empty. It receives "
-        "every batch with a valid checksum, including those after damage, with unchanged bytes and offsets. "
-        "With --json there is one line per range of bytes that is not in the new log, and the report as the "
-        "last line.",
+        notes="For RocketMQ stores and CommitLog files, and for Kafka's log directories, partitions and .log files. "
+        "The output must be new or empty. It receives every whole message, and every batch with a valid checksum, "
+        "including those after damage, with unchanged bytes and offsets. In a CommitLog, placeholder messages of the "
+        "topic LOGDEX_LOST take the place of what is lost. With --json there is one line per range of bytes that is "
+        "not in the new log, and the report as the last line.",
     )
 )
 @path_command

@@ -1,5 +1,5 @@
-"""Writes ConsumeQueue files: each entry at byte queue offset * 20, and pre-blank entries where a
-message is missing.
+"""Writes ConsumeQueue files: each entry at byte queue offset * 20, and what fills the positions whose
+messages are missing.
 
 Source: ``docs/formats/consume-queue.md``; ConsumeQueue.putMessagePositionInfo.
 """
@@ -22,12 +22,15 @@ from logdex.rocketmq.files.store_files import queue_folder
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 _PRE_BLANK_BATCH = 4096
 
+GAP_REPEATS_MAX = 1024
+"""More entries than a broker looks at in one call of getMessage: 800, or as many as it is asked for."""
+
 
 @dataclass(slots=True)
 class QueueReport:
     """Counts of one queue's derivation.
 
-    `entries` were written, and `gaps` positions were filled with pre-blank entries. `repeated`
+    `entries` were written, and `gaps` positions between them were filled. `repeated`
     entries were skipped because their queue offset was written already; `implausible` ones because
     it is negative or too far ahead. `earlier` entries belong to earlier lives of the queue, which
     the newest one replaces.
@@ -46,17 +49,21 @@ class QueueReport:
 class ConsumeQueueWriter:
     """Writes the files of one queue. For one thread.
 
-    Each file has its full size, with pre-blank entries before the queue's first entry and zeros
-    after its last one. Entries must come in log order. An entry whose queue offset is not greater
-    than the last one is skipped, as the engine does, unless the queue begins anew there (see
-    `lives`): then the files are begun anew too. A gap (messages that are missing from the log) is
-    filled with pre-blank entries, so that the next entries are at their positions. The owner must
+    Each file has its full size, with zeros after the queue's last entry. Entries must come in log
+    order. An entry whose queue offset is not greater than the last one is skipped, as the engine does,
+    unless the queue begins anew there (see `lives`): then the files are begun anew too.
+
+    Positions without a message are filled, so that the next entry is at its position. They get
+    pre-blank entries. But if the next entry points to the first CommitLog file (its physical offset is
+    below `first_log_file_end`), the last `GAP_REPEATS_MAX` of them get a repetition of that entry: a
+    broker that meets a pre-blank entry passes over all entries of that file behind it. The owner must
     call `finish` after the last entry.
     """
 
     directory: str
     file_size_bytes: int
     output: OutputFiles
+    first_log_file_end: int = 0
     report: QueueReport = field(default_factory=QueueReport)
     _held: npt.NDArray[np.uint8] | None = None
     """An entry with queue offset 0 that may begin a new life: the next entry decides."""
@@ -70,7 +77,7 @@ class ConsumeQueueWriter:
         if not len(queue_offset):
             return
         first = int(queue_offset[0])
-        begun = report.next_offset >= 0 or self._begin(first)
+        begun = report.next_offset >= 0 or self._begin(first, entries[:_ENTRY_SIZE])
         in_order = (
             begun
             and self._held is None
@@ -91,21 +98,22 @@ class ConsumeQueueWriter:
         gap_max = min(limits.QUEUE_GAP_MAX, limits.QUEUE_GAP_FILES_MAX * self.file_size_bytes // _ENTRY_SIZE)
         for i, offset in enumerate(queue_offset.tolist()):
             self._settle_held(offset)
-            begun = report.next_offset >= 0 or self._begin(offset)
+            entry = entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)]
+            begun = report.next_offset >= 0 or self._begin(offset, entry)
             ahead = offset - report.next_offset
             if not begun or offset < 0 or ahead + report.gaps > gap_max:
                 report.implausible += 1
                 continue
             if offset == 0 and ahead < 0 and may_begin_anew:
-                self._held = entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)].copy()
+                self._held = entry.copy()
                 continue
             if ahead < 0:
                 report.repeated += 1
                 continue
             if ahead:
-                self._fill(report.next_offset, offset)
+                self._fill(report.next_offset, offset, entry)
                 report.gaps += ahead
-            self._write(offset, entries[_ENTRY_SIZE * i : _ENTRY_SIZE * (i + 1)])
+            self._write(offset, entry)
             report.entries += 1
             report.next_offset = offset + 1
 
@@ -122,7 +130,7 @@ class ConsumeQueueWriter:
         self.output.remove_dir(self.directory)
         report.earlier += report.entries
         report.entries = report.gaps = 0
-        self._begin(0)
+        self._begin(0, held)
         self._write(0, held)
         report.entries = report.next_offset = 1
 
@@ -130,21 +138,26 @@ class ConsumeQueueWriter:
         """Completes the queue. Its files stay open until the output is closed."""
         self._settle_held(None)
 
-    def _begin(self, first: int) -> bool:
-        """Begins the file that holds `first`, with pre-blank entries before it. Returns False if
-        `first` is implausible."""
+    def _begin(self, first: int, entry: npt.NDArray[np.uint8]) -> bool:
+        """Begins the file that holds `first`, the queue offset of `entry`, and fills it up to there.
+        Returns False if `first` is implausible."""
         if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
             return False
         per_file = self.file_size_bytes // _ENTRY_SIZE
-        self._fill(first - first % per_file, first)
+        self._fill(first - first % per_file, first, entry)
         self.report.first_offset = self.report.next_offset = first
         return True
 
-    def _fill(self, start: int, end: int) -> None:
-        while start < end:
-            count = min(end - start, _PRE_BLANK_BATCH)
+    def _fill(self, start: int, end: int, following: npt.NDArray[np.uint8]) -> None:
+        """Fills the positions [start, end), which have no message, before the entry `following`."""
+        is_in_first_file = int.from_bytes(following[:8].tobytes(), "big", signed=True) < self.first_log_file_end
+        repeats_from = max(start, end - GAP_REPEATS_MAX) if is_in_first_file else end
+        while start < repeats_from:
+            count = min(repeats_from - start, _PRE_BLANK_BATCH)
             self._write(start, np.frombuffer(PRE_BLANK_ENTRY * count, np.uint8))
             start += count
+        if start < end:
+            self._write(start, np.tile(following, end - start))
 
     def _write(self, queue_offset: int, entries: npt.NDArray[np.uint8]) -> None:
         """Writes consecutive entries, split at file boundaries."""
@@ -166,13 +179,16 @@ class ConsumeQueueSet:
     `skipped` counts the entries of queues whose topic cannot be the name of a folder.
     """
 
-    def __init__(self, directory: str, file_size_bytes: int, env: Env, *, sync: bool) -> None:
+    def __init__(
+        self, directory: str, file_size_bytes: int, env: Env, *, sync: bool, first_log_file_end: int = 0
+    ) -> None:
         self.writers: dict[str, ConsumeQueueWriter] = {}
         self.skipped: dict[tuple[bytes, int], int] = {}
         self.output = OutputFiles(env, sync=sync)
         self._owners: dict[str, bytes] = {}
         self._directory = directory
         self._file_size = file_size_bytes
+        self._first_log_file_end = first_log_file_end
 
     def put(
         self, topic: bytes, queue_id: int, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]
@@ -184,7 +200,9 @@ class ConsumeQueueSet:
             return
         writer = self.writers.get(folder)
         if writer is None:
-            writer = ConsumeQueueWriter(f"{self._directory}/{folder}", self._file_size, self.output)
+            writer = ConsumeQueueWriter(
+                *(f"{self._directory}/{folder}", self._file_size, self.output, self._first_log_file_end)
+            )
             self.writers[folder] = writer
             self._owners[folder] = topic
         # Topics that are not UTF-8 may share a folder; what one of them does is no life of the other.

@@ -23,8 +23,9 @@ from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import check_output, require_space, settle_unfinished
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
-from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.scanner import LogEnd, Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import TimeZone
 
 
 def rebuild(
@@ -60,21 +61,41 @@ def rebuild(
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-        with StoreWriter(staging.directory, config, env, sync=sync, known=known, zone=named.zone) as writer:
-            for window in scanner.scan(log):
-                writer.put(window, scanner)
-                if progress is not None:
-                    last = window.count - 1
-                    done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
-                    progress(scanner.messages, done)
-            writer.finish(report)
+        end = derive_files(
+            *(scanner, log, staging.directory, config, known, named.zone, report), sync=sync, progress=progress, env=env
+        )
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
-    end = scanner.end
-    assert end is not None  # the scan ran to its end
     report.note_end(end)
     report.note_trimmed(scanner.trimmed)
     report.time_zone = named.text
     report.messages, report.bytes = scanner.messages, end.offset - log.min_offset
     report.seconds = time.perf_counter() - started
     return report
+
+
+def derive_files(
+    scanner: Scanner,
+    log: CommitLog,
+    directory: str,
+    config: StoreConfig,
+    known: KnownTopics,
+    zone: TimeZone,
+    report: RebuildReport,
+    *,
+    sync: bool,
+    env: Env,
+    progress: Progress | None = None,
+) -> LogEnd:
+    """Writes the ConsumeQueues and IndexFiles of `log` below `directory`, in one pass of `scanner`,
+    and counts them in `report`. IndexFiles are named by times in `zone`. Returns the end of the log."""
+    with StoreWriter(directory, config, env, sync=sync, known=known, zone=zone) as writer:
+        for window in scanner.scan(log):
+            writer.put(window, scanner)
+            if progress is not None:
+                last = window.count - 1
+                done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
+                progress(scanner.messages, done)
+        writer.finish(report)
+    assert scanner.end is not None  # the scan ran to its end
+    return scanner.end

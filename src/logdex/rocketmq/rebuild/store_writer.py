@@ -39,7 +39,11 @@ class StoreWriter:
         self._last_name: str | None = None
         self._zone = zone
         self.queues = ConsumeQueueSet(
-            f"{directory}/{CONSUME_QUEUE_DIR}", config.consume_queue_file_size_bytes, env, sync=sync
+            f"{directory}/{CONSUME_QUEUE_DIR}",
+            config.consume_queue_file_size_bytes,
+            env,
+            sync=sync,
+            first_log_file_end=config.mapped_file_size_commit_log,
         )
         self.index = IndexFilesWriter(config, self._next_index_file)
         env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")

@@ -198,7 +198,11 @@ def write_queues(
     task: QueueTask, config: StoreConfig, directory: str, *, sync: bool, env: Env = DEFAULT_ENV
 ) -> QueuesDone:
     """Writes the files of some queues below a new directory."""
-    queues = ConsumeQueueSet(directory, config.consume_queue_file_size_bytes, env, sync=sync)
+    queues = ConsumeQueueSet(
+        *(directory, config.consume_queue_file_size_bytes, env),
+        sync=sync,
+        first_log_file_end=config.mapped_file_size_commit_log,
+    )
     try:
         for stage, names in task.stages:
             with StageReader(stage, env) as reader:

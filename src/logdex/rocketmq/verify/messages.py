@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from logdex.kernels.common.crc import crc_function_address, crc_table
-from logdex.kernels.rocketmq.property_crc import PROPERTY_SIZE_BYTES, WRONG, property_crcs
+from logdex.kernels.rocketmq.property_crc import PROPERTY_SIZE_BYTES
 from logdex.layout.rocketmq import MESSAGE_HEAD
+from logdex.rocketmq.scan.property_check import wrong_property_crcs
 from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 
@@ -30,25 +30,12 @@ def check_messages(window: Window, out: Collector) -> None:
 
 
 def _check_property_crcs(window: Window, out: Collector) -> None:
-    c, n = window.columns, window.count
-    at = c.position[:n] - window.file.start_offset
-    results = np.zeros(n, np.uint8)
-    wrong = property_crcs(
-        window.data.ctypes.data,
-        at,
-        c.size[:n],
-        c.properties_at[:n],
-        crc_function_address(),
-        crc_table().ctypes.data,
-        results,
-    )
-    if not wrong:
-        return
-    for i in out.some("message-property-crc", np.flatnonzero(results == WRONG)):
+    c = window.columns
+    for i in out.some("message-property-crc", np.flatnonzero(wrong_property_crcs(window))):
         out.find(
             "message-property-crc",
             window.file.path,
-            int(at[i]) + int(c.size[i]) - PROPERTY_SIZE_BYTES,
+            int(c.position[i]) - window.file.start_offset + int(c.size[i]) - PROPERTY_SIZE_BYTES,
             "the property __CRC32# is not that of the message",
             expected="the CRC of all bytes before it",
             found="another",

@@ -319,11 +319,12 @@ class QueueCheck:
     def look_at_places(self, disk: QueueDisk, start: int, end: int) -> int:
         """Notes the entries at places [start, end) that point to no message; no message belongs to
         these places. Returns how many entries are explained, because they point into damage or
-        before the log's start."""
-        explained = 0
+        before the log's start, or repeat the entry behind them, with which a rebuild fills a gap."""
+        explained, following = 0, disk.read(end, 1)[0]
         for at, rows in disk.chunks(start, end, _CHUNK_ROWS):
             entries = fields_of(rows)
-            wanting = np.flatnonzero(self._calls_for_message(entries))
+            is_repeated = (rows == following).all(axis=1)
+            wanting = np.flatnonzero(self._calls_for_message(entries) & ~is_repeated)
             explained += int(is_written(entries).sum()) - len(wanting)
             for i in wanting.tolist():
                 self._left.add_entry(Extra(self, at + i, int(entries["physical_offset"][i])))

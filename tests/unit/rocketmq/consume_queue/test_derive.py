@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from logdex import limits
 from logdex.io.env import Env
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.consume_queue.derive import PRE_BLANK_ENTRY, derive_consume_queue, queue_runs_plain
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
@@ -80,6 +81,28 @@ def test_gaps_are_filled_and_repeats_left_out(tmp_path: Path) -> None:
         name(1): entry(6).ljust(FILE_SIZE, b"\0"),
     }
     assert report == QueueReport(entries=4, gaps=2, repeated=2, first_offset=0, next_offset=6)
+
+
+def put_in_log(tmp_path: Path, first_log_file_end: int, entries: list[tuple[int, int]]) -> bytes:
+    """The bytes of the queue's files after putting entries, given as (queue offset, physical offset), one by one."""
+    queues = ConsumeQueueSet(str(tmp_path), FILE_SIZE, Env(), sync=False, first_log_file_end=first_log_file_end)
+    for offset, physical in entries:
+        row = np.frombuffer(CONSUME_QUEUE_ENTRY.pack(physical, 100, 7), np.uint8)
+        queues.put(b"T", 0, np.array([offset], np.int64), row)
+    queues.close()
+    return b"".join(path.read_bytes() for path in sorted((tmp_path / "T" / "0").glob("*")))
+
+
+def test_gaps_before_messages_of_the_first_file_repeat_the_next_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that meets a pre-blank entry passes over the entries behind it that point to the first file."""
+    monkeypatch.setattr("logdex.rocketmq.consume_queue.writer.GAP_REPEATS_MAX", 3)
+    data = put_in_log(tmp_path, 1000, [(1, 0), (3, 999), (8, 900), (10, 1000)])
+    near, far, last = (CONSUME_QUEUE_ENTRY.pack(physical, 100, 7) for physical in (999, 900, 1000))
+    first = CONSUME_QUEUE_ENTRY.pack(0, 100, 7)
+    gaps = PRE_BLANK_ENTRY + far * 3
+    assert data == (first * 2 + near * 2 + gaps + far + PRE_BLANK_ENTRY + last).ljust(3 * FILE_SIZE, b"\0")
 
 
 def test_wild_offsets_fill_no_disk(tmp_path: Path) -> None:

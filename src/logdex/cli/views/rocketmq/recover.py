@@ -1,0 +1,45 @@
+"""`logdex recover` for RocketMQ stores: prints the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.cli.output import emit, human_count, human_size, kept_rows, note, note_settings, table
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.recover.report import RecoverReport
+
+
+def print_report(report: RecoverReport, output: str) -> None:
+    """Prints the report of a recovery into `output` as text."""
+    emit(
+        f"Recovered {human_count(report.messages, 'message')} from {human_size(report.bytes)} of CommitLog, "
+        f"in {report.seconds:.1f} s"
+    )
+    index_entries = human_count(report.index_entries, "entry", "entries")
+    rows = [
+        ("log end", f"offset {report.end_offset}"),
+        (
+            "ConsumeQueues",
+            f"{human_count(report.queues, 'queue')}, {human_count(report.queue_entries, 'entry', 'entries')}",
+        ),
+        ("IndexFiles", f"{human_count(report.index_files, 'file')}, {index_entries}"),
+        ("files", f"{human_count(report.files, 'file')} in {output}"),
+        ("lost", _lost(report)),
+    ]
+    rows += kept_rows(report.kept)
+    table(rows)
+    for skipped in report.skipped:
+        emit(str(skipped))
+    note_settings([], report.assumed)
+    for text in [*report.notes, *report.losses]:
+        note(text)
+
+
+def _lost(report: RecoverReport) -> str:
+    if not report.lossy:
+        return "nothing"
+    text = human_size(report.skipped_bytes)
+    if report.placeholders:
+        text += f", {human_count(report.placeholders, 'placeholder message')} of topic LOGDEX_LOST instead"
+    return text

@@ -1,0 +1,195 @@
+"""Recovers a crashed or damaged store, or one CommitLog file, into a clean store with every whole
+message.
+
+A broker cuts a log at its first bad message and drops everything after it. This job goes on behind
+it. Messages keep their bytes, and so their physical offsets, MessageIDs and queue offsets; what lies
+between them becomes placeholder messages, over which a broker walks. ConsumeQueues and IndexFiles are
+derived from the new log. For the decisions and their reasons see
+``docs/design/0018-rocketmq-recover.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.output_files import OutputFiles
+from logdex.io.path_look import StrPath
+from logdex.io.process_lock import lock_is_held
+from logdex.jobs.free_space import require_free_for, used_bytes
+from logdex.jobs.output import command_line, staged_output
+from logdex.jobs.publication import Names
+from logdex.jobs.reports import Progress
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.consume_queue.named_messages import NamedMessages
+from logdex.rocketmq.files.broker_lock import broker_lock
+from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, StorePaths
+from logdex.rocketmq.geometry.name_zone import resolve_name_zone
+from logdex.rocketmq.geometry.set_aside import settings_by_folder
+from logdex.rocketmq.rebuild.carry_over import carry_over_queues
+from logdex.rocketmq.rebuild.local import derive_files
+from logdex.rocketmq.rebuild.report import RebuildReport
+from logdex.rocketmq.rebuild.source import PUBLISHED, output_size_bytes, settle_unfinished
+from logdex.rocketmq.recover.home import CONFIG_DIR, copy_config, write_checkpoint
+from logdex.rocketmq.recover.log_scan import LogScan, Piece, ScannedFile
+from logdex.rocketmq.recover.place import NewLog, place
+from logdex.rocketmq.recover.report import RecoverReport, Skipped
+from logdex.rocketmq.recover.source import check_output, files_of, other_names
+from logdex.rocketmq.recover.write import write_log
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+_RESERVE_BYTES = 1 << 20
+
+
+def recover(
+    root: StrPath,
+    output: StrPath,
+    config: StoreConfig,
+    *,
+    in_place: bool = False,
+    sync: bool = True,
+    progress: Progress | None = None,
+    env: Env = DEFAULT_ENV,
+) -> RecoverReport:
+    """Recovers the store at `root`, or the log that consists of one CommitLog file, into `output`.
+
+    The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
+    kept under names with the date. Nothing is published before everything is written.
+
+    Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the store;
+    `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be read or
+    written. Damage, bytes that the disk cannot read included, is reported and never raised.
+    """
+    started = time.perf_counter()
+    root, output = os.fspath(root), os.fspath(output)
+    check_output(root, output, config, in_place=in_place, env=env)
+    notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
+    report = RecoverReport(notes=notes, assumed=list(config.assumed))
+    command = command_line("recover", env.real_path(root), env.real_path(output), in_place=in_place)
+    lock = broker_lock(root, env=env)
+    with CommitLog.of_config(root, config, env=env) as log:
+        sizes = [(file.path, file.size_bytes) for file in log.files]
+        require_free_for(output, sizes, lambda used: _needed_bytes(sum(used), config), env)
+        with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
+            job = _Recovery(root, log, staging.directory, config, report, sync, progress, env)
+            names = job.run(in_place=in_place)
+            report.kept = staging.publish(names, settings=settings_by_folder(config))
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _needed_bytes(log_bytes: int, config: StoreConfig) -> int:
+    return log_bytes * 65 // 64 + output_size_bytes(log_bytes, config) + _RESERVE_BYTES
+
+
+class _Recovery:
+    """One run: it reads `log` of the store at `root` and writes below `directory`."""
+
+    def __init__(
+        self,
+        root: str,
+        log: CommitLog,
+        directory: str,
+        config: StoreConfig,
+        report: RecoverReport,
+        sync: bool,
+        progress: Progress | None,
+        env: Env,
+    ) -> None:
+        self._root = root
+        self._log = log
+        self._directory = directory
+        self._config = config
+        self._report = report
+        self._sync = sync
+        self._progress = progress
+        self._env = env
+        self._read = [0, 0]
+
+    def run(self, *, in_place: bool) -> Names:
+        """Writes everything. Returns the names to publish, the checkpoint last because it vouches for
+        the others; a file ``abort`` is set aside."""
+        report, env = self._report, self._env
+        is_store = not self._log.is_one_file
+        if is_store and not in_place and lock_is_held(StorePaths(self._root).lock, env=env):
+            report.notes.append(f"{self._root} is open in another process: its log may go on meanwhile")
+        new = self._scan()
+        size = self._config.mapped_file_size_commit_log
+        report.files = write_log(new, self._directory, size, sync=self._sync, env=env, on_read=self._on_read)
+        self._derive(new)
+        with OutputFiles(env, sync=self._sync) as output:
+            write_checkpoint(self._root, self._directory, new, output, env)
+            has_config = False
+            if is_store and not in_place:
+                has_config = copy_config(self._root, self._directory, output, report.notes, env)
+                report.notes += [f"{self._root}/{name}: not taken over" for name in other_names(self._root, env)]
+            report.files += output.close()
+        names = (COMMIT_LOG_DIR, *PUBLISHED, *((CONFIG_DIR,) if has_config else ()))
+        return Names(names, ("abort",) if in_place else (), last=(CHECKPOINT_FILE,))
+
+    def _scan(self) -> NewLog:
+        """Finds all pieces of the log, and where everything goes in the new one."""
+        report, log = self._report, self._log
+        files, unfit = files_of(log, report.notes)
+        named = None if log.is_one_file else NamedMessages(self._root, self._config, self._env)
+        try:
+            scan = LogScan(self._config, self._env, named, self._on_read)
+            for file in files:
+                if file.source is not None:
+                    scan.scan(file)
+        finally:
+            if named is not None:
+                named.close()
+        new = place(files, self._config.mapped_file_size_commit_log, self._first_size)
+        report.skipped = new.skipped + [self._unfit(file) for file in unfit]
+        report.placeholders = sum(each.placeholders for each in report.skipped)
+        report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
+        report.end_offset, report.bytes = new.end_offset, log.size_bytes
+        return new
+
+    def _unfit(self, file: CommitLogFile) -> Skipped:
+        why = "by its name this is no file of the log"
+        is_loss = used_bytes(file.path, self._env) > 0
+        return Skipped(file.path, 0, file.size_bytes, why, file.start_offset, is_loss=is_loss)
+
+    def _first_size(self, scanned: ScannedFile, piece: Piece) -> int:
+        with self._env.open_read(scanned.path) as file:
+            return int.from_bytes(file.read_at(piece.start, 4), "big")
+
+    def _derive(self, new: NewLog) -> None:
+        """Derives ConsumeQueues and IndexFiles from the new log. Reading it proves that it is whole."""
+        report, directory, config, env = self._report, self._directory, self._config, self._env
+        derived = RebuildReport()
+        known = KnownTopics.read(self._root, env=env)
+        written = CommitLog(
+            f"{directory}/{COMMIT_LOG_DIR}", file_size_bytes=config.mapped_file_size_commit_log, env=env
+        )
+        with written:
+            scanner = Scanner(config, env=env)
+            zone = resolve_name_zone(self._root, None, env=env).zone
+            end = derive_files(scanner, written, directory, config, known, zone, derived, sync=self._sync, env=env)
+            carry_over_queues(self._root, directory, written.min_offset, config, derived, sync=self._sync, env=env)
+        derived.note_end(end)
+        report.files += derived.files
+        report.queues, report.queue_entries = derived.queues, derived.queue_entries
+        report.index_files, report.index_entries = derived.index_files, derived.index_entries
+        report.assumed += derived.assumed
+        report.losses += derived.losses
+        for topic, entries in derived.deleted_topics.items():
+            report.notes.append(
+                f"topic {topic}: {entries} entries left out, topics.json has no such topic: "
+                "logdex rebuild --deleted-topics derives them"
+            )
+        if derived.stale_queues:
+            report.notes.append(
+                f"{derived.stale_queues} ConsumeQueues left out: the new log has none of their messages"
+            )
+
+    def _on_read(self, messages: int, size_bytes: int) -> None:
+        self._read[0] += messages
+        self._read[1] += size_bytes
+        if self._progress is not None:
+            self._progress(self._read[0], self._read[1] // 2)  # each byte is read and written
