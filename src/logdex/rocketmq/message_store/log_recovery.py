@@ -118,14 +118,18 @@ def _first_torn(window: Window) -> int | None:
     properties are zeros from a page's start to its end or to the page's end."""
     columns, count = window.columns, window.count
     position, size = columns.position[:count], columns.size[:count].astype(np.int64)
+    start = window.file.start_offset
     rest = position + columns.body_at[:count] + columns.body_length[:count]
-    boundary = -(-rest // _PAGE_SIZE) * _PAGE_SIZE
+    boundary = start - (start - rest) // _PAGE_SIZE * _PAGE_SIZE  # pages are those of the file
     end = position + size
-    suspects = (boundary < end) | (columns.stored_offset[:count] != position)
-    for place in np.flatnonzero(suspects).tolist():
+    shift = window.data_offset
+    crossing = np.flatnonzero(boundary < end)
+    begins_zero = window.data[boundary[crossing] - shift] == 0
+    suspects = crossing[begins_zero | (end[crossing] - boundary[crossing] > _PAGE_SIZE)]
+    elsewhere = np.flatnonzero(columns.stored_offset[:count] != position)
+    for place in np.sort(np.concatenate([suspects, elsewhere])).tolist():
         if columns.stored_offset[place] != position[place]:
             return int(place)
-        shift = window.data_offset
         for begin in range(int(boundary[place]), int(end[place]), _PAGE_SIZE):
             if not window.data[begin - shift : min(begin + _PAGE_SIZE, int(end[place])) - shift].any():
                 return int(place)

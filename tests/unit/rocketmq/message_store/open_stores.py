@@ -41,8 +41,8 @@ def crash(store: MessageStore) -> None:
     store._core.process_lock.release()
 
 
-def require_sound(path: Path) -> None:
+def require_sound(path: Path, **sizes: int) -> None:
     """Requires that verify has no findings."""
-    report = verify(str(path), StoreConfig(**SIZES))
+    report = verify(str(path), StoreConfig(**{**SIZES, **sizes}))
     assert [str(finding) for finding in report.findings] == []
     assert report.is_sound

@@ -1,0 +1,187 @@
+"""Opening a store whose files were lost, cut, damaged or written by a process that was killed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
+from tests.directories import contents
+from tests.unit.rocketmq.message_store.open_stores import crash, open_store, require_sound
+
+COUNT = 90
+
+
+def fill(store: MessageStore, count: int = COUNT) -> None:
+    for turn in range(count):
+        put = store.put_message(Message("orders", bytes(40), keys=f"k{turn}", queue_id=turn % 3))
+        assert put.is_stored
+
+
+def make(root: Path, *, ends: str = "closed") -> dict[str, bytes]:
+    """A store, closed or left by a killed process. Returns what is derived in it, once it was closed."""
+    store = open_store(root)
+    fill(store)
+    store.dispatch()
+    if ends == "closed":
+        store.close()
+    else:
+        crash(store)
+        shutil.copytree(root, root.parent / "closed")
+        open_store(root.parent / "closed").close()
+    return derived(root if ends == "closed" else root.parent / "closed")
+
+
+def derived(root: Path) -> dict[str, bytes]:
+    return {
+        name: data for name, data in contents(root).items() if name.startswith(("consumequeue/", "index/")) and data
+    }
+
+
+def require_whole(root: Path, expected: dict[str, bytes]) -> None:
+    """Everything is there again, byte for byte, and the store goes on."""
+    with open_store(root) as store:
+        assert store.max_phy_offset == store.load_report.log_end_offset
+    assert derived(root) == expected
+    with open_store(root) as store:
+        assert store.load_report.was_clean
+        assert store.load_report.queues_from == store.load_report.index_from == store.max_phy_offset
+        for turn in range(COUNT):
+            assert len(store.query_message("orders", f"k{turn}").messages) == 1
+        assert [queue.max_offset for queue in store.queues()] == [COUNT // 3] * 3
+        assert store.put_message(Message("orders", queue_id=1)).queue_offset == COUNT // 3
+    require_sound(root)
+
+
+def lose(name: str) -> Callable[[Path], None]:
+    def harm(root: Path) -> None:
+        path = sorted(root.glob(name))[0]
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return harm
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    def harm(root: Path) -> None:
+        path = sorted(root.glob(name))[-1]
+        path.write_bytes(path.read_bytes()[:size])
+
+    return harm
+
+
+def zero(name: str, start: int, end: int) -> Callable[[Path], None]:
+    def harm(root: Path) -> None:
+        path = sorted(root.glob(name))[-1]
+        data = path.read_bytes()
+        path.write_bytes(data[:start] + bytes(len(data[start:end])) + data[end:])
+
+    return harm
+
+
+HARMS = {
+    "all queues": lose("consumequeue"),
+    "one queue": lose("consumequeue/orders/1"),
+    "a queue's last file": cut("consumequeue/orders/2/*", 0),
+    "a queue's last entries": zero("consumequeue/orders/2/*", 60, 200),
+    "a queue's first file": lose("consumequeue/orders/1/0*"),
+    "half a queue's file": cut("consumequeue/orders/0/*", 33),
+    "all IndexFiles": lose("index"),
+    "the first IndexFile": lose("index/*"),
+    "half an IndexFile": cut("index/*", 700),
+    "an empty IndexFile": cut("index/*", 0),
+    "the checkpoint": lose("checkpoint"),
+    "half the checkpoint": cut("checkpoint", 30),
+    "the checkpoint's numbers": zero("checkpoint", 0, 48),
+    "the topics": lose("config"),
+    "the lock": lose("lock"),
+    "nothing": lambda root: None,
+}
+
+
+@pytest.mark.parametrize("ends", ["closed", "killed"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_lost_is_derived(harm: str, ends: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    expected = make(root, ends=ends)
+    HARMS[harm](root)
+    require_whole(root, expected)
+
+
+def test_a_torn_message_is_cut_and_reported(tmp_path: Path) -> None:
+    """Its last page was not written; no CRC covers the properties that are in it. The pages are those of the file,
+    whose size need not be a multiple of theirs."""
+    root, size = tmp_path / "store", 6000
+    store = open_store(root, mapped_file_size_commit_log=size)
+    fill(store, 50)
+    with open_store(tmp_path / "other") as other:
+        least = other.put_message(Message("orders", keys="torn")).size_bytes
+    end = store.max_phy_offset
+    body = bytes((20 - end % size - least) % 512)
+    put = store.put_message(Message("orders", body, keys="torn"))
+    assert (put.physical_offset, (end % size + put.size_bytes) % 512) == (end, 20)
+    crash(store)
+    file = sorted((root / "commitlog").iterdir())[end // size]
+    data, last = bytearray(file.read_bytes()), end % size + put.size_bytes
+    data[last - 20 : last] = bytes(20)
+    file.write_bytes(data)
+    with open_store(root, mapped_file_size_commit_log=size) as store:
+        assert (store.max_phy_offset, store.load_report.log_end_offset) == (end, end)
+        assert store.load_report.cut_reason == "a torn message"
+        assert not any(file.read_bytes()[end % size :])
+        assert store.query_message("orders", "torn").messages == ()
+        assert store.put_message(Message("orders")).physical_offset == end
+    require_sound(root, mapped_file_size_commit_log=size)
+
+
+@pytest.mark.parametrize("ends", ["closed", "killed"])
+def test_damage_before_the_last_file_is_not_cut(ends: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make(root, ends=ends)
+    (root / "checkpoint").unlink()
+    first = root / "commitlog" / f"{0:020d}"
+    first.write_bytes(first.read_bytes()[:1000] + bytes(500) + first.read_bytes()[1500:])
+    before = contents(root / "commitlog")
+    if ends == "killed":
+        with pytest.raises(CorruptError, match="logdex recover"):
+            open_store(root)
+    else:
+        open_store(root).close()
+    after = contents(root / "commitlog")
+    assert {name: data for name, data in after.items() if any(data)} == before
+
+
+def test_files_that_no_crash_leaves(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make(root)
+    second = root / "commitlog" / f"{4096:020d}"
+    data = second.read_bytes()
+    second.unlink()
+    with pytest.raises((MissingFileError, UsageError)):
+        open_store(root)
+    second.write_bytes(data[:3000])
+    with pytest.raises((CorruptError, UsageError)):
+        open_store(root)
+    second.write_bytes(data)
+    shutil.rmtree(root / "commitlog")
+    with pytest.raises(MissingFileError, match="CommitLog is missing"):
+        open_store(root)
+
+
+def test_the_checkpoint_moves_on(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        fill(store, 60)
+        store.dispatch()
+        store.flush()
+        checkpoint = StoreCheckpoint.read(root / "checkpoint")
+        assert checkpoint.logics_physical_offset == store.max_phy_offset
+        last = store.look_message_by_offset(store.put_message(Message("orders")).physical_offset)
+        assert checkpoint.physic_msg_timestamp_ms == checkpoint.logics_msg_timestamp_ms < last.store_timestamp_ms
+        assert 0 < checkpoint.index_msg_timestamp_ms <= checkpoint.logics_msg_timestamp_ms
+        assert (root / "abort").exists()
