@@ -81,13 +81,17 @@ def flags() -> tuple[str, ...]:
     return tuple(str(word) for pair in sizes.items() for word in pair)
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound_store(folder: Path) -> Path:
     """The store before any harm. It has the files that some harms make unreadable."""
-    root = golden.unpack(NAME, tmp_path_factory.mktemp("sound"))
+    root = golden.unpack(NAME, folder)
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text("{}")
     return root
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sound_store(tmp_path_factory.mktemp("sound"))
 
 
 def bodies(root: Path) -> dict[int, bytes]:

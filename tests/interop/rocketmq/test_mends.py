@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.rocketmq.test_mends import CASES, LEFT, mended
+from tests.cli.rocketmq.test_mends import CASES, LEFT, mended, sound_store
 from tests.golden import rocketmq as golden
 from tests.interop.rocketmq.test_real_engine import dump
 from tests.unit.rocketmq.verify.test_harm import NAME
@@ -18,9 +18,13 @@ CUTS = {"zeroed tail", "last body"}
 """Where the mend says that a broker's next start cuts the log: the last message goes, as it says."""
 
 
+CRASHED = {"abort", "a directory for abort"}
+"""With the file abort the engine drops IndexFiles that its checkpoint does not vouch for, and with them keys."""
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden.unpack(NAME, tmp_path_factory.mktemp("sound"))
+    return sound_store(tmp_path_factory.mktemp("sound"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -36,5 +40,7 @@ def test_the_engine_serves_what_was_mended(name: str, sound: Path, peers_dir: Pa
     fields = ("topic", "queueId", "queueOffset", "physicalOffset", "size", "tagsCode", "read")
     entries = [entry for entry in manifest["entries"] if entry[3] in offsets]
     assert [[entry[field] for field in fields] for entry in lines["entry"]] == entries
+    if name in CRASHED:
+        return
     for query, told in zip(manifest["queries"], lines["query"], strict=True):
         assert told["physicalOffsets"] == [at for at in query["physicalOffsets"] if at in offsets]

@@ -20,7 +20,9 @@ _LOOKS = 3
 _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
 
 _MEND_LOCK = "look at what it is, and move it away while no broker runs: its next start makes one"
-_MEND_ABORT = "look at what it is, and put an empty file in its place: a broker's next start then recovers the store"
+_MEND_ABORT = (
+    "look at what it is, and put an empty file in its place if the broker crashed, or move it away if it was shut down"
+)
 
 
 def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:
