@@ -191,6 +191,20 @@ def test_verify_finds_nothing_wrong_in_what_is_written_meanwhile(home: Path) -> 
     assert txn.stat().st_size
 
 
+def test_verify_looks_again_if_a_broker_starts(home: Path) -> None:
+    """The active .timeindex of a running broker lacks the last entry, and has zeros behind the others."""
+    mark, index = home / ".kafka_cleanshutdown", logs(home)[-1].with_suffix(".timeindex")
+    mark.touch()
+
+    def start() -> None:
+        mark.unlink()
+        index.write_bytes(index.read_bytes()[:-12] + bytes(120))
+
+    report = verify(home, env=ChangingEnv(logs(home)[0], start, opens=2))
+    assert [str(finding) for finding in report.findings] == []
+    assert "unclean-end" in {info.kind for info in report.infos}
+
+
 def test_verify_gives_up_on_a_partition_that_never_settles(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logdex.kafka.verify.looking_again._LOOK_AGAIN_S", 0)
     first = logs(home)[0]

@@ -133,6 +133,19 @@ def test_verify_finds_nothing_wrong(root: Path) -> None:
     assert "log-file-removed" in {info.kind for info in report.infos}
 
 
+def test_verify_looks_again_if_an_engine_starts(root: Path) -> None:
+    """After a crash, an engine first removes IndexFiles."""
+    log = root / "commitlog" / f"{FIRST:020d}"
+
+    def start() -> None:
+        (root / "abort").touch()
+        shutil.rmtree(root / "index", ignore_errors=True)
+
+    report = verify(root, CONFIG, env=TrimmingEnv(log, start))
+    assert [str(finding) for finding in report.findings] == []
+    assert "unclean-end" in {info.kind for info in report.infos}
+
+
 class Trimming(Serial):
     """Removes a file before the first tasks run."""
 

@@ -11,14 +11,16 @@ import pytest
 from tests.cli.kafka.test_mends import CASES, mended
 from tests.interop.kafka.peer import VERSIONS, needs_peers, read_log
 from tests.interop.kafka.test_recover import our_records, told_record
-from tests.unit.kafka.verify.log_harm import CONFIG, make_log_dir
+from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, make_log_dir
 
 pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_log_dir(tmp_path_factory.mktemp("sound"))
+    home = make_log_dir(tmp_path_factory.mktemp("sound"))
+    (home / PARTITION / "partition.metadata").write_text("version: 0\ntopic_id: RvsNJOzdTx2Ib4WpMjcLuA")
+    return home  # a broker refuses the id that is all zeros
 
 
 @pytest.mark.parametrize("version", VERSIONS)

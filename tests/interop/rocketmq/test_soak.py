@@ -107,10 +107,12 @@ def check_rows(store: Path, engine: Engine) -> int:
     needed = engine.acknowledged
     with api.open(store) as snapshot:
         assert isinstance(snapshot, StoreSnapshot)
-        columns = snapshot.scan().to_arrow().read_all()
+        scan = snapshot.scan()
+        columns = scan.to_arrow().read_all()
     bodies = columns.column("body").to_pylist()
     numbers = [check_body(body) for body in bodies]
-    assert all(two == one + 1 or two in engine.starts for one, two in itertools.pairwise(numbers)), "a gap"
+    gaps = [pair for pair in itertools.pairwise(numbers) if pair[1] != pair[0] + 1 and pair[1] not in engine.starts]
+    assert len(gaps) <= len(scan.trimmed), f"gaps at {gaps[:5]}"  # files that went before the scan came to them
     assert needed < 0 or max(numbers[-1000:]) >= needed, f"ends at {numbers[-1:]}, acknowledged is {needed}"
     return len(numbers)
 

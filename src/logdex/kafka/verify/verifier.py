@@ -23,7 +23,7 @@ from logdex.jobs.journal import report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir
-from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_offsets
+from logdex.kafka.directory.partition_files import home_of, is_log_directory, partition_directory, read_offsets
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files import file_names as files
@@ -58,15 +58,33 @@ def verify(
 
     Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` for an unknown check or a
     file without its log, and `StorageError` if a directory cannot be listed. Damage is reported and
-    never raised.
+    never raised. If a broker starts on the directory meanwhile, it is checked once more.
     """
     started = time.perf_counter()
     found = require_kafka(path, env=env)
-    path = found.path
-    out = Collector(_repaired(found), max_findings, checks, flags)
-    report_unfinished(unfinished_at(found, env), out)
-    totals = Totals()
     settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
+    while True:
+        was_closed = _is_closed(found, env)
+        out, totals = Collector(_repaired(found), max_findings, checks, flags), Totals()
+        _look(found, settings, out, env, totals, progress)
+        if not was_closed or _is_closed(found, env):
+            seconds = time.perf_counter() - started
+            return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)
+
+
+def _is_closed(found: KafkaPath, env: Env) -> bool:
+    """Whether a log directory, or the partition, is marked as closed cleanly."""
+    if found.kind is KafkaPathKind.LOG_DIR:
+        return is_shut_down_cleanly(found.path, env=env)
+    return is_closed_cleanly(partition_directory(found), env=env) is True
+
+
+def _look(
+    found: KafkaPath, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
+) -> None:
+    """Checks what is there as it is, running or not."""
+    path = found.path
+    report_unfinished(unfinished_at(found, env), out)
     if found.kind is KafkaPathKind.LOG_DIR:
         _verify_log_dir(found, settings, out, env, totals, progress)
     else:
@@ -95,7 +113,6 @@ def verify(
         if name is not None and check is not None:
             end = LogEnd(check.next_offset, check.end_is_certain)
             check_checkpoints(stored, {TopicPartition(name.topic, name.partition): end}, out)
-    return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=time.perf_counter() - started)
 
 
 def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:

@@ -20,6 +20,7 @@ from logdex.jobs.journal import find_unfinished, report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.checks import Collector
@@ -47,11 +48,21 @@ def verify(
 
     Raises `MissingFileError` or `NotAStoreError` if the log cannot be opened, `UsageError` for an
     unknown check, and `StorageError` if the system refuses to read a file. Damage is reported and
-    never raised.
+    never raised. If a broker starts on the store meanwhile, it is checked once more.
     """
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
-    out = Collector(root, max_findings, checks, flags)
+    abort = StorePaths(root).abort
+    while True:
+        was_closed = not env.exists(abort)
+        report = _look(root, config, Collector(root, max_findings, checks, flags), env, progress)
+        if not was_closed or not env.exists(abort):
+            report.seconds = time.perf_counter() - started
+            return report
+
+
+def _look(root: str, config: StoreConfig, out: Collector, env: Env, progress: Progress | None) -> VerifyReport:
+    """Checks the store as it is, running or not."""
     is_unclean = check_abort_and_lock(root, out, env)
     at_start = AtStart(root, config, env, is_unclean=is_unclean)
     log = CommitLog.of_config(root, config, env=env)
@@ -89,4 +100,4 @@ def verify(
     check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed, data=at_start.checkpoint)
     check_config(root, out, env, is_unclean=is_unclean)
     size = scan.end_offset - log.min_offset
-    return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=time.perf_counter() - started)
+    return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=0)
