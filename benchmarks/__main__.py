@@ -19,6 +19,7 @@ from benchmarks import (
     peer,
     rocketmq_index,
     rocketmq_local,
+    rocketmq_put,
     rocketmq_query,
     rocketmq_spark,
 )
@@ -34,6 +35,7 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
         "rebuild-1k": lambda: [rocketmq_local.rebuild_in_process("1k", data, repeats)],
         "rebuild-100b": lambda: [rocketmq_local.rebuild_in_process("100b", data, repeats)],
         "index": lambda: rocketmq_index.index_file(data, repeats),
+        "put": lambda: rocketmq_put.puts(data, repeats),
         "query-hot-key": lambda: rocketmq_query.hot_key(data, repeats),
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
         "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),

@@ -1,4 +1,4 @@
-"""The benchmarks of Kafka's engine on small data, without the peers: what they measure is the work that they name."""
+"""The benchmarks of both engines on small data, without the peers: what they measure is the work that they name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer
+from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer, rocketmq_put
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
 from logdex.kafka.columns.record_columns import read_record_batches
@@ -92,6 +92,14 @@ def test_a_row_holds_the_ratio_against_its_bar() -> None:
         "met": "yes",
     }
     assert kafka_local.row(ours, 10.0, 10.0, 2.1)["met"] == "NO"
+
+
+@pytest.mark.slow
+def test_put_suite_puts_in_every_way_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.peer.why_missing", lambda: "not in this test")
+    rows = rocketmq_put.puts(tmp_path, 1, messages=500)
+    assert [row.get("per_s", 1) > 0 for row in rows] == [True] * 5
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_suites_by_group() -> None:
