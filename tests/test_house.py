@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "logdex"
 FILES_PER_FOLDER_MAX = 12
 MORE_FILES = {
-    "kafka/verify": (18, "a check per file; they share the pass over a segment"),
     "kafka/log": (16, "the parts of one open log"),
     "kernels/kafka": (13, "a kernel per file"),
     "kernels/rocketmq": (13, "a kernel per file"),

@@ -95,7 +95,7 @@ def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) 
     chance, caught = random.Random(kills), 0
     with server(outputs, output) as process:
         usual_s = min(forked(process, None)[0] for _ in range(3))
-        for number in range(20 * kills):
+        for number in range(kills + 100):
             if number >= kills and caught >= caught_min:
                 break
             forked(process, chance.uniform(0, 1.1 * usual_s))

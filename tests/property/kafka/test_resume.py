@@ -21,7 +21,7 @@ from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.segment_pass import Segment, SegmentPass
+from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
 from tests.examples import cases, some
 from tests.unit.kafka.batch.batch_bytes import whole_batches
 from tests.unit.kafka.scan.embedded_logs import INNER_LOGS, OUTERS, OuterLog, harm, outer_log, random_log

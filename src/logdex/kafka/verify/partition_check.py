@@ -16,10 +16,10 @@ from logdex.kafka.state.epoch_runs import EpochRuns
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.directory_check import check_partition_metadata, list_offset_files
 from logdex.kafka.verify.epoch_check import check_epochs
-from logdex.kafka.verify.index_pair import IndexPair
-from logdex.kafka.verify.key_index_check import check_key_index
+from logdex.kafka.verify.index.index_pair import IndexPair
+from logdex.kafka.verify.index.key_index_check import check_key_index
 from logdex.kafka.verify.producer_check import ProducerCheck
-from logdex.kafka.verify.segment_pass import Segment, SegmentPass
+from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
 from logdex.kafka.verify.sequence_check import SequenceCheck
 
 

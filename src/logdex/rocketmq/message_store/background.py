@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from logdex.errors import LogdexError
+from logdex.errors import LogdexError, StorageError
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.dispatch import Dispatch
 
@@ -66,7 +67,8 @@ class Background:
                 self._flushed_s = now_s
             if core.durable_offset < core.log.end_offset:
                 core.flush_log()
-        core.prepare_file()
+        with suppress(StorageError):  # the put that needs the file tries again, and says so
+            core.prepare_file()
 
     def _flush_derived(self) -> None:
         now_s = time.monotonic()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import logdex
-from logdex.errors import LogClosedError, LogInUseError, MissingFileError, UsageError
+from logdex.errors import LogClosedError, LogInUseError, MissingFileError, StorageError, UsageError
 from logdex.rocketmq import Message, MessageStore, PutMessageStatus
+from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
@@ -200,3 +203,21 @@ def test_4_9_stores_have_no_last_separator(tmp_path: Path) -> None:
         assert store.put_message(Message("t" * 128)).status is PutMessageStatus.MESSAGE_ILLEGAL
     report = verify(str(tmp_path / "store"), StoreConfig(**SIZES))
     assert report.is_sound
+
+
+def test_the_log_is_flushed_where_there_is_no_room_for_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(files: LogFiles) -> bool:
+        raise StorageError("no space is left", path=files.directory, errno=errno.ENOSPC)
+
+    fast = {"background": True, "flush_interval_commit_log_ms": 1, "flush_commit_log_thorough_interval_ms": 1}
+    with open_store(tmp_path / "store", **fast) as store:
+        monkeypatch.setattr(LogFiles, "prepare", refuse)
+        for turn in range(3):
+            fill(store, 1, first=turn)
+            until = time.monotonic() + 5
+            while store._core.durable_offset < store.max_phy_offset and time.monotonic() < until:
+                time.sleep(0.002)
+            assert store._core.durable_offset == store.max_phy_offset
+        monkeypatch.undo()

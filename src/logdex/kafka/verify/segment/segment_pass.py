@@ -18,9 +18,9 @@ from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
 from logdex.kafka.scan.scanner import UNREADABLE, BatchScanner, BatchWindow, EndKind, ScanEnd
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.header_check import check_headers
-from logdex.kafka.verify.offset_order import OffsetOrder
-from logdex.kafka.verify.record_check import check_records
+from logdex.kafka.verify.segment.header_check import check_headers
+from logdex.kafka.verify.segment.offset_order import OffsetOrder
+from logdex.kafka.verify.segment.record_check import check_records
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 from logdex.kernels.kafka.batch_scan import OVERHEAD
 

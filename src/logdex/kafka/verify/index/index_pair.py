@@ -11,10 +11,10 @@ from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_S
 from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
 from logdex.kafka.settings.log_config import LogConfig, parse_kafka_version
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.index_entries import IndexEntries
-from logdex.kafka.verify.offset_index_check import OffsetIndexEntries
-from logdex.kafka.verify.segment_pass import Segment, SegmentPass
-from logdex.kafka.verify.time_index_check import TimeIndexEntries
+from logdex.kafka.verify.index.index_entries import IndexEntries
+from logdex.kafka.verify.index.offset_index_check import OffsetIndexEntries
+from logdex.kafka.verify.index.time_index_check import TimeIndexEntries
+from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
 from logdex.kernels.kafka.batch_columns import BatchColumns
 
 _ENTRY_PER_BATCH = (3, 9, 1)

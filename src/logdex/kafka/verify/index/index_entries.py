@@ -17,7 +17,7 @@ from logdex import limits
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import find_unreadable
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.segment_pass import SegmentPass
+from logdex.kafka.verify.segment.segment_pass import SegmentPass
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.base import Layout
 

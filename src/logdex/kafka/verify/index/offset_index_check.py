@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from logdex.io.env import Env
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.index_entries import IndexEntries, lost_offsets
-from logdex.kafka.verify.segment_pass import SegmentPass
+from logdex.kafka.verify.index.index_entries import IndexEntries, lost_offsets
+from logdex.kafka.verify.segment.segment_pass import SegmentPass
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 

@@ -1,0 +1,1 @@
+"""A segment's indexes and its key index against its batches."""
