@@ -54,6 +54,8 @@ class ReadFile:
                 close_descriptor(self._fd)
                 raise
         self.size_bytes = status.st_size
+        self.identity: Identity = status.st_dev, status.st_ino
+        """Identifies the file, whatever its path."""
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends. Raises `UnreadableError`
@@ -86,7 +88,7 @@ class ReadFile:
         with self._env.operation("map_read", self.path):
             array = map_without_descriptor(self._fd, self.path)  # its current size may differ from `size_bytes`
         self._env.counters.mapped_bytes += len(array)
-        return MappedBytes(self._env, self.path, array)
+        return MappedBytes(self._env, self.path, array, identity=self.identity)
 
     def close(self) -> None:
         """Closes the file. Existing mappings of it stay valid."""
@@ -105,8 +107,17 @@ class MappedBytes:
     """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`. The end of a ``with``
     block raises `UnreadableError` if bytes that were used in it cannot be read (`logdex.io.mapped`)."""
 
-    def __init__(self, env: Env, path: str, array: ByteArray, writable: mmap.mmap | None = None) -> None:
+    def __init__(
+        self,
+        env: Env,
+        path: str,
+        array: ByteArray,
+        writable: mmap.mmap | None = None,
+        *,
+        identity: Identity | None = None,
+    ) -> None:
         self.path = path
+        self.identity = identity
         self._env = env
         self._writable = writable
         self.array = array

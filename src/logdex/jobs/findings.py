@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -128,6 +128,18 @@ class FindingCollector:
             del self._findings[place]
         del self._infos[mark.infos :]
         self._truncated, self.files = mark.truncated, mark.files
+
+    def since(self, mark: Mark) -> list[Finding]:
+        """Returns the findings that were collected since a mark."""
+        return [*self._findings.values()][mark.findings :]
+
+    def keep(self, mark: Mark, findings: Iterable[Finding]) -> None:
+        """Replaces the findings since a mark by some of them; what was counted only is dropped."""
+        for place in [*self._findings][mark.findings :]:
+            del self._findings[place]
+        self._truncated = mark.truncated
+        for finding in findings:
+            self.take(finding)
 
     @property
     def is_full(self) -> bool:

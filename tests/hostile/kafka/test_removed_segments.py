@@ -205,9 +205,16 @@ def test_verify_looks_again_if_a_broker_starts(home: Path) -> None:
     assert "unclean-end" in {info.kind for info in report.infos}
 
 
-def test_verify_gives_up_on_a_partition_that_never_settles(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_verify_of_a_partition_that_never_settles(
+    is_damaged: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("logdex.kafka.verify.looking_again._LOOK_AGAIN_S", 0)
-    first = logs(home)[0]
+    first, second = logs(home)[:2]
+    if is_damaged:
+        data = bytearray(second.read_bytes())
+        data[70] ^= 1
+        second.write_bytes(data)
 
     class Restless(Env):
         def open_read(self, path: str) -> ReadFile:
@@ -217,8 +224,9 @@ def test_verify_gives_up_on_a_partition_that_never_settles(home: Path, monkeypat
             return super().open_read(path)
 
     report = verify(home, env=Restless())
-    assert report.findings == []
-    assert "partition-changing" in {info.kind for info in report.infos}
+    assert ("batch-crc" in {finding.check for finding in report.findings}) == is_damaged
+    assert bool(report.findings) == is_damaged
+    assert report.messages > 0
 
 
 def test_an_error_of_a_missing_path_is_typed(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from logdex import limits
-from logdex.errors import UnreadableError, UsageError
+from logdex.errors import UnreadableError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import take_unreadable
+from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
 from logdex.kafka.scan.resume import LogResume
@@ -44,6 +45,7 @@ def read_record_batches(
     on_bad_batch: OnBadBatch | None = None,
     decompressed_size_bytes_max: int = limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX,
     path: str | None = None,
+    identity: Identity | None = None,
     env: Env = DEFAULT_ENV,
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
     """Yields the records of the batches that begin in bytes [start, stop) as Arrow batches.
@@ -52,14 +54,15 @@ def read_record_batches(
     of a batch. `columns` selects columns of `RECORD_SCHEMA`, in the given order; others are not
     decoded. An Arrow batch has at most about `window_bytes` bytes of keys, of values and of
     headers, or one batch of the log. Memory is bounded by that and by the largest batch, which must
-    not exceed `decompressed_size_bytes_max`.
+    not exceed `decompressed_size_bytes_max`. With `identity`, `VanishedError` is raised if another
+    file has the path by now.
 
     Raises `CorruptError` (after the records before it) for a damaged batch. With `on_bad_batch`,
     that is called with the error, and reading resumes at the next good batch. Returns the scan's
     end: where and why the good batches end.
     """
     schema = _schema_of(columns)
-    with _open_data(path_or_data, env) as data:
+    with _open_data(path_or_data, identity, env) as data:
         name = path_or_data if isinstance(path_or_data, str) else path or "<bytes>"
         decoder = RecordDecoder(
             data,
@@ -85,9 +88,11 @@ def _schema_of(columns: Iterable[str] | None) -> pa.Schema:
 
 
 @contextmanager
-def _open_data(path_or_data: str | bytes | ByteArray, env: Env) -> Iterator[ByteArray]:
+def _open_data(path_or_data: str | bytes | ByteArray, identity: Identity | None, env: Env) -> Iterator[ByteArray]:
     if isinstance(path_or_data, str):
         with env.map_read(path_or_data) as mapped:
+            if identity not in (None, mapped.identity):
+                raise VanishedError("another file has this name by now", path=path_or_data)
             yield mapped.array
     elif isinstance(path_or_data, bytes):
         yield np.frombuffer(path_or_data, np.uint8)

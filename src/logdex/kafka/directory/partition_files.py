@@ -8,6 +8,7 @@ Source: Kafka's LocalLog, LogManager; ``docs/formats/kafka-log-directory.md``.
 from __future__ import annotations
 
 import posixpath
+import time
 from typing import NamedTuple
 
 from logdex.errors import LogdexError, NotAStoreError, StorageError
@@ -22,6 +23,7 @@ from logdex.kafka.files.file_names import (
     LOG_SUFFIX,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
+    SWAP_SUFFIX,
     PartitionName,
     offsets_of,
     parse_partition_dir,
@@ -30,6 +32,8 @@ from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.settings.log_config import LogConfig
 
 UNKNOWN_PARTITION = -1
+_SWAP_LOOKS_MAX = 10
+_SWAP_PAUSE_S = 0.005
 _HOME_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
 
 
@@ -80,7 +84,7 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
     if found.kind is KafkaPathKind.LOG:
         bases = [found.offset]
     elif found.kind is KafkaPathKind.PARTITION:
-        bases = offsets_of(env.list_dir(directory), LOG_SUFFIX)
+        bases = offsets_of(_names_after_swap(directory, env), LOG_SUFFIX)
     else:
         raise not_alone(found)
     segments: list[LogSegment] = []
@@ -96,6 +100,18 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
             segment.close()
         raise
     return segments
+
+
+def _names_after_swap(directory: str, env: Env) -> list[str]:
+    """Returns the names in a directory. While a compaction gives segments their names, some are
+    missing, so its end is waited for, but not for long: a broker may have crashed there."""
+    names = env.list_dir(directory)
+    for _ in range(_SWAP_LOOKS_MAX):
+        if not offsets_of(names, LOG_SUFFIX + SWAP_SUFFIX):
+            break
+        time.sleep(_SWAP_PAUSE_S)
+        names = env.list_dir(directory)
+    return names
 
 
 def not_alone(found: KafkaPath) -> NotAStoreError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError
@@ -18,10 +19,11 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
 from logdex.kafka.key_index.reader import KeyIndex
-from logdex.kafka.read.prune import ReadPartition, SegmentPart, prune_segment
+from logdex.kafka.read.prune import SegmentPart, prune_segment
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.record_scan import records_of
 from logdex.kafka.read.split import OnBadBatch, ReadSplit
+from logdex.kafka.read.steady import LOOKS_MAX, LookedAtPartition, PartitionView
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import Int64s
 
@@ -47,7 +49,7 @@ def require_key_index_dir(path: str | None, env: Env) -> None:
 
 
 def query_key(
-    partition: ReadPartition,
+    partition: LookedAtPartition,
     wanted: ReadFilter,
     *,
     key_index_dir: str | None = None,
@@ -61,8 +63,29 @@ def query_key(
     `CorruptError` for a bad batch that may hold the key, unless `on_bad_batch` takes the error.
     Scanning a segment takes memory for its matching records.
     """
-    for place in reversed(range(len(partition.segments))):
-        part = prune_segment(partition, place, wanted)
+    looks = 0
+    while looks >= 0:
+        view, before = partition.view(), wanted
+        try:
+            for record in _query_view(view, wanted, key_index_dir, on_bad_batch, on_bad_index):
+                wanted = replace(wanted, end_offset=record.offset)
+                yield record
+            looks = -1
+        except LogdexError:
+            if looks == LOOKS_MAX or not partition.look_again(view):
+                raise
+            looks = looks + 1 if wanted == before else 0
+
+
+def _query_view(
+    view: PartitionView,
+    wanted: ReadFilter,
+    key_index_dir: str | None,
+    on_bad_batch: OnBadBatch | None,
+    on_bad_index: OnBadIndex | None,
+) -> Iterator[Record]:
+    for place in reversed(range(len(view.segments))):
+        part = prune_segment(view, place, wanted)
         if part is None:
             continue
         scan = _SegmentScan(part, wanted, on_bad_batch)
@@ -118,7 +141,11 @@ class _SegmentScan:
             end_offset=part.end_offset,
             filter=self._wanted,
         )
-        batches = [*split.read(RECORD_SCHEMA.names, env=self.segment.env, on_bad_batch=self.on_bad_batch)]
+        segment = self.segment
+        read = split.read(
+            RECORD_SCHEMA.names, env=segment.env, identity=segment.log.identity, on_bad_batch=self.on_bad_batch
+        )
+        batches = [*read]
         for batch in reversed(batches):
             for record in reversed(list(records_of(batch))):
                 if record.offset < below:

@@ -21,6 +21,7 @@ from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.prune import ReadPartition, SegmentPart, offset_range, prune
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.split import ReadSplit, schema_of
+from logdex.kafka.read.steady import LookedAtPartition, PartitionView, require_current, steadily
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -38,7 +39,7 @@ class ReadPlan(ReadPlanBase[ReadSplit]):
 
 
 def plan_read(
-    partitions: Iterable[ReadPartition],
+    partitions: Iterable[LookedAtPartition],
     wanted: ReadFilter,
     *,
     columns: Iterable[str] | None = None,
@@ -52,9 +53,17 @@ def plan_read(
         raise UsageError(f"split_bytes is {split_bytes}", hint="say 1 or more")
     names = None if columns is None else tuple(columns)
     schema_of(names)
-    given = list(partitions)
-    splits = [split for each in given for split in splits_of(each, wanted, names, split_bytes)]
-    sizes = [segment.size_bytes for each in given for segment in each.segments if segment.size_bytes]
+    splits: list[ReadSplit] = []
+    sizes: list[int] = []
+    for partition in partitions:
+
+        def plan(view: PartitionView) -> tuple[list[ReadSplit], list[int]]:
+            found = [*splits_of(view, wanted, names, split_bytes)]
+            return found, [segment.size_bytes for segment in view.segments if segment.size_bytes]
+
+        found, found_sizes = steadily(partition, plan, wanted.isolation)
+        splits += found
+        sizes += found_sizes
     return ReadPlan(
         splits=tuple(splits),
         total_files=len(sizes),
@@ -73,6 +82,7 @@ def splits_of(
     aborted = NOTHING_ABORTED
     if wanted.isolation == READ_COMMITTED:
         aborted = find_aborted(partition.segments, *offset_range(partition, wanted))
+        require_current(partition.segments, partition.env)  # a .txnindex may have been gone already
     for part in prune(partition, wanted):
         ends = _ends(part, split_bytes)
         for begin, end in pairwise(ends):

@@ -25,6 +25,7 @@ from logdex.kafka.read.plan import splits_of
 from logdex.kafka.read.prune import ReadPartition
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.split import ReadSplit, schema_of, with_place
+from logdex.kafka.read.steady import PartitionView
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import Int64s
@@ -41,6 +42,9 @@ class ScanPartition(ReadPartition, Protocol):
     """A partition that can be listed again."""
 
     path: str
+
+    def view(self, isolation: str | None = None) -> PartitionView:
+        """Returns the partition as it was when it was last looked at."""
 
     def listed_again(self) -> Self:
         """Returns the partition with the segments that it has now. Raises `VanishedError` if it is
@@ -151,7 +155,7 @@ class KafkaScan(Generic[Partition]):
         try:
             for look in range(_LOOKS_MAX + 1):
                 try:
-                    yield from self._of_partition(current, wanted, names)
+                    yield from self._of_partition(current.view(wanted.isolation), wanted, names)
                     return
                 except VanishedError:
                     if look == _LOOKS_MAX:
@@ -176,7 +180,7 @@ class KafkaScan(Generic[Partition]):
             self.deleted.append(partition)
             return None
 
-    def _of_partition(self, partition: Partition, wanted: ReadFilter, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _of_partition(self, partition: ReadPartition, wanted: ReadFilter, names: list[str]) -> Iterator[pa.RecordBatch]:
         places = {segment.base_offset: place for place, segment in enumerate(partition.segments)}
         last_place, self._last_offset = -1, None
         for split in splits_of(partition, wanted):
@@ -187,9 +191,15 @@ class KafkaScan(Generic[Partition]):
             yield from self._of_split(split, names, partition, partition.segments[place])
 
     def _of_split(
-        self, split: ReadSplit, names: list[str], partition: Partition, segment: LogSegment
+        self, split: ReadSplit, names: list[str], partition: ReadPartition, segment: LogSegment
     ) -> Iterator[pa.RecordBatch]:
-        read = split.read(names, env=partition.env, on_bad_batch=self.problems.append, on_offsets=self._passed)
+        read = split.read(
+            names,
+            env=partition.env,
+            identity=segment.log.identity,
+            on_bad_batch=self.problems.append,
+            on_offsets=self._passed,
+        )
         with closing(read):
             while True:
                 try:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from logdex.errors import CorruptError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
@@ -103,12 +104,14 @@ class ReadSplit:
         names: Iterable[str],
         *,
         env: Env = DEFAULT_ENV,
+        identity: Identity | None = None,
         on_bad_batch: OnBadBatch | None = None,
         on_offsets: OnOffsets | None = None,
     ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
         """Yields batches as `to_batches` does, with the columns `names` of `RECORD_SCHEMA`, then
         those that the filter needs. `on_offsets` is called with the offsets of all records that are
-        read, before the filter."""
+        read, before the filter. Raises `VanishedError` if the .log is not the file `identity` by
+        now."""
         columns = list(names)
         read = read_record_batches(
             self.path,
@@ -117,6 +120,7 @@ class ReadSplit:
             columns=[*columns, *sorted(self._needed_columns() - set(columns))],
             skip_control=False,
             on_bad_batch=on_bad_batch,
+            identity=identity,
             env=env,
         )
         while True:

@@ -111,6 +111,8 @@ class FileRecords:
         """Reads the file's current size, which another process may change, and returns it."""
         with self._files.lend(self.path) as file:
             size = file.size_now()
+            self.identity = file.identity
+            """Identifies the file, whatever its path."""
         if size > limits.SEGMENT_SIZE_BYTES_MAX:
             raise CorruptError(
                 "the file is too large for a segment",

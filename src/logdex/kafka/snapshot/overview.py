@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from logdex.errors import LogdexError
+from logdex.errors import LogdexError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
@@ -23,6 +23,7 @@ from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import PartitionName
 from logdex.kafka.files.metadata_files import MetaProperties, read_topic_id, uuid_to_text
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata
+from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.sparse_index import IndexFile
@@ -141,7 +142,7 @@ def overview(found: KafkaPath, config: LogConfig, *, env: Env = DEFAULT_ENV) -> 
     look.problems += [f"{each.directory}: {each.message}" for each in unfinished_at(found, env)]
     if found.kind is not KafkaPathKind.LOG_DIR:
         with PartitionSnapshot(found, config, env=env) as snapshot:
-            look.partitions = [_partition(snapshot, look)]
+            look.partitions = [_steady_partition(snapshot, look)]
             home, is_lone = home_of(env.real_path(snapshot.directory), env=env)
             look.clean = look.partitions[0].clean if is_lone else is_shut_down_cleanly(home, env=env)
         return look
@@ -171,9 +172,22 @@ def _is_clean(log_dir: KafkaLogDir, look: KafkaOverview, env: Env) -> bool | Non
 def _add_partition(each: PartitionDir, config: LogConfig, look: KafkaOverview, env: Env) -> None:
     try:
         with PartitionSnapshot(each.kafka_path, config, env=env) as snapshot:
-            look.partitions.append(_partition(snapshot, look))
+            look.partitions.append(_steady_partition(snapshot, look))
     except LogdexError as error:
         look.problems.append(str(error))
+
+
+def _steady_partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOverview:
+    problems = look.problems
+
+    def read(_: PartitionView) -> PartitionOverview:
+        look.problems = [*problems]
+        found = _partition(snapshot, look)
+        if len(look.problems) > len(problems) and snapshot.is_outdated():
+            raise VanishedError("segments were removed meanwhile", path=snapshot.path)
+        return found
+
+    return steadily(snapshot, read)
 
 
 def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOverview:

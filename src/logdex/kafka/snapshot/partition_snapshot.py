@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Self, Unpack
 
-from logdex.errors import LogdexError, MissingFileError, NotAStoreError, UsageError
+from logdex.errors import LogdexError, MissingFileError, NotAStoreError, StorageError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -31,13 +31,15 @@ from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.key_query import query_key, require_key_index_dir
 from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
 from logdex.kafka.read.plan import ReadPlan, plan_read
-from logdex.kafka.read.read_filter import FilterOptions, ReadFilter
+from logdex.kafka.read.read_filter import OFFSET_MAX, FilterOptions, ReadFilter
 from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.read.scan_state import find_end, load_producers
+from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.settings.log_config import LogConfig, make_config
+from logdex.kafka.snapshot.directory_look import DirectoryLook
 from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
 
@@ -47,7 +49,8 @@ Key = str | bytes
 class PartitionSnapshot:
     """One partition as it was when it was opened, or at the last `refresh`: a partition directory,
     another directory with segments, or a single .log. Read-only: no byte and no mtime changes and
-    no lock is taken, so a broker may go on writing.
+    no lock is taken, so a broker may go on writing. Where it removes or replaces segments, the
+    directory is read again, and the answer is from what is there then.
 
     If the directory's name is not a partition's, `topic` is that name and `partition` is -1.
     `problems` collects the errors of small files that could not be read. `open_files` is a pool of
@@ -84,7 +87,10 @@ class PartitionSnapshot:
 
     def _load(self) -> None:
         self.problems: list[LogdexError] = []
-        self.segments = open_segments(self._found, self.config, self.env, self._files)
+        modified_ns = self.env.modified_ns(self.directory)
+        segments = open_segments(self._found, self.config, self.env, self._files)
+        self._look = DirectoryLook(self.directory, segments, modified_ns, self.env)
+        self.segments = segments
         is_file = self._found.kind is KafkaPathKind.LOG
         self.checkpoints = (
             Checkpoints() if is_file else read_checkpoints(self.directory, self._name, self.problems, self.env)
@@ -135,11 +141,12 @@ class PartitionSnapshot:
     def _find_end(self) -> tuple[int, ScanEnd | None]:
         with self._lock:
             if self._end is None:
-                self._end = self.log_start_offset, None
-                if self.segments:
-                    offset, end = find_end(self.segments[-1], self.env)
-                    self._end = max(offset, self.log_start_offset), end
+                self._end = steadily(self, self._end_of)
             return self._end
+
+    def _end_of(self, view: PartitionView) -> tuple[int, ScanEnd | None]:
+        offset, end = find_end(view.segments[-1], self.env) if view.segments else (0, None)
+        return max(offset, view.log_start_offset), end
 
     def _readable_segments(self) -> list[LogSegment]:
         """Returns the segments. If the last one ends with zeros (preallocated, or extended but
@@ -169,10 +176,17 @@ class PartitionSnapshot:
         producer snapshot and the batches after it."""
         with self._lock:
             if self._producers is None:
-                self._producers = load_producers(
-                    self.directory, self.segments, self.log_end_offset, self.problems, self.env
-                )
+                self._producers, problems = steadily(self, self._producers_of)
+                self.problems += problems
             return self._producers
+
+    def _producers_of(self, view: PartitionView) -> tuple[ProducerStates, list[LogdexError]]:
+        problems: list[LogdexError] = []
+        found = load_producers(self.directory, view.segments, self.log_end_offset, problems, self.env)
+        gone = next((problem for problem in problems if isinstance(problem, StorageError)), None)
+        if gone is not None and self.segments is view.segments and self.is_outdated():
+            raise gone
+        return found, problems
 
     @property
     def leader_epochs(self) -> list[EpochEntry]:
@@ -190,8 +204,12 @@ class PartitionSnapshot:
     def read_max_timestamp(self) -> int:
         """Returns the largest timestamp of all batches in milliseconds, or -1 without batches.
         Raises `CorruptError` if a batch header is malformed."""
-        segments = self._readable_segments()
-        return max((time_lookup.read_max_timestamp(each, segments)[0] for each in segments), default=-1)
+
+        def read(_: PartitionView) -> int:
+            segments = self._readable_segments()
+            return max((time_lookup.read_max_timestamp(each, segments)[0] for each in segments), default=-1)
+
+        return steadily(self, read)
 
     def check_offset(self, offset: int) -> None:
         """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its
@@ -201,6 +219,9 @@ class PartitionSnapshot:
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
         """Returns the segment and the position of the batch that holds `offset`, or of the next
         batch, through the offset index; None after the last batch."""
+        return steadily(self, lambda _: self._locate(offset))
+
+    def _locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
         segments = self._readable_segments()
         bases = [segment.base_offset for segment in segments]
         for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
@@ -246,8 +267,15 @@ class PartitionSnapshot:
         """Returns records from `offset` on through the offset index, as `logdex.kafka.Log.read`
         does."""
         log_read.check_isolation(isolation)
-        view = self._view(isolation)
-        return log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
+
+        def read(_: PartitionView) -> list[Record]:
+            view = self._view(isolation)
+            found = log_read.read_records(view, offset, max_bytes, isolation, max_records=max_records, control=control)
+            if isolation == READ_COMMITTED and self.is_outdated():  # a .txnindex may have been gone already
+                raise VanishedError("segments were removed meanwhile", path=self.path)
+            return found
+
+        return steadily(self, read)
 
     def _view(self, isolation: str) -> LogView:
         end = self.log_end_offset
@@ -266,7 +294,7 @@ class PartitionSnapshot:
         cover yet are read, and so are those of a segment whose time index has no entries.
         """
         log_read.check_isolation(isolation)
-        return time_lookup.offset_for_timestamp(self._view(isolation), timestamp_ms)
+        return steadily(self, lambda _: time_lookup.offset_for_timestamp(self._view(isolation), timestamp_ms))
 
     def query(
         self,
@@ -318,6 +346,33 @@ class PartitionSnapshot:
         with self._lock:
             self._close_segments()
             self._load()
+
+    def view(self, isolation: str | None = None) -> PartitionView:
+        """Returns the partition as the last look found it. With ``read_committed`` it has the last
+        stable offset."""
+        with self._lock:
+            stable = self.last_stable_offset if isolation == READ_COMMITTED else OFFSET_MAX
+            return PartitionView(self.topic, self.partition, self.segments, self.env, self.log_start_offset, stable)
+
+    def is_mixed(self, view: PartitionView) -> bool:
+        """Whether what was read through `view` may belong to different states of the log."""
+        return self.segments is not view.segments or self._look.is_mixed()
+
+    def is_outdated(self) -> bool:
+        """Whether a segment was removed or replaced since the last look."""
+        return self._look.is_outdated()
+
+    def look_again(self, view: PartitionView) -> bool:
+        """Reads the directory again if segments of `view` have been removed or replaced. Returns
+        whether there is a newer look. Other threads may go on with the old one."""
+        with self._lock:
+            if self.segments is view.segments:
+                if not (self.is_outdated() or self._look.is_mixed()):
+                    return False
+                for segment in view.segments:
+                    self._files.forget(segment.log.path)  # the name may belong to another file
+                self._load()
+            return True
 
     def _close_segments(self) -> None:
         for segment in self.segments:

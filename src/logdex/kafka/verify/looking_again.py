@@ -1,7 +1,8 @@
 """Checks a partition again if a broker has removed or replaced files of it meanwhile.
 
 Retention, compaction and the deletion of a topic take files away, and compaction puts others under
-the same names. What was seen in between is of no single state of the log.
+the same names. What was seen in between is of no single state of the log. If files go away during
+every look, as they do in a large log, a finding counts if every look has it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from logdex.errors import VanishedError
 from logdex.io.env import Env
 from logdex.io.record_lock import Identity
-from logdex.jobs.findings import Mark
+from logdex.jobs.findings import Finding, Mark
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
@@ -25,9 +26,12 @@ _LOOK_AGAIN_S = 0.05
 def run_until_settled(
     make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
 ) -> PartitionCheck | None:
-    """Runs the check that `make` returns until no file of the partition is removed or replaced
-    meanwhile, and returns it. Returns None, and reports information instead of findings, if the
-    partition is deleted meanwhile or never settles."""
+    """Runs the check that `make` returns until it has no findings, or no file of the partition is
+    removed or replaced meanwhile, or no finding is common to all looks. Returns the last check.
+    Returns None, and reports information, if the partition is deleted meanwhile or no look came to
+    its end."""
+    is_first = True
+    common: dict[tuple[str, str, int], Finding] = {}
     for look in range(_LOOKS_MAX):
         if look:
             time.sleep(_LOOK_AGAIN_S)
@@ -36,8 +40,16 @@ def run_until_settled(
             files = _files_of(directory, env)
             check = make()
             check.run()
-            if _are_there(files, env):
+            found = {(each.check, each.path, each.position): each for each in out.since(mark)}
+            are_all_listed = out.mark().truncated == mark.truncated
+            if _are_there(files, env) or (are_all_listed and not found):
                 return check
+            if are_all_listed:
+                common = {place: found[place] for place in found if is_first or place in common}
+                is_first = False
+                if not common or look + 1 == _LOOKS_MAX:
+                    out.keep(mark, common.values())
+                    return check
         except VanishedError:
             if not env.is_dir(directory):
                 _forget(out, totals, mark, before)

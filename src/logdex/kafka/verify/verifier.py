@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logdex.errors import UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -92,7 +92,6 @@ def _look(
         if found.kind is not KafkaPathKind.PARTITION:
             directory, only = posixpath.dirname(path) or ".", found.offset
             _require_log(directory, found.offset, path, env)
-        is_clean = is_closed_cleanly(directory, env=env)
         name, start, home = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0, ""
         if name is not None and name.mark is None:
             home = home_of(env.real_path(directory), env=env)[0]
@@ -102,12 +101,7 @@ def _look(
         is_home = name is not None and only is None and home == env.real_path(directory)
         stored = read_checkpoints(directory, env) if is_home else {}
         make = partial(
-            PartitionCheck,
-            *(directory, own, out, env, totals),
-            log_start_offset=start,
-            is_clean=is_clean,
-            only=only,
-            progress=progress,
+            _make_check, *(directory, own, out, env, totals), log_start_offset=start, only=only, progress=progress
         )
         check = run_until_settled(make, directory, out, totals, env)
         if name is not None and check is not None:
@@ -182,6 +176,14 @@ def _segment_paths(directory: str, env: Env) -> list[str]:
         return []
 
 
+def _make_check(
+    directory: str, config: LogConfig, out: Collector, env: Env, totals: Totals, **more: Any
+) -> PartitionCheck:
+    return PartitionCheck(
+        *(directory, config, out, env, totals), is_clean=is_closed_cleanly(directory, env=env), **more
+    )
+
+
 def _verify_log_dir(
     found: KafkaPath, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
 ) -> None:
@@ -200,10 +202,9 @@ def _verify_log_dir(
             continue
         own = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
         make = partial(
-            PartitionCheck,
+            _make_check,
             *(partition.path, configs[partition.path], out, env, totals),
             log_start_offset=own.get(partition.topic_partition, 0),
-            is_clean=is_closed_cleanly(partition.path, env=env),
             progress=progress,
         )
         check = run_until_settled(make, partition.path, out, totals, env)

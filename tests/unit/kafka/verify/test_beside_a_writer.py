@@ -1,0 +1,114 @@
+"""`verify` beside a `Log` that appends, rolls, trims and compacts: it finds nothing wrong but what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from logdex.io.env import Env
+from logdex.kafka.log.log import Log
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.verify import verify
+from tests.unit.kafka import busy_writer
+from tests.unit.kafka.snapshot.test_changed_segments import CONFIG, put
+
+KINDS = ("retain", "compact", "keep")
+
+
+@contextmanager
+def writing(path: Path, kind: str) -> Iterator[None]:
+    """A thread that writes until the end of the block."""
+    over = threading.Event()
+    thread = threading.Thread(target=busy_writer.write, args=(str(path), kind, over.is_set))
+    thread.start()
+    try:
+        while len(list(path.glob("*.log"))) < 3:
+            time.sleep(0.01)
+        yield
+        assert thread.is_alive()
+    finally:
+        over.set()
+        thread.join()
+
+
+def told(path: Path) -> list[str]:
+    return [str(finding) for finding in verify(path).findings]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_wrong_beside_a_thread(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    with writing(path, kind):
+        for _ in range(2):
+            assert told(path) == []
+    assert told(path) == []
+
+
+def test_damage_is_found_beside_a_thread(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    with writing(path, "keep"):
+        first = path / "00000000000000000000.log"
+        with first.open("r+b") as file:
+            file.seek(70)
+            file.write(b"\xff")
+        found = {(finding.check, finding.path) for finding in verify(path).findings}
+        assert ("batch-crc", str(first)) in found
+        assert {each[1] for each in found} <= {str(first), *map(str, path.glob("*.snapshot"))}
+
+
+class Meanwhile(Env):
+    """Does something when the first .log is read, each time the directory is looked at."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._act = act
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        if kind == "map_read" and path.endswith("0.log"):
+            self._act()
+        with super().operation(kind, path):
+            yield
+
+
+def test_a_partition_that_is_removed_meanwhile(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("events-0", "gone-0"):
+        with Log.open(home / name, CONFIG) as log:
+            put(log, 30)
+    report = verify(home, env=Meanwhile(lambda: shutil.rmtree(home / "gone-0", ignore_errors=True)))
+    assert report.findings == []
+    assert "partition-deleted" in {info.kind for info in report.infos}
+
+
+def test_every_look_may_find_something_else(tmp_path: Path) -> None:
+    """The log grows and rolls while it is read, at every look: the last look's own differences do not count."""
+    path = tmp_path / "events-0"
+    with Log.open(path, LogConfig(segment_bytes=1500, index_interval_bytes=200)) as log:
+        put(log, 60)
+        assert verify(path, env=Meanwhile(lambda: put(log, 7))).findings == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_wrong_beside_a_process(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    process = subprocess.Popen([sys.executable, busy_writer.__file__, path, kind])
+    try:
+        while len(list(path.glob("*.log"))) < 3:
+            time.sleep(0.1)
+        for _ in range(60):
+            assert told(path) == []
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
