@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
@@ -150,13 +151,13 @@ def _read_entries(
     view: QueueView, log: CommitLog, first: int, entries: EntryArray, tags: TagFilter, batch: _Batch
 ) -> int:
     """Reads the messages of some entries. Returns how many entries were processed."""
-    blank = (entries["size"] == PRE_BLANK_SIZE) & (entries["physical_offset"] == 0)
-    wanted = tags.match_entries(entries) | blank
+    is_missing = _fills_gap(view, first, entries)
+    wanted = tags.match_entries(entries) | is_missing
     if not wanted.all():
         batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     for place in np.flatnonzero(wanted).tolist():
         phy_offset, size, _ = entries[place].item()
-        if blank[place] or not _is_in_log(log, phy_offset, view.log_end_offset):
+        if is_missing[place] or not _is_in_log(log, phy_offset, view.log_end_offset):
             batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
             continue
         if not batch.has_room(size):
@@ -179,6 +180,18 @@ def _read_entries(
         else:
             batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     return len(entries)
+
+
+def _fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[np.bool_]:
+    """Which of the entries stand where a message is missing: pre-blank ones, and those that repeat
+    the next entry of their queue."""
+    offsets, after = entries["physical_offset"], first + len(entries)
+    try:
+        following = view.queue.entry(after).physical_offset if after < view.max_offset else -1
+    except MissingFileError:
+        following = -1
+    is_blank: npt.NDArray[np.bool_] = (entries["size"] == PRE_BLANK_SIZE) & (offsets == 0)
+    return is_blank | (offsets == np.append(offsets[1:], following))
 
 
 def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
