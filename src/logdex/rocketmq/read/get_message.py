@@ -191,7 +191,8 @@ def _fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[
     except MissingFileError:
         following = -1
     is_blank: npt.NDArray[np.bool_] = (entries["size"] == PRE_BLANK_SIZE) & (offsets == 0)
-    return is_blank | (offsets == np.append(offsets[1:], following))
+    is_repeated: npt.NDArray[np.bool_] = offsets == np.append(offsets[1:], following)
+    return is_blank | is_repeated
 
 
 def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
