@@ -18,9 +18,10 @@ from logdex.rocketmq.recover.placeholder import LOST_TOPIC
 from logdex.rocketmq.verify import verify
 from logdex.testing.store_builder import make_message
 from tests.crash.trees import tree
+from tests.examples import cases
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, START_MS, build, opened
 
-SEEDS = [*range(24), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(24, 400))]
+SEEDS = cases(range(400), 40)
 Messages = dict[int, bytes]
 """The bytes of messages by their physical offsets."""
 

@@ -53,10 +53,12 @@ class ConsumeQueueWriter:
     order. An entry whose queue offset is not greater than the last one is skipped, as the engine does,
     unless the queue begins anew there (see `lives`): then the files are begun anew too.
 
-    Positions without a message are filled, so that the next entry is at its position. They get
-    pre-blank entries. But if the next entry points to the first CommitLog file (its physical offset is
-    below `first_log_file_end`), the last `GAP_REPEATS_MAX` of them get a repetition of that entry: a
-    broker that meets a pre-blank entry passes over all entries of that file behind it. The owner must
+    Positions without a message are filled, so that the next entry is at its position: with pre-blank
+    entries, and in a gap the last `GAP_REPEATS_MAX` positions with repetitions of the next entry. A
+    broker that meets a pre-blank entry passes over entries behind it, and its binary searches expect
+    physical offsets that rise. Before the queue's first entry there are pre-blank entries, as the
+    engine writes them, unless the entry points to the first CommitLog file, to physical offsets below
+    `first_log_file_end`. Without `first_log_file_end` all positions get pre-blank entries. The owner must
     call `finish` after the last entry.
     """
 
@@ -150,8 +152,10 @@ class ConsumeQueueWriter:
 
     def _fill(self, start: int, end: int, following: npt.NDArray[np.uint8]) -> None:
         """Fills the positions [start, end), which have no message, before the entry `following`."""
-        is_in_first_file = int.from_bytes(following[:8].tobytes(), "big", signed=True) < self.first_log_file_end
-        repeats_from = max(start, end - GAP_REPEATS_MAX) if is_in_first_file else end
+        is_gap = self.report.next_offset >= 0
+        physical_offset = int.from_bytes(following[:8].tobytes(), "big", signed=True)
+        repeats = self.first_log_file_end > 0 and (is_gap or physical_offset < self.first_log_file_end)
+        repeats_from = max(start, end - GAP_REPEATS_MAX) if repeats else end
         while start < repeats_from:
             count = min(repeats_from - start, _PRE_BLANK_BATCH)
             self._write(start, np.frombuffer(PRE_BLANK_ENTRY * count, np.uint8))

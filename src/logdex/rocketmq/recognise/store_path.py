@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from logdex import limits
 from logdex.io.path_look import PathLook
+from logdex.jobs.journal import LOCK_NAME
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD, PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import begins_with_message
 from logdex.rocketmq.consume_queue.consume_queue import is_queue_id
@@ -83,7 +84,7 @@ def recognise(look: PathLook) -> StorePath | None:
 
     Raises `UnsupportedLayoutError` for a store whose layout is not read.
     """
-    if look.is_dir(COMMIT_LOG_DIR) or _has_log_elsewhere(look):
+    if look.is_dir(COMMIT_LOG_DIR) or _has_log_elsewhere(look) or _has_log_set_aside(look):
         require_supported_layout(look)
         return StorePath(look.path, StorePathKind.STORE, look.path)
     name = posixpath.basename(look.path)
@@ -97,6 +98,13 @@ def recognise(look: PathLook) -> StorePath | None:
 def _has_log_elsewhere(look: PathLook) -> bool:
     """Whether this is a store whose CommitLog lies elsewhere (storePathCommitLog), or is lost."""
     return look.is_dir(CONSUME_QUEUE_DIR) and "checkpoint" in look.names()
+
+
+def _has_log_set_aside(look: PathLook) -> bool:
+    """Whether this is a store whose ``commitlog/`` has only its dated name, because a recovery in
+    place was killed between two renames. Its journal is there, and the next run undoes it."""
+    names = look.names() if look.is_dir() else []
+    return LOCK_NAME in names and any(name.startswith(f"{COMMIT_LOG_DIR}.") for name in names)
 
 
 def _by_folder(path: str, name: str, folder: str) -> StorePath | None:

@@ -65,8 +65,8 @@ def recover(
     """
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)
-    check_output(root, output, config, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
+    check_output(root, output, config, in_place=in_place, env=env)
     report = RecoverReport(notes=notes, assumed=list(config.assumed))
     command = command_line("recover", env.real_path(root), env.real_path(output), in_place=in_place)
     lock = broker_lock(root, env=env)

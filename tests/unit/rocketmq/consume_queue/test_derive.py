@@ -93,16 +93,20 @@ def put_in_log(tmp_path: Path, first_log_file_end: int, entries: list[tuple[int,
     return b"".join(path.read_bytes() for path in sorted((tmp_path / "T" / "0").glob("*")))
 
 
-def test_gaps_before_messages_of_the_first_file_repeat_the_next_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker that meets a pre-blank entry passes over the entries behind it that point to the first file."""
+def test_gaps_repeat_the_next_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that meets a pre-blank entry passes over the entries behind it that point to the first file, and its
+    binary searches go astray."""
     monkeypatch.setattr("logdex.rocketmq.consume_queue.writer.GAP_REPEATS_MAX", 3)
     data = put_in_log(tmp_path, 1000, [(1, 0), (3, 999), (8, 900), (10, 1000)])
     near, far, last = (CONSUME_QUEUE_ENTRY.pack(physical, 100, 7) for physical in (999, 900, 1000))
     first = CONSUME_QUEUE_ENTRY.pack(0, 100, 7)
-    gaps = PRE_BLANK_ENTRY + far * 3
-    assert data == (first * 2 + near * 2 + gaps + far + PRE_BLANK_ENTRY + last).ljust(3 * FILE_SIZE, b"\0")
+    gaps = near + PRE_BLANK_ENTRY + far * 3
+    assert data == (first * 2 + gaps[:20] + near + gaps[20:] + far + last * 2).ljust(3 * FILE_SIZE, b"\0")
+
+
+def test_a_queue_that_begins_past_zero_in_a_later_file_begins_as_the_engine_does(tmp_path: Path) -> None:
+    data = put_in_log(tmp_path, 1000, [(2, 1000)])
+    assert data == (PRE_BLANK_ENTRY * 2 + CONSUME_QUEUE_ENTRY.pack(1000, 100, 7)).ljust(FILE_SIZE, b"\0")
 
 
 def test_wild_offsets_fill_no_disk(tmp_path: Path) -> None:
