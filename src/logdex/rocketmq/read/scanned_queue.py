@@ -13,7 +13,6 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.errors import MissingFileError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.layout.rocketmq import PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, STORED_DTYPE, ConsumeQueue
 from logdex.rocketmq.consume_queue.lives import begins_anew
@@ -25,8 +24,8 @@ class ScannedQueue(ConsumeQueue):
     """The queue of the messages of `log` with `topic` and `queue_id`. The log is scanned at
     construction and by `refresh`.
 
-    Places without a message read as pre-blank entries. As in a written queue, messages are left out
-    whose queue offset was passed already or is impossible, and those of an earlier life of the
+    Places without a message read as repetitions of the next entry. As in a written queue, messages
+    are left out whose queue offset was passed already or is impossible, and those of an earlier life of the
     queue. Takes 28 bytes of memory per message.
     Raises `MissingFileError` if the log has no message of the queue.
     """
@@ -66,11 +65,8 @@ class ScannedQueue(ConsumeQueue):
 
     def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
         first, count = (file.start_offset + position) // ENTRY_SIZE_BYTES, size_bytes // ENTRY_SIZE_BYTES
-        found = np.zeros(count, STORED_DTYPE)
-        found["size"] = PRE_BLANK_SIZE
-        low, high = np.searchsorted(self._offsets, (first, first + count))
-        found[self._offsets[low:high] - first] = self._entries[low:high]
-        return found.tobytes()
+        next_places = np.searchsorted(self._offsets, np.arange(first, first + count))
+        return self._entries[np.minimum(next_places, len(self._entries) - 1)].astype(STORED_DTYPE).tobytes()
 
 
 def _newest_life(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
