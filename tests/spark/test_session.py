@@ -69,7 +69,8 @@ print(sorted(os.listdir()), sorted(os.listdir(os.environ["TMPDIR"])))
 """
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True])
 def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path, again: bool) -> None:
     """Without a Java of the machine; twice with it, if it has one."""
     here, temp = tmp_path / "here", tmp_path / "temp"

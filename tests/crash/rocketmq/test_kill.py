@@ -18,7 +18,6 @@ import pytest
 from logdex.jobs.staging import PREFIX
 from tests.crash.rocketmq.stores import CONFIG, make_outputs
 from tests.crash.trees import Outputs, fingerprint, put_tree
-from tests.examples import examples
 
 BIG = replace(CONFIG, mapped_file_size_commit_log=1 << 18, mapped_file_size_consume_queue=20 * 64, max_index_num=300)
 SERVER = """
@@ -106,10 +105,6 @@ def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) 
     outputs.check_done(output)
     assert fingerprint(outputs.source) == store
     return caught
-
-
-def test_killed_at_random_moments(outputs: Outputs, tmp_path: Path) -> None:
-    assert kill_often(outputs, tmp_path / "out", examples(10)) >= 1
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ def load(directory: Path, work: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in done.stdout.decode().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_broker_ignores_it(tmp_path: Path) -> None:
     plain = golden_kafka.unpack("tiny-broker", tmp_path / "plain")
     indexed = tmp_path / "indexed"

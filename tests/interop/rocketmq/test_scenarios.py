@@ -15,10 +15,9 @@ from tests.directories import contents
 from tests.interop.rocketmq.scenarios import VERSIONS, queue_files, require_same_again, write_scenario
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_custom_delay_levels(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "delay", tmp_path / "store", "--delays", "2s_7s_11s")
@@ -37,7 +36,6 @@ def test_a_topic_that_was_deleted_and_created_again(version: str, peers_dir: Pat
     assert (report.queue_entries, report.earlier_life_entries) == (300, 100)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_deleted_topic(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "deleted", tmp_path / "store")
@@ -49,7 +47,6 @@ def test_a_deleted_topic(version: str, peers_dir: Path, tmp_path: Path) -> None:
     assert (asked.queues, asked.queue_entries, asked.deleted_topics) == (3, 400, {})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_light_queues(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "lmq", tmp_path / "store")
@@ -60,7 +57,6 @@ def test_light_queues(version: str, peers_dir: Path, tmp_path: Path) -> None:
     assert queue_files(store) == {name: data for name, data in before.items() if name.startswith("consumequeue/")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_consume_queue_ext_is_refused_by_name(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "ext", tmp_path / "store")

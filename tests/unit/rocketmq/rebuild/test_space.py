@@ -43,6 +43,7 @@ def store(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_what_is_in_use_counts(store: Path, tmp_path: Path) -> None:
     assert output_size_bytes(2 * FILE_SIZE, LARGE) > 100 << 20
     assert rebuild(store, tmp_path / "local", LARGE, sync=False, env=Disk(8192)).messages == 20
