@@ -146,6 +146,20 @@ def test_verify_looks_again_if_an_engine_starts(root: Path) -> None:
     assert "unclean-end" in {info.kind for info in report.infos}
 
 
+def test_verify_goes_on_where_the_last_file_is_removed(root: Path) -> None:
+    newest = max((root / "commitlog").iterdir())
+    later = newest.with_name(f"{int(newest.name) + FIRST:020d}")
+
+    def trim() -> None:
+        (root / "abort").touch()
+        later.write_bytes(bytes(FIRST))
+        for path in sorted((root / "commitlog").iterdir())[:-1]:
+            path.unlink()
+
+    report = verify(root, CONFIG, env=TrimmingEnv(newest, trim))
+    assert [str(finding) for finding in report.findings] == []
+
+
 class Trimming(Serial):
     """Removes a file before the first tasks run."""
 

@@ -80,7 +80,8 @@ def checked_until_ended(process: subprocess.Popen[bytes], store: Path, config: S
     runs, before = 0, 0
     while process.poll() is None:
         report = verify(store, config)
-        assert [(finding.check, finding.path, finding.message) for finding in report.findings] == [], runs
+        told = [f"{each.check} {each.path} {each.position}: {each.message}, {each.found}" for each in report.findings]
+        assert not told, "\n".join([f"run {runs}, {report.messages} messages", *told[:40], *map(str, report.infos)])
         assert report.is_sound
         if runs % 4 == 0:
             before = scanned(store, config, before)

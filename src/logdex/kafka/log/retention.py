@@ -112,9 +112,9 @@ def truncate_to(core: LogCore, offset: int) -> bool:
     """Truncates the log to the end offset `offset`, durably. Returns False if it ends there or
     before.
 
-    A batch that holds `offset` and begins before it is removed as a whole, and the log then ends
-    where the batch before it ends. (A broker's log ends at `offset` until it is opened again, and
-    only then moves back.)
+    A batch that holds `offset` and begins before it is removed as a whole. The log ends where its
+    last batch ends, also if `offset` lies in a gap behind that. (A broker's log ends at `offset`
+    until it is opened again, and only then moves back.)
     """
     if offset < 0:
         raise UsageError(f"cannot truncate to {offset}", hint="use 0 or more")
@@ -129,10 +129,9 @@ def truncate_to(core: LogCore, offset: int) -> bool:
         _forget_from(core, offset)
         core.remove_segments(each for each in reversed(core.segments.as_tuple) if each.base_offset > offset)
         active = core.segments.active
-        cut = active.locate(offset)
         active.truncate_to(offset)
         active.flush()
-        end = active.read_next_offset() if cut is not None and cut.offset < offset else offset
+        end = active.read_next_offset()
         if end < min(offset, core.log_start_offset):
             _start_at(core, min(offset, core.log_start_offset))
             return True

@@ -304,9 +304,9 @@ class LogSegment(SegmentFiles):
         """
         found = self.locate(offset)
         largest = self.max_timestamp[0]
-        for index in (self.offset_index, self.time_index):
+        for index, spare in ((self.offset_index, 0), (self.time_index, 1)):  # the roll may need a slot
             index.truncate_to(offset)
-            index.resize(index.max_size_bytes)
+            index.resize(max(index.max_size_bytes, (index.entries + spare) * index.layout.size_bytes))
         self.txn_index.truncate_to(offset)
         dropped = 0 if found is None else self.cut_log(found.position)
         if self.size_bytes == 0:

@@ -92,7 +92,7 @@ class PartitionCheck:
         check_partition_metadata(self._directory, self._out, self._env)
         if self._sequences.explained:
             message = counted(self._sequences.explained, "gap", "gaps")
-            message += " in producers' sequence numbers, where offsets are missing too"
+            message += " in producers' sequence numbers, where offsets are missing too or a producer began anew"
             self._out.info("producer-sequence-gaps", self._directory, message)
 
     def _check_segment(self, segment: Segment, producers: ProducerCheck) -> None:

@@ -128,17 +128,19 @@ class ProducerCheck:
         stored = self._read(path)
         if stored is None:
             return
-        differs = 0
+        differs = told = 0
         for place, state in enumerate(stored):
             known = self._states.get(state.producer_id)
             field = _first_difference(state, known)
             if field is None:
                 continue
             differs += 1
-            if self._is_certain:
+            began_anew = field == "coordinator_epoch" and state.coordinator_epoch < 0  # the broker had forgotten it
+            if self._is_certain and not began_anew:
+                told += 1
                 self._tell_entry(path, place, state, known, field)
-        if differs and not self._is_certain:
-            message = counted(differs, "producer is known", "producers are known")
+        if differs > told:
+            message = counted(differs - told, "producer is known", "producers are known")
             message += " otherwise than what is left of the log tells"
             self._out.info("producer-snapshot-differs", path, message)
         missing = len(self._states) - sum(self._states.get(state.producer_id) is not None for state in stored)

@@ -4,7 +4,9 @@ the batches were appended.
 A gap in a producer's sequence numbers is a finding if no offset is missing between its two batches:
 then nothing was removed from the log, so the missing records were never appended. Missing offsets
 (from compaction, recovery or damage) explain a gap, and so does a batch below the log start offset,
-because a broker that loads the log no longer knows its producer.
+because a broker that loads the log no longer knows its producer. So does a sequence that begins with
+0 again: a broker forgets a producer that was silent for producer.id.expiration.ms, and takes it from
+one that it knows for a duplicate.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class SequenceCheck:
         begins = (known_epoch >= 0) & (epoch > known_epoch) & (first > 0) & ~is_control
         wrong = (same & (first != (known_last + 1) & _SEQUENCE_MASK)) | begins
         falls = (known_epoch >= 0) & (epoch < known_epoch)
-        explained = known_gaps != gaps[places]
+        explained = (known_gaps != gaps[places]) | (same & (first == 0))
         self.explained += int((wrong & explained).sum())
         self._tell(columns, path, places, wrong & ~falls & ~explained, known_last, known_epoch, falls & ~explained)
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
