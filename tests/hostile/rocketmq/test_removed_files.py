@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,17 @@ FIRST = CONFIG.mapped_file_size_commit_log
 class TrimmingEnv(Env):
     """Removes a file just before it is opened, as a broker may at any time; or does what `trim` does."""
 
-    def __init__(self, path: Path, trim: Callable[[], object] | None = None) -> None:
+    def __init__(self, path: Path, trim: Callable[[], object] | None = None, opens: int = 1) -> None:
         super().__init__()
         self._path = path
+        self._left = opens
         self._trim = trim or (lambda: path.unlink(missing_ok=True))
 
     def open_read(self, path: str) -> ReadFile:
         if path == str(self._path):
-            self._trim()
+            self._left -= 1
+            if self._left <= 0:
+                self._trim()
         return super().open_read(path)
 
 
@@ -158,6 +162,31 @@ def test_verify_goes_on_where_the_last_file_is_removed(root: Path) -> None:
 
     report = verify(root, CONFIG, env=TrimmingEnv(newest, trim))
     assert [str(finding) for finding in report.findings] == []
+
+
+@pytest.mark.parametrize("opens", [2, 3, 4])
+def test_verify_beside_an_engine_that_writes_on_when_the_next_file_is_read(root: Path, opens: int) -> None:
+    """A file is allocated in advance. The log ends in the one before it, also if that grows meanwhile."""
+    newest = max((root / "commitlog").iterdir())
+    allocated = newest.with_name(f"{int(newest.name) + FIRST:020d}")
+    allocated.write_bytes(bytes(FIRST))
+    (root / "abort").touch()
+    with store(root, Env()) as opened:
+        last, end = [*opened.scan()][-1], opened.valid_end_offset
+        queue = opened.consume_queue(last.topic, last.queue_id)
+        file, position = queue.place_of(last.queue_offset)
+
+    def write_on() -> None:
+        with Path(file.path).open("r+b") as entries:
+            entries.seek(position + 20)
+            entries.write(struct.pack(">qiq", end, 100, 0))
+        with newest.open("r+b") as log:
+            log.seek(end - int(newest.name))
+            log.write(b"a message")
+
+    report = verify(root, CONFIG, env=TrimmingEnv(allocated, write_on, opens))
+    assert [str(finding) for finding in report.findings] == []
+    assert report.messages == MESSAGES
 
 
 class Trimming(Serial):

@@ -119,7 +119,10 @@ class LogPass:
         if not self.log.was_trimmed(file.start_offset):
             return False
         self._out.info("log-file-removed", file.path, "the broker has removed this file: it is not checked")
-        self.damage.add(max(file.start_offset, self.end_offset), file.end_offset)
+        at = max(file.start_offset, self.end_offset)
+        self.damage.add(at, file.end_offset)
+        if file is self.log.files[-1]:
+            self.end = LogEnd(EndKind.END_OF_FILES, at, file.path, at - file.start_offset, "the broker has removed it")
         return True
 
     def _check_foreign(self) -> None:
@@ -216,8 +219,10 @@ class LogPass:
         return self._is_growing
 
     def _end_before_growth(self, file: CommitLogFile) -> None:
-        """Ends the pass where the log ended when the check began, or a little behind."""
-        self._pending = None
+        """Ends the pass where the log ended when the check began, or a little behind. That may be in a
+        file before this one, which a broker allocated in advance."""
+        stop, self._pending = self._pending, None
+        file = file if stop is None else stop.file
         at = max(self.end_offset, file.start_offset)
         text = "a broker is writing: what it wrote meanwhile is not checked"
         self.end = LogEnd(EndKind.ZEROS, at, file.path, at - file.start_offset, text)
