@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import ProducerStateError
-from logdex.kafka.batch.record import Record
-from logdex.kafka.batch.record_batch import Compression
+from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import DAY_MS, LogConfig
 from logdex.kafka.verify import verify
