@@ -25,7 +25,8 @@ class NamedMessages:
 
     def __call__(self, physical_offset: int, message: StoredMessage) -> bool | None:
         """Returns whether the entry at the message's queue offset points to this place. Returns None
-        if there is no such entry, as for messages that have none."""
+        if there is no such entry, as for messages that have none and in a gap, which repeats the entry
+        behind it."""
         if not message.is_queued:
             return None
         queue, offset = self._queue(message.topic, message.queue_id), message.queue_offset
@@ -33,9 +34,10 @@ class NamedMessages:
             return None
         try:
             entry = queue.entry(offset)
+            fills_gap = offset + 1 < queue.max_offset and queue.entry(offset + 1) == entry
         except StoreError:
             return None
-        if not entry.is_message:
+        if fills_gap or not entry.is_message:
             return None
         return (entry.physical_offset, entry.size_bytes) == (physical_offset, message.size_bytes)
 

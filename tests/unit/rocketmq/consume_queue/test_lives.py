@@ -104,14 +104,8 @@ def test_a_scanned_queue_has_what_the_writer_writes(tmp_path: Path, seed: int) -
     )
     rows = written.reshape(-1, 20)[queue.start_offset : queue.max_offset]
     stored = scanned.astype(scanned.dtype.newbyteorder(">"))
-    assert without_repetitions(rows) == stored.tobytes()
+    assert rows.tobytes() == stored.tobytes()
     assert not written.reshape(-1, 20)[queue.max_offset :].any()
-
-
-def without_repetitions(rows: np.ndarray) -> bytes:
-    """Rows with pre-blank entries in place of those that repeat the next one, with which the writer fills gaps."""
-    repeats = [*(rows[1:] == rows[:-1]).all(axis=1).tolist(), False]
-    return b"".join(PRE_BLANK_ENTRY if again else row.tobytes() for row, again in zip(rows, repeats, strict=True))
 
 
 def message(number: int, topic: bytes, queue_id: int, queue_offset: int) -> StoredMessage:
