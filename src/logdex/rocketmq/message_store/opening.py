@@ -15,6 +15,7 @@ from functools import cache
 
 from logdex.errors import MissingFileError, StorageError, UsageError
 from logdex.io.env import Env
+from logdex.io.path_look import PathLook
 from logdex.io.process_lock import ProcessLock
 from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -34,11 +35,14 @@ from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_entries, last_offsets
 from logdex.rocketmq.message_store.topics import Topics
+from logdex.rocketmq.recognise.layout_check import require_supported_layout
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
 _LIGHT_QUEUE_PREFIX = b"%LMQ%"
+_NAMES = {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock"}
+"""Names of which a store's directory has at least one."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ def open_store(
             raise UsageError(f"{path}: not a directory", hint="give the directory of a store")
         if not create:
             raise MissingFileError("there is no such directory", path=path)
+    _require_place(path, env)
     env.make_dirs_durably(path)
     lock = take_broker_lock(path, env=env)
     try:
@@ -82,6 +87,15 @@ def open_store(
     except BaseException:
         lock.release()
         raise
+
+
+def _require_place(path: str, env: Env) -> None:
+    """Raises an error if a directory holds something else, or a store that cannot be written."""
+    look = PathLook(path, env)
+    require_supported_layout(look)
+    names = set(look.names())
+    if names and not names & _NAMES:
+        raise UsageError(f"{path}: not a store, and not empty", hint="give a store's root, or a new directory")
 
 
 def _has_log(paths: StorePaths, env: Env) -> bool:

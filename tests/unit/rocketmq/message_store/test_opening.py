@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UnsupportedLayoutError, UsageError
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
@@ -171,6 +171,24 @@ def test_files_that_no_crash_leaves(tmp_path: Path) -> None:
     shutil.rmtree(root / "commitlog")
     with pytest.raises(MissingFileError, match="CommitLog is missing"):
         open_store(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("dledger-n0/data", UnsupportedLayoutError),
+        ("batchconsumequeue/topic", UnsupportedLayoutError),
+        ("events-0/00000000000000000000.log", UsageError),
+        ("00000000000000000000", UsageError),
+        ("notes.txt", UsageError),
+    ],
+)
+def test_what_is_no_store_is_left_alone(name: str, error: type[Exception], tmp_path: Path) -> None:
+    (tmp_path / "place" / name).parent.mkdir(parents=True)
+    (tmp_path / "place" / name).write_bytes(b"x")
+    with pytest.raises(error):
+        open_store(tmp_path / "place")
+    assert contents(tmp_path / "place") == {name: b"x"}
 
 
 def test_the_checkpoint_moves_on(tmp_path: Path) -> None:
