@@ -199,11 +199,12 @@ class Run:
         model.kept, model.starts = min(model.kept, place), (min(low, target), high)
         self.log.truncate_to(target)
         del model.batches[place:]
-        model.floor = target
+        model.floor = end = self.log.log_end_offset  # before `target`, if offsets are missing there
+        assert (model.batches[-1].last + 1 if model.batches else 0) <= end <= target
         model.kept = len(model.batches)
-        model.starts = (min(low, target), min(high, target))
+        model.starts = (min(low, end), min(high, end))
         if not model.batches:
-            model.begun_at = {target}
+            model.begun_at = {end}
 
     def delete(self) -> None:
         before = self.chance.randint(self.log.log_start_offset, self.log.high_watermark)

@@ -195,8 +195,9 @@ def play(home: Path, seed: int) -> None:
     History(home, random.Random(seed)).run(steps=40)
 
 
-@pytest.mark.parametrize("seed", cases(range(8), 4))
+@pytest.mark.parametrize("seed", cases([36, 63, 364, 5, 7, 9], 3))
 def test_some_histories(tmp_path: Path, seed: int) -> None:
+    """In 36 and 364 a producer goes on that was forgotten, in 63 an index becomes smaller than its entries."""
     play(tmp_path, seed)
 
 

@@ -241,3 +241,30 @@ def test_waiting_threads_share_an_fsync(path: str) -> None:
             thread.join(20)
         assert log.high_watermark == 10
         assert env.syncs - before <= 3
+
+
+@pytest.mark.parametrize("offset", [8, 15, 20])
+def test_a_truncation_into_an_offset_gap_ends_the_log_at_its_last_batch(path: str, offset: int) -> None:
+    with Log.open(path) as log:
+        put(log, "a", "b", "c")
+        put(log, "d", "e", "f", "g")
+        raw = bytearray(log.read_batches(0)[0].raw)
+        raw[:8] = (20).to_bytes(8, "big")
+        log.append_batches(bytes(raw), assign_offsets=False)
+        assert log.truncate_to(offset)
+        assert log.log_end_offset == 7
+    assert verify(path).findings == []
+    with Log.open(path) as log:
+        assert log.log_end_offset == 7
+
+
+def test_a_truncation_leaves_room_for_the_last_entry_of_an_index_that_has_become_smaller(path: str) -> None:
+    with Log.open(path, index_interval_bytes=0) as log:
+        for number in range(6):
+            put(log, f"{number}", timestamp_ms=1000 + number)
+    with Log.open(path, index_interval_bytes=0, segment_index_bytes=24) as log:
+        log.truncate_to(5)
+        for number in range(3):
+            put(log, f"new {number}", timestamp_ms=2000 + number)
+        assert log.log_end_offset == 8
+    assert verify(path).findings == []
