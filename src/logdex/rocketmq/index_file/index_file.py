@@ -7,14 +7,16 @@ Source: ``docs/formats/index-file.md``; IndexFile, IndexHeader.
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import GeometryError, TruncatedError, UsageError
-from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile
 from logdex.io.mapped.mapping import require_no_faults
+from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
@@ -30,6 +32,9 @@ __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", 
 
 
 NAME_DIGITS = 17
+
+OWN_DESCRIPTORS_MAX = 64
+"""The number of IndexFiles of a store that keep a descriptor each; a store may have thousands."""
 
 
 def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[str]:
@@ -85,8 +90,9 @@ class IndexFile:
     The file does not state its geometry: `config` gives `max_hash_slot_num` and `max_index_num`.
     With `writable` the file is created if it is missing, and `put_key` and `put_keys` can be
     called; `previous` is the (end timestamp, end physical offset) of the previous file, for a new
-    one. Threads may share the object for reading, as each entry is read by one `pread`. While one
-    thread writes, no other may use it. Raises `GeometryError` if the file has another size than its
+    one. The file keeps a descriptor of its own, unless `open_files` lends one for each read.
+    Threads may share the object for reading, as each entry is read by one `pread`. While one thread
+    writes, no other may use it. Raises `GeometryError` if the file has another size than its
     geometry requires.
     """
 
@@ -98,6 +104,7 @@ class IndexFile:
         env: Env = DEFAULT_ENV,
         writable: bool = False,
         previous: tuple[int, int] = (0, 0),
+        open_files: OpenFiles | None = None,
     ) -> None:
         self.path = path = os.fspath(path)
         self.config = config
@@ -110,10 +117,13 @@ class IndexFile:
         fresh = writable and not env.exists(path)
         if fresh:
             self._target = IndexTarget(path, config, env=env, mapped=True)
-        self._file = env.open_read(path)
+        self._open_files = open_files
+        if open_files is None:
+            self._file = env.open_read(path)
         try:
-            self._check_size(self._file.size_bytes)
-            self.header = IndexHeader.unpack(self._file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+            with self._lend() as file:
+                self._check_size(file.size_bytes)
+                self.header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
             if writable and not fresh:
                 self._target = IndexTarget(path, config, env=env, exclusive=False, mapped=True)
         except BaseException:
@@ -122,6 +132,9 @@ class IndexFile:
         if fresh:
             end_ms, end_phy = max(previous[0], 0), max(previous[1], 0)
             self.header = IndexHeader(end_ms, end_ms, end_phy, end_phy)
+
+    def _lend(self) -> AbstractContextManager[ReadFile]:
+        return nullcontext(self._file) if self._open_files is None else self._open_files.lend(self.path)
 
     def _check_size(self, size: int) -> None:
         expected = self.config.index_file_size_bytes
@@ -137,7 +150,8 @@ class IndexFile:
         """Reads the header again, for a file opened for reading to which a broker may have added
         entries."""
         if self._target is None:
-            self.header = IndexHeader.unpack(self._file.read_at(0, INDEX_HEADER.size_bytes), path=self.path)
+            with self._lend() as file:
+                self.header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=self.path)
 
     @property
     def is_write_full(self) -> bool:
@@ -158,7 +172,8 @@ class IndexFile:
         return self._entries_at + INDEX_ENTRY.size_bytes * index
 
     def _read(self, position: int, size_bytes: int, field: str) -> bytes:
-        data = self._file.read_at(position, size_bytes)
+        with self._lend() as file:
+            data = file.read_at(position, size_bytes)
         if len(data) < size_bytes:
             raise TruncatedError(
                 "the file ends here",
@@ -309,7 +324,8 @@ class IndexFile:
         """Returns the whole file, mapped. The mapping is made at the first look-up of many keys and
         kept, because page faults cost more than the look-ups."""
         if self._mapped is None:
-            mapped = self._file.map()
+            with self._lend() as file:
+                mapped = file.map()
             self._check_size(len(mapped.array))  # it may have been truncated meanwhile
             self._mapped = mapped
         return self._mapped.array
@@ -366,7 +382,9 @@ class IndexFile:
         if self._mapped is not None:
             self._mapped.close()
             self._mapped = None
-        if hasattr(self, "_file"):
+        if self._open_files is not None:
+            self._open_files.forget(self.path)
+        elif hasattr(self, "_file"):
             self._file.close()
 
     def __enter__(self) -> IndexFile:

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.errors import GeometryError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.rocketmq.index_file.derive import index_file_name
-from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
+from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, list_index_files
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -63,6 +64,7 @@ class IndexService:
         self.files: list[IndexFile] = []
         self._env = env
         self._writable = writable
+        self._open_files = OpenFiles(env)
         if writable:
             env.make_dirs(directory)
         self.unusable: list[GeometryError] = []
@@ -82,8 +84,10 @@ class IndexService:
         for path in list_index_files(self.directory, self._env):
             if path in known:
                 continue
+            lent = None if len(self.files) < OWN_DESCRIPTORS_MAX else self._open_files
             try:
-                self.files.append(IndexFile(path, self.config, env=self._env, writable=self._writable))
+                file = IndexFile(path, self.config, env=self._env, writable=self._writable, open_files=lent)
+                self.files.append(file)
             except GeometryError as error:
                 self.unusable.append(error)
         if self.unusable and (self._writable or not self.files):

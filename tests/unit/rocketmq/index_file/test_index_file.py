@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,17 @@ import pytest
 
 from logdex.errors import GeometryError, StorageError, TruncatedError, UsageError
 from logdex.io.env import Env, WriteFile
+from logdex.io.open_files import OPEN_FILES_MAX
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.index_file import writer
 from logdex.rocketmq.index_file.index_chain import ChainEnd
-from logdex.rocketmq.index_file.index_file import IndexFile, IndexHeader
+from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, IndexHeader
 from logdex.rocketmq.index_file.index_keys import KeyBatch, hash_keys
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.index_file.writer import IndexTarget
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.testing import FaultEnv
 
 CONFIG = StoreConfig(max_hash_slot_num=4, max_index_num=10)
 START_MS = 1_700_000_000_000
@@ -77,6 +80,22 @@ def test_reading_changes_neither_bytes_nor_times(path: str) -> None:
     with IndexService(str(Path(path).parent), CONFIG) as service:
         assert service.query_offset("orders", "a").index_last_update_phyoffset == 300
     assert (Path(path).read_bytes(), Path(path).stat().st_mtime_ns) == before
+
+
+def test_of_many_files_few_are_open(path: str) -> None:
+    folder, count = Path(path).parent, OWN_DESCRIPTORS_MAX + 2 * OPEN_FILES_MAX
+    for number in range(1, count):
+        shutil.copy(path, folder / f"{int(Path(path).name) + number}")
+    env = FaultEnv(str(folder))
+    with IndexService(str(folder), CONFIG, env=env) as service:
+        assert len(service.files) == count
+        assert [file.select_phy_offset(5) for file in service.files] == [[100]] * count
+        assert service.query_offset("orders", "a").index_last_update_phyoffset == 300
+        found = [file.select_many(np.array([5], np.int32)).row(0) for file in service.files]
+        assert found == [[100]] * count
+        service.reload()
+        assert len(env.open_paths) <= OWN_DESCRIPTORS_MAX + OPEN_FILES_MAX
+    assert env.open_paths == []
 
 
 def test_times_are_compared_in_whole_seconds(path: str) -> None:

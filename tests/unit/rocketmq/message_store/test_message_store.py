@@ -17,6 +17,8 @@ from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
+from logdex.testing import Fault, FaultEnv
+from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store, require_sound
 
 OK = PutMessageStatus.PUT_OK
@@ -175,6 +177,24 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="mapped"):
         open_store(tmp_path / "store", mapped_file_size_commit_log=8192)
     open_store(tmp_path / "store").close()
+
+
+def test_a_refused_index_file_is_no_damaged_one(tmp_path: Path) -> None:
+    """An IndexFile that the system does not open now is neither removed nor derived again."""
+    with open_store(tmp_path / "store") as store:
+        fill(store, 100)
+    before = contents(tmp_path / "store" / "index")
+    assert len(before) > 2
+    clean = FaultEnv(str(tmp_path / "store"))
+    open_store(tmp_path / "store", env=clean).close()
+    opened = [path for kind, path in clean.log if kind == "open_read"]
+    at = next(place for place, path in enumerate(opened, 1) if Path(path).parent.name == "index")
+    for code in (errno.EMFILE, errno.EIO):
+        env = FaultEnv(str(tmp_path / "store"), Fault(at, code, frozenset({"open_read"})))
+        with pytest.raises(StorageError):
+            open_store(tmp_path / "store", env=env)
+        assert env.open_paths == []
+        assert contents(tmp_path / "store" / "index") == before
 
 
 def test_threads_flush_and_dispatch(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from logdex.errors import StoreError
+from logdex.errors import StorageError, StoreError
 from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
-from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
+from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, list_index_files
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.read.keys.index_coverage import find_missing
@@ -48,10 +49,13 @@ def find_start(
     """
     found = list_index_files(paths.index, env)
     files: list[IndexFile] = []
+    open_files = OpenFiles(env)
     try:
         for place, path in enumerate(found):
             try:
-                file = IndexFile(path, config, env=env)
+                file = IndexFile(path, config, env=env, open_files=None if place < OWN_DESCRIPTORS_MAX else open_files)
+            except StorageError:
+                raise  # the file may be sound
             except StoreError:
                 break
             is_last = place == len(found) - 1
