@@ -18,6 +18,7 @@ def test_no_reader_dies(module: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_no_reader_dies_at_length(module: str, tmp_path: Path, seed: int) -> None:
     run_apart(module, tmp_path, seed, 12, 6)
