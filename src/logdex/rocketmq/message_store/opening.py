@@ -199,6 +199,7 @@ class _Opening:
             file.sync()
         if self.config.dialect.abort_has_process_id and not self.env.exists(f"{paths.abort}.bak"):
             self.env.open_write(f"{paths.abort}.bak").close()
+        self.env.sync_dir(paths.config)  # a killed process may have renamed topics.json, and no more
         self.env.sync_dir(paths.root)
         try:
             self.env.sync_dir(os.path.dirname(paths.root) or ".")

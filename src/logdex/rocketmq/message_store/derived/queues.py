@@ -38,12 +38,7 @@ class QueueFiles(OutputFiles):
 
     def write_at(self, path: str, file_size_bytes: int, position: int, data: ByteArray | bytes) -> None:
         """As `OutputFiles.write_at`; the file is dirty until `flush`."""
-        if path not in self._dirty:
-            self._dirty[path] = None
-            if path not in self._known:
-                self._known.add(path)
-                folder = posixpath.dirname(path)
-                self._named |= {folder, posixpath.dirname(folder), posixpath.dirname(posixpath.dirname(folder))}
+        self._touch(path)
         super().write_at(path, file_size_bytes, position, data)
 
     def cut(self, path: str, keep_bytes: int, file_size_bytes: int) -> None:
@@ -51,7 +46,16 @@ class QueueFiles(OutputFiles):
         with self._env.open_write(path) as file:
             file.truncate(keep_bytes)
             file.truncate(file_size_bytes)
-        self._dirty[path] = None
+        self._touch(path)
+
+    def _touch(self, path: str) -> None:
+        """Notes that a file, and perhaps its name, is to be synced."""
+        if path not in self._dirty:
+            self._dirty[path] = None
+            if path not in self._known:
+                self._known.add(path)
+                folder = posixpath.dirname(path)
+                self._named |= {folder, posixpath.dirname(folder), posixpath.dirname(posixpath.dirname(folder))}
 
     def remove_dir(self, directory: str) -> None:
         """As `OutputFiles.remove_dir`."""
