@@ -83,7 +83,7 @@ def test_many_power_cuts(tmp_path: Path, part: int) -> None:
     cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))
 
 
-@pytest.mark.parametrize("seed", [439, 576, 3154, 3436])
+@pytest.mark.parametrize("seed", [439, 576, 3154, 3436, 4332])
 def test_cuts_that_once_lost_something(tmp_path: Path, seed: int) -> None:
     """Names that a killed process left unsynced, a torn message in a file of an odd size, names of queues that were
     cut, a renamed topics.json."""

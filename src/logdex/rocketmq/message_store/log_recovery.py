@@ -139,6 +139,9 @@ def _first_torn(window: Window) -> int | None:
 def cut_log(log: CommitLog, end_offset: int, file_size_bytes: int, env: Env) -> None:
     """Replaces all bytes after the log's end by zeros, durably, and removes later files, which are
     empty. Stale bytes could otherwise come back as messages after a power cut."""
+    for file in [each for each in log.files if each.end_offset <= end_offset][-1:]:
+        with env.open_write(file.path) as opened:
+            opened.sync()  # a process that was killed may have ended this file, and not synced it
     for file in reversed(log.files):
         if file.start_offset > end_offset:
             env.remove(file.path)
