@@ -23,8 +23,6 @@ TRUE_FINDINGS: dict[tuple[str, bool], set[str]] = {
     ("crash-torn", True): {"torn-tail"},
     ("tiny-torn", True): {"torn-tail"},
     ("crash-crc-4.9.7", True): {"message-crc"},
-    # The engine deleted the one IndexFile and built it anew from where its recovery began: keys before are lost to it.
-    ("crash-lost-keys", True): {"index-missing-range"},
 }
 """What is to be found in stores with an unclean end, and in what the engine's recovery made of them."""
 
@@ -36,6 +34,8 @@ TRUE_INFOS: dict[tuple[str, bool], set[str]] = {
     ("tiny-torn", False): {"unclean-end", "consume-queue-stale-entries"},
     ("crash-torn", True): {"consume-queue-stale-entries", "index-repeated-entries"},
     ("crash-crc-4.9.7", False): {"unclean-end", "consume-queue-stale-entries"},
+    # The engine deleted the one IndexFile and built it anew from where its recovery began: keys before are lost to it.
+    ("crash-lost-keys", True): {"index-not-written"},
     ("tiny-expired", False): {"index-expired-entries"},
 }
 

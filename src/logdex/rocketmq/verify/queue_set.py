@@ -255,7 +255,10 @@ class QueueSet:
         topic = folder.rpartition("/")[0]
         if self._known.is_deleted(topic.encode()):
             return "the topic is deleted, topics.json does not have it"
-        others = [each for name, each in self._by_folder.items() if name.startswith(f"{topic}/") and each.earlier]
+        others = [
+            each for name, each in self._by_folder.items() if name.startswith(f"{topic}/") and each.disk is not None
+        ]
+        others = [each for each in others if each.earlier] or others
         if others and queue.last_physical_offset < min(each.life_start for each in others):
             return "the topic was deleted and created again, and they are of its earlier life"
         return ""

@@ -16,6 +16,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import VerifyReport, verify
+from logdex.testing.store_builder import make_message
 from tests.unit.rocketmq.verify.test_verify import SMALL, built, messages
 
 
@@ -103,9 +104,10 @@ def test_an_index_that_was_written_later(first: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
-def test_first_index_files_that_were_lost(lost: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [0, 3])
+def test_index_files_that_were_lost(first: int, lost: int, tmp_path: Path) -> None:
     built(tmp_path, messages(90))
-    for path in sorted((tmp_path / "index").iterdir())[:lost]:
+    for path in sorted((tmp_path / "index").iterdir())[first : first + lost]:
         path.unlink()
     assert [check for check, _ in findings(verify(str(tmp_path), SMALL))] == ["index-missing-range"]
 
@@ -136,3 +138,21 @@ def test_a_harmed_tag_entry_is_found(place: int, tmp_path: Path) -> None:
     path.write_bytes(data)
     report = verify(str(root), of_version("5.5.0"))
     assert [check for check, _ in findings(report)] == ["index-entry-hash"]
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_topic_that_was_created_again_with_messages_in_another_queue(between: bool, tmp_path: Path) -> None:
+    """The queues of its earlier life are gone. If its messages lie among those of a queue that is there, they are of
+    the same life, and their ConsumeQueue is missing."""
+    places = [(0, 0), (1, 0), (0, 1), (2, 0), (2, 1), (2, 2)]
+    rows = [make_message(b"T", queue_id=queue_id, queue_offset=offset) for queue_id, offset in places]
+    if between:
+        rows.append(make_message(b"T", queue_id=1, queue_offset=1))
+    built(tmp_path, rows)
+    for queue_id in ("0", "1"):
+        shutil.rmtree(tmp_path / "consumequeue" / "T" / queue_id)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text('{"topicConfigTable":{"T":{"topicName":"T","writeQueueNums":4}}}')
+    report = verify(str(tmp_path), SMALL)
+    assert [check for check, _ in findings(report)] == ["consume-queue-missing"] * between
+    assert [info.kind for info in report.infos if "queue" in info.kind] == ["deleted-queue"] * (2 - between)

@@ -46,14 +46,22 @@ def find_missing(
     ]
     covered.sort(key=lambda part: (part.first.offset, part.last.end))
     missing: list[OffsetRange] = []
-    at, last, more_behind = log.min_offset, -1, False
-    for part in covered:
-        if part.first.offset != last:  # else the message's keys lie in both files
-            end = part.first.end if part.first.more_before else part.first.offset
-            missing += _with_keys(log, last if more_behind else at, end, config, env)
-        if part.last.end >= at:
-            at, last, more_behind = part.last.end, part.last.offset, part.last.more_behind
-    missing += _with_keys(log, last if more_behind else at, valid_end, config, env)
+    at, offset = log.min_offset, -1  # covered up to `at`, but for the last message, at `offset`, if it lacks keys
+    lacking: frozenset[int] = frozenset()
+    for first, last in ((part.first, part.last) for part in covered):
+        if last.end < at:
+            continue
+        if first.offset < offset:  # another file covers the same
+            lacking = last.lacking & lacking if last.end == at else last.lacking
+        else:
+            begin = offset if lacking else at
+            lacking = first.lacking & lacking if first.offset == offset else first.lacking
+            is_one = first.offset == last.offset
+            end = first.end if lacking and not is_one else first.offset
+            missing += _with_keys(log, begin, end, config, env)
+            lacking = lacking if is_one else last.lacking
+        at, offset = last.end, last.offset
+    missing += _with_keys(log, offset if lacking else at, valid_end, config, env)
     return tuple(missing)
 
 

@@ -39,14 +39,13 @@ STEP_READS = 400
 @dataclass(frozen=True, slots=True)
 class Look:
     """What an entry that agrees with the log points to: the message from `offset` to before `end`.
-    `more_before` and `more_behind` state whether keys of it must be in the previous or in the next
-    file. `says_nothing` is set if the message cannot show whether it is covered: one without a tag
-    says nothing about an index of tags."""
+    `lacking` are the hashes of its keys that are not in the file, so must be in the previous or in
+    the next one. `says_nothing` is set if the message cannot show whether it is covered: one
+    without a tag says nothing about an index of tags."""
 
     offset: int
     end: int
-    more_before: bool
-    more_behind: bool
+    lacking: frozenset[int]
     says_nothing: bool
 
 
@@ -120,13 +119,11 @@ class IndexProbe:
         if place > 1 and entry.time_diff_s != diff_s:  # the first is relative to the previous file
             return None
         low, high, hashes = self._beside(place, entry)
-        is_whole = hashes.issuperset(message_key_hashes(message, self._needed))
-        more_before = not is_whole and low == 1
-        more_behind = not is_whole and high == self._count and self._file.is_write_full
-        if not (is_whole or more_before or more_behind):
+        lacking = frozenset(message_key_hashes(message, self._needed)) - hashes
+        if lacking and low > 1 and not (high == self._count and self._file.is_write_full):
             return None
         says_nothing = self._tags and not message.tags
-        return Look(entry.phy_offset, entry.phy_offset + message.size_bytes, more_before, more_behind, says_nothing)
+        return Look(entry.phy_offset, entry.phy_offset + message.size_bytes, lacking, says_nothing)
 
     def _beside(self, place: int, entry: IndexEntry) -> tuple[int, int, set[int]]:
         """Returns the first and the last entry of the same message, and the hashes of all of

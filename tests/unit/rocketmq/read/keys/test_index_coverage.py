@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,25 @@ def test_tags_that_an_older_version_did_not_index(history: History) -> None:
             assert 0 < len(seen.messages) < len(wanted)
             every = store.query_message("TopicA", tag, index_type="T", scan_missing=True)
             assert (every.phy_offsets, every.complete) == (wanted, True)
+
+
+@pytest.mark.parametrize("max_index_num", [2, 3, 4, 12])
+def test_a_tag_is_in_none_of_the_files_that_share_a_message(tmp_path: Path, max_index_num: int) -> None:
+    history = History(tmp_path / "store", replace(HISTORY_CONFIG, max_index_num=max_index_num))
+    history.put(40, version="4.9.7")
+    with StoreSnapshot(str(history.root), config=history.config) as store:
+        for tag in ("A", "B"):
+            tagged = [message.physical_offset for message in history.placed() if message.tags == tag.encode()]
+            every = store.query_message("TopicA", tag, index_type="T", scan_missing=True)
+            assert (every.phy_offsets, every.complete) == (tuple(tagged[::-1]), True)
+
+
+@pytest.mark.parametrize("max_index_num", [2, 3, 4])
+def test_keys_of_a_message_may_fill_a_file(tmp_path: Path, max_index_num: int) -> None:
+    history = History(tmp_path / "store", replace(HISTORY_CONFIG, max_index_num=max_index_num))
+    history.put(40)
+    with StoreSnapshot(str(history.root), config=history.config) as store:
+        assert (store.missing_ranges(), store.missing_ranges("T")) == ((), ())
 
 
 def test_a_healthy_index_is_held_against_the_log_with_few_reads(history: History) -> None:
