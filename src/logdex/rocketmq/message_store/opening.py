@@ -121,7 +121,7 @@ class _Opening:
 
     def run(self) -> OpenedStore:
         """Opens the store, and closes all files if that fails."""
-        queues = LiveQueues(self.paths, self.config.consume_queue_file_size_bytes, self.env)
+        queues = LiveQueues(self.paths, self.config, self.env)
         closing: list[Callable[[], None]] = [queues.close_files]
         try:
             log = self._first_look()

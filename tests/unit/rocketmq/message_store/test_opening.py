@@ -12,8 +12,10 @@ from logdex.errors import CorruptError, MissingFileError, UnsupportedLayoutError
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
+from logdex.rocketmq.read.results import GetMessageStatus
 from tests.directories import contents
-from tests.unit.rocketmq.message_store.open_stores import crash, open_store, require_sound
+from tests.unit.rocketmq.message_store.open_stores import SIZES, crash, open_store, require_sound
+from tests.unit.rocketmq.small_stores import CONFIG, build, message
 
 COUNT = 90
 
@@ -203,3 +205,17 @@ def test_the_checkpoint_moves_on(tmp_path: Path) -> None:
         assert checkpoint.physic_msg_timestamp_ms == checkpoint.logics_msg_timestamp_ms < last.store_timestamp_ms
         assert 0 < checkpoint.index_msg_timestamp_ms <= checkpoint.logics_msg_timestamp_ms
         assert (root / "abort").exists()
+
+
+@pytest.mark.parametrize("lost", ["consumequeue", "none"])
+def test_a_queue_with_gaps_is_derived_as_by_a_rebuild(lost: str, tmp_path: Path) -> None:
+    """As in a recovered store. The broker's engine would put later entries at other positions."""
+    root = build(tmp_path / "store", [message(offset) for offset in (5, 6, 9, 30)])
+    expected = {name: data for name, data in contents(root).items() if name.startswith("consumequeue/")}
+    if lost != "none":
+        shutil.rmtree(root / lost)
+    sizes = {name: getattr(CONFIG, name) for name in SIZES}
+    with open_store(root, **sizes) as store:
+        found = store.get_message("TopicA", 0, 7, 9)
+        assert (found.status, len(found.messages)) == (GetMessageStatus.FOUND, 2)
+    assert {name: data for name, data in contents(root).items() if name.startswith("consumequeue/")} == expected

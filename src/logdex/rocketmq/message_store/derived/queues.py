@@ -20,6 +20,7 @@ from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_q
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, ConsumeQueueWriter
 from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 
@@ -106,8 +107,10 @@ class LiveQueue(ConsumeQueue):
 class LiveQueues(ConsumeQueueSet):
     """All queues of the store. Appending is for one thread at a time, reading for any."""
 
-    def __init__(self, paths: StorePaths, file_size_bytes: int, env: Env) -> None:
-        super().__init__(paths.consume_queue, file_size_bytes, env, sync=False)
+    def __init__(self, paths: StorePaths, config: StoreConfig, env: Env) -> None:
+        log_file_end = config.mapped_file_size_commit_log
+        file_size_bytes = config.consume_queue_file_size_bytes
+        super().__init__(paths.consume_queue, file_size_bytes, env, sync=False, first_log_file_end=log_file_end)
         self.output: QueueFiles = QueueFiles(env)
         self.names: dict[str, tuple[bytes, int]] = {}
         """Topic and queue id by folder."""
@@ -135,7 +138,7 @@ class LiveQueues(ConsumeQueueSet):
         if thorough or end < queue.max_offset:
             self._cut(queue, end)
         folder = posixpath.relpath(queue.directory, self._paths.consume_queue)
-        writer = ConsumeQueueWriter(queue.directory, self._file_size, self.output)
+        writer = ConsumeQueueWriter(queue.directory, self._file_size, self.output, self._first_log_file_end)
         if end > low:
             writer.report.first_offset, writer.report.next_offset = low, end
         self.writers[folder] = writer
