@@ -20,6 +20,7 @@ FLIPPED = [*TINY, "tiny-broker", "tiny-4.9.7"]
 FLIPS, SEEDS = 50, 50
 """Flips of each of four stores per seed: 10,000 if all seeds are tried."""
 PARTS = ["commitlog", "consumequeue", "index", "config", "checkpoint", "small"]
+ASSUMED = "assumed messageDelayLevel"
 _PLACE = re.compile(r"  at (\d+)  (\d+) B  ")
 _UNGUARDED = ("lock", "abort", "abort.bak")
 """Files whose bytes say nothing that could be wrong, besides `config/*.bak`."""
@@ -64,9 +65,10 @@ def check_cut(store: Store, path: Path, size: int, command: str) -> None:
 
 def only_seconds_differ(result: Run, whole: Run) -> bool:
     """`rebuild` tells its time, and of a crashed store it writes a checkpoint, which depends on the
-    one that is there."""
+    one that is there. It tells of a delay level that no ConsumeQueue shows any more."""
     outputs = [{name: data for name, data in run.output.items() if name != "checkpoint"} for run in (result, whole)]
-    return (result.exit_code, result.stderr, outputs[0]) == (whole.exit_code, whole.stderr, outputs[1])
+    told = [[line for line in run.stderr.splitlines() if ASSUMED not in line] for run in (result, whole)]
+    return (result.exit_code, told[0], outputs[0]) == (whole.exit_code, told[1], outputs[1])
 
 
 def queues_of(result: Run) -> dict[str, bytes]:
