@@ -95,6 +95,20 @@ def _verify(
     return report
 
 
+def _settled(
+    found: StorePath, output: str | None, *, in_place: bool, sync: bool, env: Env
+) -> tuple[str, str, list[str]]:
+    """Returns (root of the store, where a job writes, what was done about an unfinished publication
+    there). That comes first, because sizes are inferred from the files that are there."""
+    from logdex.rocketmq.rebuild.source import settle_unfinished
+    from logdex.rocketmq.recognise.require_store import require_store
+
+    root = require_store(found).path
+    target = root if output is None else output
+    notes = settle_unfinished(root, target, in_place=True, sync=sync, env=env) if in_place else []
+    return root, target, notes
+
+
 def _rebuild(
     found: StorePath,
     settings: Settings,
@@ -106,13 +120,8 @@ def _rebuild(
 ) -> RebuildJob:
     from logdex.rocketmq.geometry.resolve import resolve_config
     from logdex.rocketmq.rebuild import rebuild, rebuild_on
-    from logdex.rocketmq.rebuild.source import settle_unfinished
-    from logdex.rocketmq.recognise.require_store import require_store
 
-    root = require_store(found).path
-    target = root if output is None else output
-    # First, because sizes are inferred from what is there.
-    notes = settle_unfinished(root, target, in_place=True, sync=sync, env=env) if in_place else []
+    root, target, notes = _settled(found, output, in_place=in_place, sync=sync, env=env)
     own = {name: value for name, value in settings.items() if name not in (_DELETED_TOPICS, _TIME_ZONE)}
     config = resolve_config(root, env=env, **own)
     options: dict[str, Any] = {
@@ -146,14 +155,9 @@ def _recover(
     env: Env = DEFAULT_ENV,
 ) -> RecoverJob:
     from logdex.rocketmq.geometry.resolve import resolve_config
-    from logdex.rocketmq.rebuild.source import settle_unfinished
-    from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.recover import recover
 
-    root = require_store(found).path
-    target = root if output is None else output
-    # First, because sizes are inferred from what is there.
-    notes = settle_unfinished(root, target, in_place=True, sync=sync, env=env) if in_place else []
+    root, target, notes = _settled(found, output, in_place=in_place, sync=sync, env=env)
     config = resolve_config(root, env=env, **settings)
 
     def run(progress: Progress | None) -> RecoverReport:
