@@ -2,19 +2,13 @@
 each.
 
     python -m tests.crash.rocketmq.killed_writers DIRECTORY ROUNDS SEED
-
-Forks: a process of its own, without threads, keeps that simple and quick.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import select
-import signal
-import struct
 import sys
-import time
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +17,7 @@ from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
+from tests.crash.killed import kill_writers, tell
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 16384,
@@ -40,7 +35,7 @@ def write(path: str, pipe: int, seed: int) -> None:
     """Puts until it is killed; tells the pipe the end of the log that was acknowledged."""
     chance = random.Random(seed)
     store = open_store(path)
-    os.write(pipe, struct.pack(">q", store.max_phy_offset))
+    tell(pipe, store.max_phy_offset)
     while True:
         kind, key = chance.random(), str(store.max_phy_offset)
         if kind < 0.1:
@@ -54,15 +49,7 @@ def write(path: str, pipe: int, seed: int) -> None:
             store.flush()
         else:
             store.put_message(Message(chance.choice("TU"), b"x" * chance.randrange(900), keys=key))
-        os.write(pipe, struct.pack(">q", store.max_phy_offset))
-
-
-def acknowledged(pipe: int) -> int:
-    """The last offset that the pipe tells of, once its writer is gone; -1 for none."""
-    last = -1
-    while len(data := os.read(pipe, 8)) == 8:
-        (last,) = struct.unpack(">q", data)
-    return last
+        tell(pipe, store.max_phy_offset)
 
 
 def check(path: str, known: int) -> int:
@@ -78,31 +65,11 @@ def check(path: str, known: int) -> int:
 
 def main(path: str, rounds: int, seed: int) -> None:
     """Raises `AssertionError` where something is missing, wrong or cannot be gone on with."""
-    chance = random.Random(seed)
     check(f"{path}-warm", 0)  # loads the kernels, which forked writers then have
     with open_store(f"{path}-warm") as store:
         store.put_columns(pa.table({"topic": ["T"], "keys": ["k"]}))
     check(f"{path}-warm", 1)
-    known = 0
-    for number in range(rounds):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                write(path, writer, seed * 1000 + number)
-            finally:
-                os._exit(1)
-        os.close(writer)
-        if chance.random() < 0.8:  # else it may be killed while it opens the store
-            select.select([reader], [], [], 30)
-        time.sleep(chance.random() * 0.05)
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), f"round {number}: the writer ended by itself ({status})"
-        known = max(known, acknowledged(reader))
-        os.close(reader)
-        known = check(path, known)
-    print(known)
+    print(kill_writers(partial(write, path), partial(check, path), rounds, seed))
 
 
 if __name__ == "__main__":
