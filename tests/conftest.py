@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from logdex.rocketmq.files import look_again
+from logdex.jobs import look_again
 from tests.examples import examples, takes_all
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden

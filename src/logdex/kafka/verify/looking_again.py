@@ -7,20 +7,19 @@ every look, as they do in a large log, a finding counts if every look has it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from logdex.errors import VanishedError
 from logdex.io.env import Env
 from logdex.io.record_lock import Identity
+from logdex.jobs import look_again
 from logdex.jobs.findings import Finding, Mark
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
 _LOOKS_MAX = 20
-_LOOK_AGAIN_S = 0.05
 
 
 def run_until_settled(
@@ -34,7 +33,7 @@ def run_until_settled(
     common: dict[tuple[str, str, int], Finding] = {}
     for look in range(_LOOKS_MAX):
         if look:
-            time.sleep(_LOOK_AGAIN_S)
+            look_again.pause(2.5)
         mark, before = out.mark(), replace(totals)
         try:
             files = _files_of(directory, env)

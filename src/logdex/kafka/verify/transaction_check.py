@@ -8,7 +8,6 @@ first record, the entry must name it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 from logdex import limits
 from logdex.errors import UnreadableError
 from logdex.io.env import Env
+from logdex.jobs import look_again
 from logdex.jobs.findings import counted
 from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
 from logdex.kafka.state.producer_batches import telling_places
@@ -24,7 +24,7 @@ from logdex.kafka.verify.checks import Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL, CONTROL_ABORT, TRANSACTION_INDEX_ENTRY
 
-_LOOKS, _LOOK_AGAIN_S = 3, 0.02
+_LOOKS = 3
 _Entry = tuple[int, int, int, int, int]
 """Version, producer id, first offset, last offset, last stable offset."""
 
@@ -144,7 +144,7 @@ class TransactionCheck:
         stored = b""
         for look in range(1 if log is None else _LOOKS):
             if look:
-                time.sleep(_LOOK_AGAIN_S)
+                look_again.pause()
             if self._env.exists(path):
                 stored = self._env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
             if log is not None and self._env.size_bytes(log[0]) > log[1]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
+from logdex.jobs import look_again
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK, MESSAGE_FIXED_SIZE_BYTES_MIN
@@ -25,7 +26,6 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
 from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end, unreadable_end
-from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.topic_table import TopicTable

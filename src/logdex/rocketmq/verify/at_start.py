@@ -10,9 +10,9 @@ from __future__ import annotations
 from logdex import limits
 from logdex.errors import CorruptError, MissingFileError, NotAStoreError, UnreadableError
 from logdex.io.env import Env
+from logdex.jobs import look_again
 from logdex.layout.rocketmq import INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.scan.log_extent import find_valid_end

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from logdex.jobs import look_again
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
-from logdex.rocketmq.files import look_again
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.checks import RESTORE, Collector

@@ -7,9 +7,9 @@ import posixpath
 from logdex import limits
 from logdex.errors import CorruptError, StoreError, UnreadableError
 from logdex.io.env import Env
+from logdex.jobs import look_again
 from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
-from logdex.rocketmq.files import look_again
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.store_files import StorePaths

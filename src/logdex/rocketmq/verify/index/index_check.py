@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from logdex.jobs import look_again
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from logdex.rocketmq.files import look_again
 from logdex.rocketmq.index_file.derive import IndexState, IndexWindow, derive_index
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.store_config import StoreConfig
