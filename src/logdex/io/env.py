@@ -156,10 +156,11 @@ class WriteFile:
         """Writes all of `data` at `position`."""
         with self._env.operation("write_at", self.path):
             view = data if isinstance(data, bytes) else memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs
-            while view:
-                done = os.pwrite(self._fd, view, position)
+            left = len(view)
+            while left > 0:
+                done = os.pwrite(self._fd, view[-left:] if left < len(view) else view, position)
                 self._env.counters.written_bytes += done
-                view = view[done:]
+                left -= done
                 position += done
 
     def truncate(self, size_bytes: int) -> None:

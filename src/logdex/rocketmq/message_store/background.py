@@ -14,28 +14,42 @@ from logdex.errors import LogdexError, StorageError
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.dispatch import Dispatch
 
+_PAUSE_PER_WORK = 4
+"""How long a worker pauses after its work, as a multiple of the time that the work took, if that is
+longer than its interval. A dispatch of few messages costs nearly as much as one of many, and takes
+the interpreter from the threads that put."""
+
 
 class _Worker(threading.Thread):
-    """Calls `work` every `interval_ms`, until it is stopped or `work` raises a `LogdexError`, which
-    whoever calls the store is told of."""
+    """Calls `work` every `interval_ms`, or when it is woken, until it is stopped or `work` raises a
+    `LogdexError`, which whoever calls the store is told of."""
 
-    def __init__(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
+    def __init__(self, name: str, interval_ms: int, work: Callable[[], None], woken: threading.Event) -> None:
         super().__init__(name=f"logdex-{name}", daemon=True)
         self._interval_s = interval_ms / 1000
         self._work = work
-        self._stopped = threading.Event()
+        self._woken = woken
+        self._stopped = False
 
     def run(self) -> None:
         """Works until it is stopped."""
-        while not self._stopped.wait(self._interval_s):
+        pause_s = self._interval_s
+        while True:
+            self._woken.wait(pause_s)
+            self._woken.clear()
+            if self._stopped:
+                return
+            begin_s = time.monotonic()
             try:
                 self._work()
             except LogdexError:
                 return
+            pause_s = max(self._interval_s, _PAUSE_PER_WORK * (time.monotonic() - begin_s))
 
     def stop(self) -> None:
         """Stops the thread and waits for its end."""
-        self._stopped.set()
+        self._stopped = True
+        self._woken.set()
         self.join()
 
 
@@ -47,15 +61,15 @@ class Background:
         self._core, self._dispatch = core, dispatch
         self._flushed_s = self._derived_s = time.monotonic()
         self._workers = [
-            _Worker("dispatch", options.reput_interval_ms, self._reput),
-            _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log),
-            _Worker("flush-derived", options.flush_interval_consume_queue_ms, self._flush_derived),
+            _Worker("dispatch", options.reput_interval_ms, self._reput, dispatch.wanted),
+            _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log, threading.Event()),
+            _Worker("flush-derived", options.flush_interval_consume_queue_ms, self._flush_derived, threading.Event()),
         ]
         for worker in self._workers:
             worker.start()
 
     def _reput(self) -> None:
-        while self._dispatch.run_batch():
+        while self._dispatch.run_batch() and self._dispatch.is_hurried:
             pass
 
     def _flush_log(self) -> None:

@@ -221,6 +221,14 @@ def test_threads_flush_and_dispatch(tmp_path: Path) -> None:
     require_sound(tmp_path / "store")
 
 
+def test_who_waits_for_the_dispatch_wakes_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", background=True, reput_interval_ms=3_600_000) as store:
+        for turn in range(3):
+            store.put_message(Message("orders", keys=f"{turn}", queue_id=0))
+            assert store.wait_dispatched(60)
+            assert store.query_message("orders", f"{turn}").messages
+
+
 def test_4_9_stores_have_no_last_separator(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", rocketmq_version="4.9.7") as store:
         store.put_message(Message("orders", keys="a"))

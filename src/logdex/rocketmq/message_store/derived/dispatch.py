@@ -80,6 +80,16 @@ class Dispatch:
         self._file: ReadFile | None = None
         self._block_bytes = BATCH_BYTES
         self._moved = threading.Condition()
+        self._waiting = 0
+        """How many threads wait in `wait`."""
+        self.wanted = threading.Event()
+        """Is set when a thread waits for the dispatch, to wake the one that dispatches."""
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the next batch should follow at once: a thread waits for it, or it is a whole
+        one."""
+        return self._waiting > 0 or self.behind_bytes >= BATCH_BYTES
 
     @property
     def behind_bytes(self) -> int:
@@ -184,11 +194,16 @@ class Dispatch:
         target = self._core.log.end_offset
         until = None if timeout_s is None else time.monotonic() + timeout_s
         with self._moved:
-            while self.reput_from < target and self.error is None:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._moved.wait(left)
+            self._waiting += 1
+            self.wanted.set()
+            try:
+                while self.reput_from < target and self.error is None:
+                    left = None if until is None else until - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._moved.wait(left)
+            finally:
+                self._waiting -= 1
         if self.reput_from < target and self.error is not None:
             raise self.error
         return True

@@ -11,7 +11,7 @@ import itertools
 import os
 import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -51,6 +51,7 @@ _REAL_TOPIC, _REAL_QUEUE_ID, _INNER_NUM = b"REAL_TOPIC", b"REAL_QID", b"INNER_NU
 _TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 _FORMS_MAX = 4096
 _NO_HOST_FLAGS = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+_TEXT = (str, bytes)
 Pairs = dict[bytes, bytes]
 
 
@@ -114,13 +115,19 @@ class UniqueKeys:
         self._first = f"{host.address.hex()}{os.getpid() & 0xFFFF:04x}{seed:08x}".upper().encode()
         self._counter = itertools.count(1)
         self._month = (0, 0)
+        self._of_time = (-1, b"")
+        """A time, and the values of that millisecond without the counter."""
 
     def next(self, now_ms: int) -> bytes:
         """A new value."""
-        start, end = self._month
-        if not start <= now_ms < end:
-            start, _ = self._month = _month_of(now_ms)
-        return b"%s%08X%04X" % (self._first, now_ms - start, next(self._counter) & 0xFFFF)
+        at_ms, before = self._of_time
+        if at_ms != now_ms:
+            start, end = self._month
+            if not start <= now_ms < end:
+                start, _ = self._month = _month_of(now_ms)
+            before = b"%s%08X" % (self._first, now_ms - start)
+            self._of_time = now_ms, before
+        return b"%s%04X" % (before, next(self._counter) & 0xFFFF)
 
     def column(self, count: int, now_ms: int) -> Any:
         """`count` new values as an Arrow array of large_binary."""
@@ -294,13 +301,8 @@ class Encoder:
             pairs[props.DELAY] = b"%d" % message.delay_level
         if message.tags is not None:
             pairs[props.TAGS] = to_bytes(message.tags)
-        keys = message.keys
-        if keys:
-            pairs[props.KEYS] = (
-                to_bytes(keys)
-                if isinstance(keys, str | bytes)
-                else props.KEY_SEPARATOR.join([to_bytes(key) for key in keys])
-            )
+        if message.keys:
+            pairs[props.KEYS] = _joined(message.keys)
         if message.properties:
             self._add_own(pairs, message.properties)
         if self._unique_keys is not None and props.UNIQ_KEY not in pairs:
@@ -338,15 +340,13 @@ class Encoder:
     def _usual_properties(self, message: Message, now_ms: int) -> bytes:
         """What `_properties` returns for a message without properties of its own: KEYS, UNIQ_KEY
         and TAGS come in this order in the broker's map."""
-        raw, count, keys = b"", 0, message.keys
-        if keys:
-            if not isinstance(keys, str | bytes):
-                keys = props.KEY_SEPARATOR.join([to_bytes(key) for key in keys])
-            raw, count = b"KEYS\x01" + to_bytes(keys) + b"\x02", 1
+        raw, count = b"", 0
+        if message.keys:
+            raw, count = b"KEYS\x01%b\x02" % _joined(message.keys), 1
         if self._unique_keys is not None:
-            raw, count = raw + b"UNIQ_KEY\x01" + self._unique_keys.next(now_ms) + b"\x02", count + 1
+            raw, count = b"%bUNIQ_KEY\x01%b\x02" % (raw, self._unique_keys.next(now_ms)), count + 1
         if message.tags is not None:
-            raw, count = raw + b"TAGS\x01" + to_bytes(message.tags) + b"\x02", count + 1
+            raw, count = b"%bTAGS\x01%b\x02" % (raw, to_bytes(message.tags)), count + 1
         return self._checked(raw, count)
 
     def _checked(self, raw: bytes, count: int) -> bytes:
@@ -358,6 +358,13 @@ class Encoder:
                 hint="leave such characters out, or put the value into the body",
             )
         return raw if self._dialect.separator_at_end else raw[:-1]
+
+
+def _joined(keys: Text | Iterable[Text]) -> bytes:
+    """The value of KEYS: one key, or several with spaces between."""
+    if isinstance(keys, _TEXT):
+        return to_bytes(keys)
+    return props.KEY_SEPARATOR.join([to_bytes(key) for key in keys])
 
 
 def _host_flags(born_host: bytes, store_host: bytes) -> int:
