@@ -25,6 +25,7 @@ MAY_TOUCH_THE_SYSTEM = {
     "io/env.py": "the one place for it",
     "io/mapped/bus_error.py": "installs a signal handler, which io/mapped/mapping.py needs",
     "io/mapped/mapping.py": "maps for io/env.py, which opens the file and turns refusals into errors",
+    "io/net/connection.py": "connects and listens for whoever replicates, and turns refusals into errors",
     "io/name_changes.py": "the part of Env that changes names",
     "io/read_runs.py": "reads for io/env.py, whose file it is given and whose counters it moves",
     "io/record_lock.py": "locks and closes for io/env.py, which opens the file and turns refusals into errors",

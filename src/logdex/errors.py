@@ -234,3 +234,25 @@ class LogFailedError(StoreError):
 
 class LogClosedError(StoreError):
     """The log is closed."""
+
+
+# Errors between a master and a slave.
+
+
+class ConnectionLostError(LogdexError):
+    """The other side of a connection cannot be reached, ended the connection, or is silent. It may
+    be tried again."""
+
+
+class ProtocolError(LogdexError):
+    """The other side sent something that its protocol does not allow. It may be another kind of
+    server."""
+
+    exit_code = 1
+
+
+class NotAPrefixError(StoreError):
+    """A slave's log is not the beginning of its master's log: the master's log is another one, or
+    is shorter, or no longer has what would follow."""
+
+    exit_code = 1

@@ -45,6 +45,14 @@ CHECKPOINT_SIZE_BYTES_MAX = 1 << 20
 BROKER_CONF_SIZE_BYTES_MAX = 1 << 20
 """A broker's properties file has a few KiB."""
 
+HA_BODY_SIZE_BYTES_MAX = (4 << 20) - 12
+"""A broker's slave reads into a buffer of 4 MiB, which must hold a transfer as a whole: 12 bytes of
+header, then the body. haTransferBatchSize is 32 KiB by default."""
+
+HA_MESSAGE_SIZE_BYTES_MAX = 64 << 20
+"""A slave keeps a message in memory until all of it has come. A remoting frame, in which a producer
+sends messages to a broker, has at most 16 MiB."""
+
 # -- Kafka ---------------------------------------------------------------------------------------------------------
 
 BATCH_SIZE_BYTES_MAX = (1 << 31) - 1

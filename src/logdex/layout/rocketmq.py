@@ -67,6 +67,11 @@ CHECKPOINT = Layout(
 )
 CHECKPOINT_FILE_SIZE_BYTES = 4096
 
+HA_TRANSFER = Layout("ha-transfer", 12, ("physical_offset", "q"), ("body_size", "i"))
+"""What a master sends before a part of its log; without a body it is a heartbeat."""
+HA_REPORT = Layout("ha-report", 8, ("max_offset", "q"))
+"""What a slave sends: where its log ends."""
+
 FILE_NAME_DIGITS = 20
 """CommitLog and ConsumeQueue files are named by the byte offset of their first byte, in 20 decimal
 digits."""

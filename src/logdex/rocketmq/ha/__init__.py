@@ -1,0 +1,1 @@
+"""Replication between a master and its slaves."""
