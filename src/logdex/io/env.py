@@ -83,6 +83,17 @@ class ReadFile:
         with self._env.operation("size_bytes", self.path):
             return os.fstat(self._fd).st_size
 
+    def next_data(self, position: int) -> int | None:
+        """The first position from `position` on that is in no hole, as far as the file system tells; None if only a
+        hole follows."""
+        with self._env.operation("next_data", self.path):
+            try:
+                return os.lseek(self._fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno_codes.ENXIO:
+                    return None
+                raise
+
     def map(self) -> MappedBytes:
         """Maps the whole file as a read-only array of bytes, which is empty for an empty file."""
         with self._env.operation("map_read", self.path):

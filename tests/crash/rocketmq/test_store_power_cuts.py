@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import errno
 import random
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +85,35 @@ def test_many_power_cuts(tmp_path: Path, part: int) -> None:
     cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))
 
 
-@pytest.mark.parametrize("seed", [439, 576, 3154, 3436, 4332])
+@pytest.mark.parametrize("seed", [439, 576, 1398, 3154, 3436, 4332])
 def test_cuts_that_once_lost_something(tmp_path: Path, seed: int) -> None:
     """Names that a killed process left unsynced, a torn message in a file of an odd size, names of queues that were
-    cut, a renamed topics.json."""
+    cut, a renamed topics.json, a file that was cut off and not yet extended again."""
     cut(tmp_path / str(seed), seed)
+
+
+def test_files_made_ahead_may_come_back(tmp_path: Path) -> None:
+    """A broker makes two files ahead. A power cut after their removal leaves none, the first, or both."""
+    sizes, model = sizes_of(random.Random(0)), Model()
+    root, size = tmp_path / "0" / "store", sizes["mapped_file_size_commit_log"]
+    with open_store(root, sizes, random.Random(0), FaultEnv(str(tmp_path)), "sync") as store:
+        run = Run(store, model, random.Random(0), is_sync=True)
+        for _ in range(5):
+            run.put()
+        end = store.max_phy_offset // size * size
+    for number in (1, 2):
+        (root / "commitlog" / f"{end + number * size:020d}").write_bytes(bytes(size))
+    (root / "abort").touch()
+    for at in range(4, 9):
+        env = FaultEnv(str(tmp_path / "0"), Fault(at, kinds=frozenset({"remove", "sync_dir"})))
+        shutil.copytree(root, tmp_path / "kept")
+        with suppress(Killed):
+            open_store(root, sizes, random.Random(0), env, "sync").close()
+        env.release()
+        for seed in range(6):
+            env.survivor(str(tmp_path / f"{at}-{seed}"), seed)
+            check_left(
+                tmp_path / f"{at}-{seed}" / "store", sizes, Model(list(model.puts), model.kept), random.Random(0)
+            )
+        shutil.rmtree(root)
+        (tmp_path / "kept").rename(root)

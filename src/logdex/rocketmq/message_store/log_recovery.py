@@ -136,22 +136,14 @@ def _first_torn(window: Window) -> int | None:
     return None
 
 
-def cut_log(log: CommitLog, end_offset: int, file_size_bytes: int, env: Env) -> None:
-    """Replaces all bytes after the log's end by zeros, durably, and removes later files, which are
-    empty. Stale bytes could otherwise come back as messages after a power cut."""
+def remove_later_files(log: CommitLog, end_offset: int, env: Env) -> None:
+    """Removes the files behind the one in which the log ends, which are empty, and makes the files
+    before it durable."""
     for file in [each for each in log.files if each.end_offset <= end_offset][-1:]:
         with env.open_write(file.path) as opened:
             opened.sync()  # a process that was killed may have ended this file, and not synced it
     for file in reversed(log.files):
         if file.start_offset > end_offset:
             env.remove(file.path)
-        elif file.end_offset > end_offset or file.size_bytes < file_size_bytes:
-            with env.open_write(file.path) as opened:
-                opened.truncate(min(end_offset - file.start_offset, file_size_bytes))
-                opened.truncate(file_size_bytes)
-                opened.sync()
-            break
-        else:
-            break
-    env.sync_dir(log.directory)
+            env.sync_dir(log.directory)  # otherwise a power cut could leave the second file without the first
     log.refresh()

@@ -30,7 +30,13 @@ from logdex.rocketmq.message_store.derived.dispatch import DerivedFiles, Dispatc
 from logdex.rocketmq.message_store.derived.index import IndexStart, LiveIndex, find_start
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.load_report import LoadReport
-from logdex.rocketmq.message_store.log_recovery import clean_end, cut_log, require_whole_files, scan_start, unclean_end
+from logdex.rocketmq.message_store.log_recovery import (
+    clean_end,
+    remove_later_files,
+    require_whole_files,
+    scan_start,
+    unclean_end,
+)
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_entries, last_offsets
@@ -211,7 +217,7 @@ class _Opening:
         """Makes the log end at `end_offset`, and opens it for reading and writing."""
         size = self.config.mapped_file_size_commit_log
         if log is not None:
-            cut_log(log, end_offset, size, self.env)
+            remove_later_files(log, end_offset, self.env)
         files = LogFiles(self.env, self.directory, size, end_offset)
         try:
             if log is None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from logdex.io.env import ByteArray, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.output_files import OutputFiles
+from logdex.io.zeros import write_zeros_from
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, ConsumeQueueWriter
@@ -42,11 +43,10 @@ class QueueFiles(OutputFiles):
         self._touch(path)
         super().write_at(path, file_size_bytes, position, data)
 
-    def cut(self, path: str, keep_bytes: int, file_size_bytes: int) -> None:
+    def cut(self, path: str, keep_bytes: int) -> None:
         """Replaces the bytes of a file from `keep_bytes` on by zeros."""
         with self._env.open_write(path) as file:
-            file.truncate(keep_bytes)
-            file.truncate(file_size_bytes)
+            write_zeros_from(file, keep_bytes, self._env)
         self._touch(path)
 
     def _touch(self, path: str) -> None:
@@ -154,7 +154,7 @@ class LiveQueues(ConsumeQueueSet):
             if keep <= 0 and file is not queue.files[0]:
                 self._env.remove(file.path)
             else:
-                self.output.cut(file.path, max(keep, 0), self._file_size)
+                self.output.cut(file.path, max(keep, 0))
         self._readers.close()
 
     def forget(self) -> None:

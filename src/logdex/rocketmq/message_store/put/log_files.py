@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import Env, WriteFile
+from logdex.io.zeros import write_zeros_from
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS
 
 
@@ -30,7 +31,7 @@ class LogFiles:
         self.start_offset = end_offset - self.position
         self._env = env
         self._ahead: WriteFile | None = None
-        self._active = self._open(self.start_offset)
+        self._active = self._open(self.start_offset, self.position)
 
     def path_of(self, start_offset: int) -> str:
         """The path of the file that begins at a physical offset."""
@@ -56,12 +57,15 @@ class LogFiles:
         self._active.write_at(self.position, data)
         self.position += len(data)
 
-    def _open(self, start_offset: int) -> WriteFile:
-        """Opens a file with its full size; a new one is zeros. Its name is on disk then: one that
-        is there may have been made by a process that was killed, or be left of a failed try."""
+    def _open(self, start_offset: int, position: int = 0) -> WriteFile:
+        """Opens a file with its full size and with zeros from `position` on. All of that is on disk
+        then, and its name: a file that is there may have been made by a process that was killed, or
+        be left of a failed try. Stale bytes behind the end of the log could come back as messages
+        after a power cut."""
         path = self.path_of(start_offset)
         file = self._env.open_write(path)
         try:
+            write_zeros_from(file, position, self._env)
             if self._env.size_bytes(path) != self.file_size_bytes:
                 file.truncate(self.file_size_bytes)
             file.sync()
