@@ -14,11 +14,12 @@ from logdex.io.env import DEFAULT_ENV, Env
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def write_atomically(path: str, data: bytes, *, env: Env = DEFAULT_ENV) -> None:
+def write_atomically(path: str, data: bytes, *, backup: str | None = None, env: Env = DEFAULT_ENV) -> None:
     """Replaces the file at `path` by `data`, which is on disk when this returns.
 
-    At any moment the file has its old or its new contents. After an error the temporary file is
-    removed if possible.
+    At any moment the file has its old or its new contents. With `backup`, the old file is renamed to
+    that path first, so that for a moment only the backup is there. After an error the temporary file
+    is removed if possible.
     """
     beside = path + TEMPORARY_SUFFIX
     try:
@@ -26,6 +27,8 @@ def write_atomically(path: str, data: bytes, *, env: Env = DEFAULT_ENV) -> None:
             file.truncate(0)
             file.write_at(0, data)
             file.sync()
+        if backup is not None and env.exists(path):
+            env.rename(path, backup)
         env.rename(beside, path)
     except LogdexError:
         try:

@@ -380,12 +380,13 @@ class Env(NameChanges):
                 raise
             file.close()
 
-    def lock_is_held(self, path: str) -> bool | None:
-        """Whether this process or another holds a lock of Java's kind on `path`; None if that is unknown."""
+    def lock_is_held(self, path: str, start: int = 0) -> bool | None:
+        """Whether this process or another holds a lock of Java's kind on a byte of `path` from `start` on; None if that
+        is unknown."""
         if not self.is_file(path):
             return None if self.exists(path) else False
         with self.open_read(path) as file, self.operation("lock_is_held", path):
-            return record_lock_is_held(file._fd)
+            return record_lock_is_held(file._fd, start)
 
 
 DEFAULT_ENV = Env()

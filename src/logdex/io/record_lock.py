@@ -87,13 +87,13 @@ def _forget(identity: Identity) -> None:
             os.close(each)
 
 
-def record_lock_is_held(descriptor: int) -> bool | None:
-    """Whether this process or another holds a lock on an open file; None if the file system cannot
-    report it."""
+def record_lock_is_held(descriptor: int, start: int = 0) -> bool | None:
+    """Whether this process or another holds a lock on an open file, on any byte from `start` on;
+    None if the file system cannot report it."""
     # macOS and the BSDs begin with start, length and owner, Linux with the kind of lock
-    form, kind_at = ("qqihh", 3) if sys.platform.startswith(("darwin", "freebsd")) else ("hhqqi", 0)
+    form, kind_at, start_at = ("qqihh", 3, 0) if sys.platform.startswith(("darwin", "freebsd")) else ("hhqqi", 0, 2)
     fields = [0] * 5
-    fields[kind_at] = fcntl.F_WRLCK
+    fields[kind_at], fields[start_at] = fcntl.F_WRLCK, start
     asked = struct.pack(form, *fields).ljust(_FLOCK_SIZE_BYTES_MAX, b"\0")
     with _table.guard:
         if identity_of(descriptor) in _table.locks:

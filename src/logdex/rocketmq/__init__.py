@@ -13,10 +13,12 @@ from typing import Any
 _HOMES = {
     "CommitLog": "commit_log.commit_log",
     "ConsumeQueue": "consume_queue.consume_queue",
+    "ConsumerOffsetManager": "consuming.consumer_offsets",
     "Dialect": "settings.dialect",
     "IndexFile": "index_file.index_file",
     "IndexHeader": "index_file.index_header",
     "IndexService": "index_file.index_service",
+    "LocalFileOffsetStore": "consuming.local_offsets",
     "Message": "message_store.put.message",
     "MessageStore": "message_store.message_store",
     "PutMessageResult": "message_store.put.message",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from logdex.errors import LogInUseError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.process_lock import LockHolder, ProcessLock, take_lock
+from logdex.io.process_lock import LockHolder, ProcessLock, lock_is_held, take_lock
 from logdex.rocketmq.files.store_files import StorePaths
 
 _LOCK_TEXT = b"lock"
@@ -36,6 +36,13 @@ def take_broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> ProcessLock:
         lock.release()
         raise
     return lock
+
+
+def broker_runs(root: str, *, env: Env = DEFAULT_ENV) -> bool:
+    """Whether a broker has the store open, and not a `MessageStore`, which locks the whole lock file
+    where a broker locks its first byte alone. False where the system does not report locks."""
+    path = StorePaths(root).lock
+    return bool(lock_is_held(path, env=env)) and env.lock_is_held(path, start=1) is False
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
     for key, value in table.items():
         try:
             number = int(key)
-        except ValueError:
+        except (TypeError, ValueError):
             raise _not_a(file, name, "whole numbers as names", key) from None
         if not isinstance(value, int) or isinstance(value, bool):
             raise _not_a(file, f"{name}.{key}", "a whole number", value)

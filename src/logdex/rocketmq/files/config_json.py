@@ -1,4 +1,5 @@
-"""JSON as the broker's library (fastjson 1) writes and reads it, with unquoted integer keys.
+"""JSON as the broker's library (fastjson) writes and reads it, with unquoted integer keys, and
+objects as keys in a client's file.
 
 It also accepts unquoted names, single quotes, extra commas, comments, and numbers with a type
 letter. Source: ``docs/formats/config-json.md``.
@@ -33,8 +34,13 @@ _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0
 _WORDS = {"true": True, "false": False, "null": None}
 
 
-def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[int | str, Any]:
-    """Parses `data`, which must be one object. Unquoted integer keys become `int`.
+Key = int | str | tuple[tuple[int | str, Any], ...]
+"""A member's name. An object as a name is a tuple of its members."""
+
+
+def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[Any, Any]:
+    """Parses `data`, which must be one object. Unquoted integer keys become `int`, objects as keys
+    tuples of their members.
 
     Bytes that are not UTF-8 become surrogate escapes. Raises `CorruptError`, with the byte
     position, for anything else.
@@ -58,6 +64,8 @@ def format_config_json(value: dict[Any, Any]) -> bytes:
 
 def _format(value: Any, indent: str) -> str:
     inner = f"{indent}\t"
+    if isinstance(value, tuple):
+        value = dict(value)
     if isinstance(value, dict) and value:
         pairs = (f"{inner}{_format(key, inner)}:{_format(item, inner)}" for key, item in value.items())
         return "{\n" + ",\n".join(pairs) + f"\n{indent}}}"
@@ -113,15 +121,15 @@ class _Parser:
             return float(found[1] + (found[2] or "") + (found[3] or ""))
         return int(found[1])
 
-    def object(self, depth: int) -> dict[int | str, Any]:
+    def object(self, depth: int) -> dict[Any, Any]:
         self.at += 1
-        pairs: dict[int | str, Any] = {}
+        pairs: dict[Any, Any] = {}
         while True:
             self.skip(_COMMAS)
             if self.text.startswith("}", self.at):
                 self.at += 1
                 return pairs
-            key = self.key()
+            key = self.key(depth)
             self.skip(_SPACE)
             if not self.text.startswith(":", self.at):
                 self.fail("a name without a value", ":")
@@ -146,9 +154,11 @@ class _Parser:
         if self.text[self.at : self.at + 1] not in (",", closing):
             self.fail("an item does not end", f", or {closing}")
 
-    def key(self) -> int | str:
+    def key(self, depth: int) -> Key:
         if self.text[self.at : self.at + 1] in ('"', "'"):
             return self.string()
+        if self.text.startswith("{", self.at):
+            return self.object_key(depth)
         number = self.match(_INT_KEY)
         if number:
             if len(number[0]) > _NUMBER_DIGITS_MAX:
@@ -157,6 +167,15 @@ class _Parser:
             return int(number[0])
         name = self.match(_NAME)
         return name[0] if name else self.fail("no name starts here", "a name")
+
+    def object_key(self, depth: int) -> Key:
+        """An object in the place of a name; its values are texts and numbers."""
+        start = self.at
+        pairs = tuple(self.value(depth + 1).items())
+        if not all(isinstance(value, str | int | float) for _, value in pairs):
+            self.at = start
+            self.fail("an object that cannot be a name", "texts and numbers in it")
+        return pairs
 
     def string(self) -> str:
         found = self.match(_STRING)

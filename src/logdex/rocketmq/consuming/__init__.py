@@ -1,0 +1,1 @@
+"""Consumers of a store: their groups, the offsets that they have committed, messages sent back."""
