@@ -17,7 +17,7 @@ from tests.golden.rocketmq import unpack_demo
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
 TOURS = [README, GUIDE / "rebuild.md", GUIDE / "kafka-rebuild.md"]
-WITHOUT_SPARK = [GUIDE / "kafka-log.md", GUIDE / "kafka-operator.md", GUIDE / "recover.md"]
+WITHOUT_SPARK = [GUIDE / f"{page}.md" for page in ("kafka-log", "kafka-operator", "message-store", "recover")]
 FRONT = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
 DOCUMENTS = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
