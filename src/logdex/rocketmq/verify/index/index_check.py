@@ -95,7 +95,8 @@ class IndexCheck:
         self.disk = disk
         self.end_ms: int | None = None
         """storeTimestamp of the last entry's message in milliseconds; None if it is not known."""
-        self._begin_ms = begin_ms
+        self.begin_ms = begin_ms
+        """The time that the first entry's time is relative to, None if it is not known."""
         self._first_ms: int | None = None
         self._is_begin_sure = False
         self._config = config
@@ -146,7 +147,7 @@ class IndexCheck:
     def forget_begin(self) -> None:
         """Notes that keys are missing before the file's first entry, so it is not known what that
         entry's time is relative to."""
-        self._begin_ms = None
+        self.begin_ms = None
 
     def put(
         self,
@@ -164,7 +165,7 @@ class IndexCheck:
             if store_ms is not None:
                 self._first_ms = int(store_ms[0])
             first_ms = None if store_ms is None else store_ms[:1]
-            self._compare(rows.part(0, 1), key_hash[:1], offsets[:1], first_ms, self._begin_ms)
+            self._compare(rows.part(0, 1), key_hash[:1], offsets[:1], first_ms, self.begin_ms)
         if len(key_hash) > behind_first:
             begin_ms = None if store_ms is None else self._begin_for(rows, offsets, store_ms)
             rest_ms = None if store_ms is None else store_ms[behind_first:]

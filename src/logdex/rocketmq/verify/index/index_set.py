@@ -4,14 +4,13 @@ explanation is chosen: a damaged entry, a missing entry or an extra entry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from logdex.errors import MissingFileError, StoreError, UnreadableError
+from logdex.errors import MissingFileError, UnreadableError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
@@ -23,6 +22,7 @@ from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index.index_check import IndexCheck, SlotCounting
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
+from logdex.rocketmq.verify.index.index_lacks import IndexLacks
 from logdex.rocketmq.verify.index.index_others import OtherEntries
 from logdex.rocketmq.verify.index.log_keys import LogKeys
 
@@ -33,22 +33,6 @@ _CHANGES_MAX = 64
 _STEPS_MAX = 50_000
 """The number of differences that are examined one by one. With more, the files belong to another
 log."""
-
-
-@dataclass(slots=True)
-class _Lack:
-    """Keys without entries: those of messages from `start` to `end` (physical offsets, both
-    inclusive), and the place where their entries should be."""
-
-    path: str
-    position: int
-    start: int
-    end: int
-    keys: int
-    is_unwritten: bool
-    """Whether the entries before and after are whole, so that a broker wrote none for these keys."""
-    is_in_front: bool
-    """Whether these keys come before the first entry of the first file."""
 
 
 class IndexSet:
@@ -77,9 +61,9 @@ class IndexSet:
         self._place = 0
         self._check: IndexCheck | None = None
         self._end_ms: int | None = None if log.min_offset else 0
-        self._last_has_room = not self._paths and _was_never_flushed(root, env)
+        self._last_has_room = False
         self._is_excused = False  # an unreadable file precedes the next match
-        self._lacks: list[_Lack] = []
+        self._lacks = IndexLacks(root, config, log, out, env)
         self._others = OtherEntries(config, log, damage, out)
         self._slot_counting = SlotCounting()
         self._steps = 0
@@ -153,6 +137,7 @@ class IndexSet:
                 raise
             self._check = None
             self._last_has_room = check.has_room
+            self._lacks.saw(check.disk.header[1])
             if check.next > 1:
                 self._end_ms = check.end_ms if check.end_ms is not None else check.disk.header[1]
             check.disk.close()
@@ -317,19 +302,12 @@ class IndexSet:
         if self._is_excused or start == end:
             return
         check = self._check
-        path, position = (check.disk.path, check.disk.position(check.next)) if check else (self._directory, 0)
-        if check is None or check.next == 1:
-            self._end_ms = None
-            if check is not None:
-                check.forget_begin()
-        last = self._lacks[-1] if self._lacks else None
-        if last is not None and (last.path, last.position) == (path, position):
-            last.end, last.keys = int(keys.offset[end - 1]), last.keys + end - start
-        elif len(self._lacks) < _STEPS_MAX:
-            first, to = int(keys.offset[start]), int(keys.offset[end - 1])
-            is_unwritten = self._last_has_room if check is None else check.next > 1 or self._place == 1
-            is_in_front = check is not None and check.next == 1 and self._place == 1
-            self._lacks.append(_Lack(path, position, first, to, end - start, is_unwritten, is_in_front))
+        if check is None:
+            self._lacks.add_behind(keys, start, end, self._directory, has_room=self._last_has_room)
+            return
+        self._lacks.add(keys, start, end, check)
+        if check.next == 1:
+            check.forget_begin()
 
     def _give_up(self) -> None:
         if self._place < len(self._paths) or self._check is not None:
@@ -358,42 +336,8 @@ class IndexSet:
             self._say(behind, "index-ahead", "entries point behind the log's end: the last end was unclean")
         for kind, count, text in self._others.summary():
             self._say(count, kind, text)
-        for lack in self._lacks:
-            self._find_lack(lack)
+        self._lacks.report(is_unclean=self._is_unclean)
 
     def _say(self, count: int, kind: str, text: str) -> None:
         if count > 0:
             self._out.info(kind, self._directory, f"{count} {text}")
-
-    def _fills_files(self, keys: int) -> bool:
-        """Whether so many keys fill whole IndexFiles, as those of files that were lost do. The slot
-        for entry 0 stays empty."""
-        return keys % (self._config.max_index_num - 1) == 0
-
-    def _find_lack(self, lack: _Lack) -> None:
-        text = f"{lack.keys} keys of messages from physical offset {lack.start} to {lack.end} have no entry"
-        if self._is_unclean:
-            self._out.info("index-missing-range", lack.path, text)
-            return
-        if lack.is_unwritten and not (lack.is_in_front and self._fills_files(lack.keys)):
-            text += ": none were written then (messageIndexEnable=false), or the index is older than the log"
-            self._out.info("index-not-written", lack.path, text)
-            return
-        self._out.find(
-            "index-missing-range",
-            lack.path,
-            lack.position,
-            text,
-            expected=f"{lack.keys} entries",
-            found="none here",
-            mend=self._out.rebuild,
-            about=lack.start if lack.start == lack.end else None,
-        )
-
-
-def _was_never_flushed(root: str, env: Env) -> bool:
-    """Whether the checkpoint states that no full IndexFile was ever flushed."""
-    try:
-        return StoreCheckpoint.read(StorePaths(root).checkpoint, env=env).index_msg_timestamp_ms == 0
-    except StoreError:
-        return False
