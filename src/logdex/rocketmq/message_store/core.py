@@ -119,6 +119,14 @@ class StoreCore:
             self.group_commit.fail(error)
             raise
 
+    def write(self, position: int, data: bytes) -> None:
+        """Writes bytes of a filler, at a position of the active file. Call it with the lock held."""
+        try:
+            self.log.active.write_at(position, data)
+        except BaseException as error:
+            self.group_commit.fail(error)
+            raise
+
     # -- durability ----------------------------------------------------------------------------------------------------
     @contextmanager
     def _syncing_active(self) -> Iterator[Callable[[], None]]:

@@ -19,6 +19,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.host import Host
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.message_store.background import Background
+from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.opening import OpenedStore, open_store
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.append import put_message, put_messages
@@ -89,6 +90,11 @@ class MessageStore(ReadableStore):
     def path(self) -> str:
         """The store's directory."""
         return self._core.paths.root
+
+    @property
+    def core(self) -> StoreCore:
+        """The state that the parts of an open store share, for replication."""
+        return self._core
 
     # -- putting -------------------------------------------------------------------------------------------------------
     def put_message(self, message: Message) -> PutMessageResult:

@@ -17,7 +17,6 @@ from logdex.errors import MissingFileError, StorageError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.io.process_lock import ProcessLock
-from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import take_broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
@@ -46,7 +45,6 @@ from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
-_LIGHT_QUEUE_PREFIX = b"%LMQ%"
 _NAMES = {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock"}
 """Names of which a store's directory has at least one."""
 
@@ -167,7 +165,7 @@ class _Opening:
                 raise MissingFileError(
                     "the CommitLog is missing, although there are ConsumeQueues", path=self.directory
                 )
-            return _Found(0, 0, 0, IndexStart(0, 0, (), ()))
+            return self._new_log()
         end_offset, last_ms, is_clean = -1, 0, False
         if self.report.was_clean:
             end, last_ms = clean_end(log, last_offsets(found_queues, log), self.config, self.env)
@@ -191,6 +189,15 @@ class _Opening:
         self.report.removed_index_files = list(index.doomed)
         self.report.removed_queues = [queue.directory for queue in damaged]
         return _Found(end_offset, last_ms, queues_from, index)
+
+    def _new_log(self) -> _Found:
+        start, size = self.options.first_offset, self.config.mapped_file_size_commit_log
+        if start % size:
+            raise UsageError(
+                f"first_offset {start} is not the start of a file of {size} bytes",
+                hint="give mapped_file_size_commit_log",
+            )
+        return _Found(start, 0, start, IndexStart(start, 0, (), ()))
 
     # -- changing ------------------------------------------------------------------------------------------------------
     def _mark_open(self) -> None:
@@ -266,13 +273,7 @@ class _Opening:
     def _core(self, files: LogFiles, reader: CommitLog, queues: LiveQueues, found: _Found) -> StoreCore:
         """The state of the open store; all topics with queues are in topics.json then."""
         topics = Topics(self.paths.config, self.config.dialect, self.options.default_topic_queue_nums, env=self.env)
-        missing: dict[bytes, int] = {}
-        for topic, queue_id in queues.names.values():
-            if topic not in topics and not topic.startswith(_LIGHT_QUEUE_PREFIX):
-                least = max(missing.get(topic, self.options.default_topic_queue_nums), queue_id + 1)
-                missing[decode_utf8(topic).encode()] = least
-        if missing:
-            topics.add(list(missing.items()), self.clock_ms())
+        topics.require_all(queues.names.values(), self.clock_ms())
         core = StoreCore(
             self.paths,
             self.config,

@@ -39,6 +39,8 @@ class StoreOptions:
     """How long a put waits for another thread's fsync before it returns FLUSH_DISK_TIMEOUT."""
     is_slave: bool = False
     """A slave refuses puts."""
+    first_offset: int = 0
+    """The physical offset at which the log of a new store begins: the start of a file."""
     page_cache_busy: Callable[[], bool] = _never
     """Whether puts are refused for now (isOSPageCacheBusy)."""
     background: bool = True
@@ -52,6 +54,8 @@ class StoreOptions:
     """The pause between two looks of the dispatch at the log."""
 
     def __post_init__(self) -> None:
+        if self.first_offset < 0:
+            raise UsageError(f"first_offset must be 0 or more, got {self.first_offset}")
         if self.flush not in ("async", "sync"):
             raise UsageError(f"flush is {self.flush!r}", hint="use 'async' or 'sync'")
         for name in ("max_message_size", "default_topic_queue_nums"):

@@ -7,6 +7,7 @@ Source: ``docs/formats/config-json.md``; TopicConfigManager, ConfigManager.persi
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from logdex.errors import UsageError
@@ -17,6 +18,7 @@ from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.config_json import format_config_json
 from logdex.rocketmq.settings.dialect import Dialect
 
+_LIGHT_QUEUE_PREFIX = b"%LMQ%"
 _PERM_READ_WRITE = 6
 _FILE = "topics.json"
 
@@ -63,6 +65,17 @@ class Topics:
                 f"the topic {decode_utf8(topic)} has the queues 0 to {count - 1}, not {queue_id}",
                 hint="create the topic with more queues first: create_topic",
             )
+
+    def require_all(self, queues: Iterable[tuple[bytes, int]], now_ms: int) -> None:
+        """Adds those topics of some queues that are not known, with as many queues as they need.
+        Light queues belong to no topic."""
+        missing: dict[bytes, int] = {}
+        for topic, queue_id in queues:
+            if topic not in self and not topic.startswith(_LIGHT_QUEUE_PREFIX):
+                name = decode_utf8(topic).encode()
+                missing[name] = max(missing.get(name, self._default), queue_id + 1)
+        if missing:
+            self.add(list(missing.items()), now_ms)
 
     def create(self, topic: bytes, queue_nums: int, now_ms: int) -> None:
         """Adds a topic, or sets the number of its queues, durably."""
