@@ -39,10 +39,10 @@ def hash_map_order(keys: Iterable[int], capacity: int) -> list[int]:
     return sorted(keys, key=lambda key: java_long_hash(key) & (capacity - 1))
 
 
-def string_map_order(names: Sequence[bytes]) -> list[int]:
+def string_map_order(names: Sequence[bytes], capacity: int = DEFAULT_CAPACITY) -> list[int]:
     """The positions of `names` (UTF-8, distinct, in insertion order) in the iteration order of a
-    new `HashMap<String, …>`."""
-    mask = grown_capacity(DEFAULT_CAPACITY, len(names)) - 1
+    new `HashMap<String, …>` that begins with `capacity` buckets."""
+    mask = grown_capacity(capacity, len(names)) - 1
 
     def bucket(place: int) -> int:
         value = java_hash(names[place]) & 0xFFFFFFFF

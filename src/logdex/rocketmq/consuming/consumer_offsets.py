@@ -17,7 +17,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consuming.home import checked_group, consuming_lock
 from logdex.rocketmq.files.broker_lock import broker_runs
-from logdex.rocketmq.files.config_files import ConsumerOffsets
+from logdex.rocketmq.files.config_files import ConsumerOffsets, next_data_version
 from logdex.rocketmq.files.config_json import format_config_json
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION, Dialect
@@ -135,17 +135,15 @@ class ConsumerOffsetManager:
             if not self._env.is_dir(self._directory):
                 self._env.make_dirs_durably(self._directory)
             path = f"{self._directory}/{_FILE}"
-            data = format_config_json(self._form(raw, table))
+            shares = self._dialect.number_keys_share_a_line
+            data = format_config_json(self._form(raw, table), number_keys_share_a_line=shares)
             write_atomically(path, data, backup=f"{path}.bak", env=self._env)
 
     def _form(self, raw: dict[Any, Any], table: dict[Any, Any]) -> dict[Any, Any]:
         """The members of the file, as the broker of the store's version writes them."""
         if not self._dialect.topics_have_attributes:
             return {**raw, "offsetTable": table}
-        old = raw.get("dataVersion")
-        version: dict[Any, Any] = {"counter": 0, "stateVersion": 0} | (old if isinstance(old, dict) else {})
-        counter = version["counter"]
-        version |= {"counter": (counter if isinstance(counter, int) else 0) + 1, "timestamp": self._clock_ms()}
+        version = next_data_version(raw.get("dataVersion"), self._clock_ms(), has_state=True)
         groups: dict[str, list[str]] = {}
         for name in table:
             topic, _, group = str(name).partition("@")

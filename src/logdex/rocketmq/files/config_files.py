@@ -51,6 +51,17 @@ def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigF
     return ConfigFile({}, None)
 
 
+def next_data_version(old: object, now_ms: int, *, has_state: bool) -> dict[str, Any]:
+    """The dataVersion of a file after a change; `old` is the one before it, of any form."""
+    version: dict[str, Any] = {"counter": 0}
+    if has_state:
+        version["stateVersion"] = 0
+    if isinstance(old, dict):
+        version |= {str(name): value for name, value in old.items()}
+    counter = version["counter"]
+    return version | {"counter": (counter if isinstance(counter, int) else 0) + 1, "timestamp": now_ms}
+
+
 def _name(key: object) -> bytes:
     """The bytes of a topic or group name. An unquoted number can be a name too."""
     return str(key).encode("utf-8", "surrogateescape")

@@ -56,21 +56,25 @@ def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[Any, Any]:
     return value
 
 
-def format_config_json(value: dict[Any, Any]) -> bytes:
+def format_config_json(value: dict[Any, Any], *, number_keys_share_a_line: bool = False) -> bytes:
     """The bytes of an object as the broker writes it: a line per field, tabs, integer keys without
-    quotes. Text that stands for bytes that are not UTF-8 is written as these bytes."""
-    return _format(value, "").encode("utf-8", "surrogateescape")
+    quotes; with `number_keys_share_a_line` as versions before 5.1.0 write maps with such keys. Text
+    that stands for bytes that are not UTF-8 is written as these bytes."""
+    return _format(value, "", number_keys_share_a_line).encode("utf-8", "surrogateescape")
 
 
-def _format(value: Any, indent: str) -> str:
+def _format(value: Any, indent: str, shares: bool) -> str:
     inner = f"{indent}\t"
     if isinstance(value, tuple):
         value = dict(value)
     if isinstance(value, dict) and value:
-        pairs = (f"{inner}{_format(key, inner)}:{_format(item, inner)}" for key, item in value.items())
-        return "{\n" + ",\n".join(pairs) + f"\n{indent}}}"
+        pairs = [f"{_format(key, inner, shares)}:{_format(item, inner, shares)}" for key, item in value.items()]
+        if shares and isinstance(next(iter(value)), int):
+            return "{" + ",".join(pairs) + f"\n{indent}}}"
+        return "{\n" + ",\n".join(inner + pair for pair in pairs) + f"\n{indent}}}"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(f"{inner}{_format(item, inner)}" for item in value) + f"\n{indent}]"
+        items = (inner + _format(item, inner, shares) for item in value)
+        return "[\n" + ",\n".join(items) + f"\n{indent}]"
     return json.dumps(value, ensure_ascii=False)
 
 

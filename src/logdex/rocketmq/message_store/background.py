@@ -1,6 +1,7 @@
-"""The threads of an open store: the dispatch, the flush of the log, the flush of what was derived.
+"""The threads of an open store: the dispatch, the flush of the log, the flush of what was derived,
+the delivery of delayed messages.
 
-Source: ReputMessageService, FlushRealTimeService, FlushConsumeQueueService.
+Source: ReputMessageService, FlushRealTimeService, FlushConsumeQueueService, ScheduleMessageService.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 from logdex.errors import LogdexError, StorageError
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.dispatch import Dispatch
+from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 
 _PAUSE_PER_WORK = 4
 """How long a worker pauses after its work, as a multiple of the time that the work took, if that is
@@ -56,14 +58,15 @@ class _Worker(threading.Thread):
 class Background:
     """The threads of one store. `stop` ends them."""
 
-    def __init__(self, core: StoreCore, dispatch: Dispatch) -> None:
+    def __init__(self, core: StoreCore, dispatch: Dispatch, schedule: ScheduleMessageService) -> None:
         options = core.options
-        self._core, self._dispatch = core, dispatch
-        self._flushed_s = self._derived_s = time.monotonic()
+        self._core, self._dispatch, self._schedule = core, dispatch, schedule
+        self._flushed_s = self._derived_s = self._saved_s = time.monotonic()
         self._workers = [
             _Worker("dispatch", options.reput_interval_ms, self._reput, dispatch.wanted),
             _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log, threading.Event()),
             _Worker("flush-derived", options.flush_interval_consume_queue_ms, self._flush_derived, threading.Event()),
+            _Worker("schedule", options.schedule_interval_ms, self._deliver, threading.Event()),
         ]
         for worker in self._workers:
             worker.start()
@@ -89,6 +92,15 @@ class Background:
         if now_s - self._derived_s >= self._core.options.flush_consume_queue_thorough_interval_ms / 1000:
             self._derived_s = now_s
             self._dispatch.flush()
+
+    def _deliver(self) -> None:
+        """Delivers what is due, and now and then saves how far deliveries are."""
+        with suppress(StorageError):  # tried again; a failed put stops all puts, and says so
+            self._schedule.deliver_due(self._core.clock_ms())
+        now_s = time.monotonic()
+        if now_s - self._saved_s >= self._core.options.flush_delay_offset_interval_ms / 1000:
+            self._saved_s = now_s
+            self._schedule.save()
 
     def stop(self) -> None:
         """Ends the threads."""

@@ -24,7 +24,7 @@ from logdex.rocketmq.message_store.opening import OpenedStore, open_store
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.append import put_message, put_messages
 from logdex.rocketmq.message_store.put.columns import put_columns
-from logdex.rocketmq.message_store.put.encode import Encoder, as_host
+from logdex.rocketmq.message_store.put.encode import as_host
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Text
 from logdex.rocketmq.message_store.reading import ReadableStore
 from logdex.rocketmq.settings.store_settings import StoreSettings
@@ -50,8 +50,8 @@ class MessageStore(ReadableStore):
     def __init__(self, opened: OpenedStore) -> None:
         super().__init__(opened)
         core = opened.core
-        self._encoder = Encoder(core.config, core.options)
-        self._background = Background(core, opened.dispatch) if core.options.background else None
+        self._encoder, self._schedule = opened.encoder, opened.schedule
+        self._background = Background(core, opened.dispatch, self._schedule) if core.options.background else None
 
     @classmethod
     def open(
@@ -145,6 +145,21 @@ class MessageStore(ReadableStore):
         self._core.require_open()
         self._dispatch.run()
 
+    def deliver_due(self, now_ms: int | None = None) -> int:
+        """Delivers the delayed messages that are due now, or at `now_ms`, in this thread: puts each
+        into the topic and queue that it is for. Returns how many messages that were. With background
+        threads they are delivered without it.
+
+        Raises `StorageError` or `LogFailedError` if reading or writing fails.
+        """
+        self.dispatch()
+        return self._schedule.deliver_due(self._core.clock_ms() if now_ms is None else now_ms)
+
+    def delay_progress(self) -> dict[int, tuple[int, int]]:
+        """By delay level: the queue offset of the next message to deliver, and the end of the
+        level's queue in SCHEDULE_TOPIC_XXXX."""
+        return self._schedule.progress()
+
     # -- closing -------------------------------------------------------------------------------------------------------
     def close(self) -> None:
         """Dispatches and writes everything, and closes the store. The next start of a broker, or of
@@ -155,6 +170,7 @@ class MessageStore(ReadableStore):
         """
         if self._core.closed:
             return
+        self._schedule.stop()
         if self._background is not None:
             self._background.stop()
         try:
@@ -173,6 +189,7 @@ class MessageStore(ReadableStore):
         core = self._core
         self._dispatch.run()
         self._dispatch.flush()
+        self._schedule.save()
         self._dispatch.derived.index.finish()
         with core.lock:
             core.log.drop_ahead()

@@ -37,8 +37,10 @@ from logdex.rocketmq.message_store.log_recovery import (
     unclean_end,
 )
 from logdex.rocketmq.message_store.options import StoreOptions
+from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_entries, last_offsets
+from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
@@ -55,6 +57,8 @@ class OpenedStore:
 
     core: StoreCore
     dispatch: Dispatch
+    encoder: Encoder
+    schedule: ScheduleMessageService
     report: LoadReport
 
 
@@ -140,9 +144,11 @@ class _Opening:
             self._derive(derived, reader, found)
             core = self._core(files, reader, queues, found)
             dispatch = Dispatch(core, derived, checkpoint)
+            encoder = Encoder(self.config, self.options)
+            schedule = ScheduleMessageService(core, queues, encoder)
             dispatch.flush()
             core.prepare_file()
-            return OpenedStore(core, dispatch, self.report)
+            return OpenedStore(core, dispatch, encoder, schedule, self.report)
         except BaseException:
             for close in closing:
                 close()

@@ -50,6 +50,10 @@ class StoreOptions:
     flush_commit_log_thorough_interval_ms: int = 10_000
     flush_interval_consume_queue_ms: int = 1_000
     flush_consume_queue_thorough_interval_ms: int = 10_000
+    schedule_interval_ms: int = 100
+    """The pause between two looks for delayed messages that are due."""
+    flush_delay_offset_interval_ms: int = 10_000
+    """How often delayOffset.json is written (flushDelayOffsetInterval)."""
     reput_interval_ms: int = 1
     """The pause between two looks of the dispatch at the log."""
 

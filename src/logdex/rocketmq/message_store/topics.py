@@ -14,7 +14,7 @@ from logdex.errors import UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.primitives.java_hash import decode_utf8
-from logdex.rocketmq.files.config_files import TopicConfigs
+from logdex.rocketmq.files.config_files import TopicConfigs, next_data_version
 from logdex.rocketmq.files.config_json import format_config_json
 from logdex.rocketmq.settings.dialect import Dialect
 
@@ -89,7 +89,10 @@ class Topics:
                 name = decode_utf8(topic)
                 table[name] = {**self._new(name), **table.get(name, {}), "readQueueNums": queue_nums}
                 table[name]["writeQueueNums"] = queue_nums
-            self._write({**self._raw, "dataVersion": self._next_version(now_ms), "topicConfigTable": table})
+            version = next_data_version(
+                self._raw.get("dataVersion"), now_ms, has_state=self._dialect.topics_have_attributes
+            )
+            self._write({**self._raw, "dataVersion": version, "topicConfigTable": table})
             self._table = table
             self._queues.update(topics)
 
@@ -104,16 +107,6 @@ class Topics:
             "topicSysFlag": 0,
             "writeQueueNums": 0,
         }
-
-    def _next_version(self, now_ms: int) -> dict[str, Any]:
-        old = self._raw.get("dataVersion")
-        version: dict[str, Any] = {"counter": 0}
-        if self._dialect.topics_have_attributes:
-            version["stateVersion"] = 0
-        if isinstance(old, dict):
-            version |= {str(name): value for name, value in old.items()}
-        counter = version["counter"]
-        return version | {"counter": (counter if isinstance(counter, int) else 0) + 1, "timestamp": now_ms}
 
     def _write(self, raw: dict[Any, Any]) -> None:
         """Replaces the file; its earlier contents are in ``topics.json.bak`` then."""

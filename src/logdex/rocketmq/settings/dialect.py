@@ -48,6 +48,18 @@ class Dialect:
     """Topics in topics.json have attributes, and its version a state (from 5.0)."""
     has_timer: bool
     """Messages with a delivery time of their own go to the timer wheel (from 5.0)."""
+    property_map_capacity: int
+    """The buckets of the map into which stored properties are parsed, and which decides their order
+    when they are stored again: 128 from 5.1.0, else 16."""
+    half_has_transaction_id: bool
+    """A half message has its unique key as a second property too (from 5.1.0)."""
+    transaction_ops_are_lists: bool
+    """An op message names half messages as a list with commas, and may name several (from 5.1.0)."""
+    commit_drops_place: bool
+    """A committed message no longer has REAL_TOPIC and REAL_QID (from 5.4.0)."""
+    number_keys_share_a_line: bool
+    """In config/*.json, the entries of a map with numbers as keys stand on one line (before
+    5.1.0)."""
 
     @staticmethod
     def of(version: str) -> Dialect:
@@ -76,4 +88,9 @@ class Dialect:
             abort_has_process_id=number >= (5, 0, 0),
             topics_have_attributes=number >= (5, 0, 0),
             has_timer=number >= (5, 0, 0),
+            property_map_capacity=128 if number >= (5, 1, 0) else 16,
+            half_has_transaction_id=number >= (5, 1, 0),
+            transaction_ops_are_lists=number >= (5, 1, 0),
+            commit_drops_place=number >= (5, 4, 0),
+            number_keys_share_a_line=number < (5, 1, 0),
         )

@@ -46,7 +46,7 @@ def test_the_file_is_the_brokers(tmp_path: Path) -> None:
     )
     manager(tmp_path / "4", "4.9.7").commit_offset("G", "orders", 0, 17)
     path = tmp_path / "4" / "config" / "consumerOffset.json"
-    assert path.read_text() == '{\n\t"offsetTable":{\n\t\t"orders@G":{\n\t\t\t0:17\n\t\t}\n\t}\n}'
+    assert path.read_text() == '{\n\t"offsetTable":{\n\t\t"orders@G":{0:17\n\t\t}\n\t}\n}'
 
 
 def test_the_earlier_contents_are_kept(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     Raises `UsageError` for a message that no store can hold, and `StorageError` or `LogFailedError`
     if writing fails.
     """
-    found = _start(core, encoder, message.topic, message.body)
+    found = put_refusal(core, encoder, message.topic, message.body)
     if isinstance(found, PutMessageStatus):
         return PutMessageResult(found)
     now_ms = core.clock_ms()
@@ -41,6 +41,12 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     encoded = encoder.encode(message, found, queue_id, now_ms)
     if isinstance(encoded, PutMessageStatus):
         return PutMessageResult(encoded)
+    return put_encoded(core, encoded, waits=message.wait_store_msg_ok)
+
+
+def put_encoded(core: StoreCore, encoded: Encoded, *, waits: bool) -> PutMessageResult:
+    """Puts a message that is encoded. With `waits` and ``flush="sync"`` it is on disk when this
+    returns. Errors are those of `put_message`."""
     with core.lock:
         if core.closing or core.group_commit.failed is not None:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -48,11 +54,12 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
             return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
         result = _append(core, encoded)
         ticket = core.group_commit.next_ticket()
-    return acknowledged(core, result, ticket, message.wait_store_msg_ok)
+    return acknowledged(core, result, ticket, waits)
 
 
-def _start(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | PutMessageStatus:
-    """The checks before a message is looked at as a whole. Returns the topic's bytes."""
+def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | PutMessageStatus:
+    """The checks before a message is looked at as a whole. Returns the topic's bytes, or why the
+    message is refused."""
     stopped = refusal(core)
     if stopped is not None:
         return stopped
@@ -106,7 +113,7 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
     first = messages[0]
     if any(each.topic != first.topic or each.queue_id != first.queue_id for each in messages):
         raise UsageError("the messages of a batch have one topic and one queue", hint="put them one by one")
-    found = _start(core, encoder, first.topic, first.body)
+    found = put_refusal(core, encoder, first.topic, first.body)
     if isinstance(found, PutMessageStatus):
         return PutMessageResult(found)
     if any(each.sys_flag & SYS_FLAG_TRANSACTION_MASK or each.delay_level > 0 for each in messages):

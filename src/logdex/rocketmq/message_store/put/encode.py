@@ -47,7 +47,7 @@ PROPERTIES_SIZE_BYTES_MAX = (1 << 15) - 1
 _TOPIC_SIZE_MAX_V1, _TOPIC_SIZE_MAX = 127, 255
 _ENCODER_ROOM_BYTES = 64 << 10
 """How much larger than its body a message may be (MessageExtEncoder)."""
-_REAL_TOPIC, _REAL_QUEUE_ID, _INNER_NUM = b"REAL_TOPIC", b"REAL_QID", b"INNER_NUM"
+_INNER_NUM = b"INNER_NUM"
 _TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 _FORMS_MAX = 4096
 _NO_HOST_FLAGS = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
@@ -323,7 +323,7 @@ class Encoder:
         for name in _TIMER_NAMES:
             pairs.pop(name, None)
         pairs[props.DELAY] = b"%d" % level
-        pairs[_REAL_TOPIC], pairs[_REAL_QUEUE_ID] = topic, b"%d" % queue_id
+        pairs[props.REAL_TOPIC], pairs[props.REAL_QUEUE_ID] = topic, b"%d" % queue_id
         return SCHEDULE_TOPIC_NAME, level - 1
 
     def _properties(self, pairs: Pairs) -> bytes:

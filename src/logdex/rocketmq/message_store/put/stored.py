@@ -1,0 +1,95 @@
+"""Puts a message of the log again, at another place: what is due from the topic of delayed messages,
+what a transaction commits.
+
+Source: ScheduleMessageService.messageTimeUp, EndTransactionProcessor.endMessageTransaction,
+MessageDecoder.string2messageProperties.
+"""
+
+from __future__ import annotations
+
+from logdex.errors import UsageError
+from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.primitives.crc import body_crc
+from logdex.primitives.java_hash import decode_utf8
+from logdex.primitives.java_hash_map import string_map_order
+from logdex.rocketmq.message import properties as props
+from logdex.rocketmq.message.stored_message import StoredMessage, encode_rest, head_struct
+from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.put.append import put_encoded, put_refusal
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, Pairs
+from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
+from logdex.rocketmq.settings.dialect import Dialect
+
+
+def properties_of(message: StoredMessage) -> Pairs:
+    """A stored message's properties as Java's text: bytes that are not UTF-8 become U+FFFD."""
+    return props.parse_properties(decode_utf8(message.properties_raw).encode())
+
+
+def real_place(pairs: Pairs) -> tuple[bytes, int] | None:
+    """The topic and queue that a message is for, from REAL_TOPIC and REAL_QID; None if it does not
+    say."""
+    topic, queue_id = pairs.get(props.REAL_TOPIC), pairs.get(props.REAL_QUEUE_ID, b"")
+    if topic is None or not queue_id.isdigit() or len(queue_id) > 10 or int(queue_id) >= 1 << 31:
+        return None
+    return topic, int(queue_id)
+
+
+def put_stored(
+    core: StoreCore,
+    encoder: Encoder,
+    message: StoredMessage,
+    place: tuple[bytes, int],
+    pairs: Pairs,
+    *,
+    sys_flag: int,
+    prepared_transaction_offset: int = 0,
+) -> PutMessageResult:
+    """Puts a stored message again, with another topic and queue, other properties and another
+    sysFlag. It does not wait for the disk.
+
+    Raises `StorageError` or `LogFailedError` if writing fails.
+    """
+    topic, queue_id = place
+    try:
+        refused = put_refusal(core, encoder, topic, message.body)
+    except UsageError:  # the topic cannot name a folder
+        refused = PutMessageStatus.MESSAGE_ILLEGAL
+    if isinstance(refused, PutMessageStatus):
+        return PutMessageResult(refused)
+    raw = _stored_properties(pairs, core.config.dialect)
+    if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
+        return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+    magic = MESSAGE_MAGIC_V2 if encoder.is_long(topic) else MESSAGE_MAGIC_V1
+    head, rest = head_struct(sys_flag), encode_rest(magic, message.body, topic, raw)
+    size = head.size + len(rest)
+    if not encoder.admits(len(message.body), size):
+        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    encoded = Encoded(
+        topic=topic,
+        queue_id=queue_id,
+        size_bytes=size,
+        magic=magic,
+        body_crc=body_crc(message.body),
+        flag=message.flag,
+        sys_flag=sys_flag,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host.pack(),
+        store_host=message.store_host,
+        packed_store_host=message.store_host.pack(),
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        body_length=len(message.body),
+        rest=rest,
+        head=head,
+    )
+    core.topics.require_all([place], core.clock_ms())
+    return put_encoded(core, encoded, waits=False)
+
+
+def _stored_properties(pairs: Pairs, dialect: Dialect) -> bytes:
+    """The stored form of properties that were parsed before, in the order of the broker's map."""
+    names = tuple(pairs)
+    order = string_map_order(names, dialect.property_map_capacity)
+    raw = props.format_properties((names[place], pairs[names[place]]) for place in order)
+    return raw if dialect.separator_at_end else raw[:-1]

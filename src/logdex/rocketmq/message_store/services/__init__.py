@@ -1,0 +1,1 @@
+"""What an open store does beside putting and reading: it delivers delayed messages."""
