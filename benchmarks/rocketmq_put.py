@@ -22,6 +22,8 @@ BULK_BARS = {100: 5.0, 1024: 4.0}
 """How many times the engine's puts per second with dispatch, by the size of the body."""
 SINGLE_BAR = 150_000
 SYNC_THREADS = 64
+COLUMNS_BAR, TAGGED_BAR = 3_000_000, 1_000_000
+"""Messages of a queue per second: into columns without bodies, and by a tag with bodies."""
 _QUEUES = 4
 
 
@@ -34,6 +36,7 @@ def puts(data: Path, repeats: int, messages: int = MESSAGES) -> list[dict[str, A
     rows.append(_single(data / "put", repeats, max(messages // 5, 1)))
     rows.append(_synced(data / "put", max(messages // 100, SYNC_THREADS)))
     rows.append(_opening(data / "put", repeats, messages))
+    rows += _consuming(data / "put", repeats, messages)
     remove(data / "put")
     return rows
 
@@ -135,3 +138,31 @@ def _opening(root: Path, repeats: int, messages: int) -> dict[str, Any]:
         MessageStore.open(root, background=False).close()
         best = min(best, time.process_time() - start)
     return {"what": "open and close a clean store", "work_ms": round(1e3 * best, 1)}
+
+
+def _consuming(root: Path, repeats: int, messages: int) -> list[dict[str, Any]]:
+    """One queue of eight, read page by page as Arrow tables."""
+    remove(root)
+    rows = []
+    with MessageStore.open(root) as store:
+        for first in range(0, messages, ROWS_AT_ONCE):
+            store.put_columns(_table(messages, 100).slice(first, ROWS_AT_ONCE))
+        store.wait_dispatched()
+        heads = ["queue_offset", "physical_offset", "size_bytes", "store_timestamp_ms"]
+        for what, columns, tags, bar in (
+            ("a queue into columns, no bodies", heads, None, COLUMNS_BAR),
+            ("a queue by a tag, with bodies", ["queue_offset", "body"], "TagA", TAGGED_BAR),
+        ):
+            best = float("inf")
+            for _ in range(repeats + 2):
+                start, offset, count = time.perf_counter(), 0, 0
+                while True:
+                    page = store.get_columns("TopicA", 1, offset, 32_768, columns=columns, tags=tags)
+                    count, offset = count + page.table.num_rows, page.next_begin_offset
+                    if offset >= page.max_offset:
+                        break
+                best = min(best, time.perf_counter() - start)
+            per_s = round(count / best)
+            rows.append({"what": what, "per_s": per_s, "bar": bar, "met": "yes" if per_s >= bar else "NO"})
+    remove(root)
+    return rows

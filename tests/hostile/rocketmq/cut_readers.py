@@ -91,6 +91,18 @@ def get(root: Path, env: Env) -> Iterator[Any]:
         opened.get_offset_in_queue_by_time("TopicA", 0, START_MS + 60_000)
 
 
+def get_columns(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        for topic, tags in (("TopicA", None), ("TopicB", "B")):
+            offset = 0
+            while True:
+                page = opened.get_columns(topic, 0, offset, 40, tags=tags)
+                yield from page.table.to_pylist()
+                if page.next_begin_offset == offset:
+                    break
+                offset = page.next_begin_offset
+
+
 def query(root: Path, env: Env) -> Iterator[Any]:
     with store(root, env) as opened:
         for number in range(0, 17, 4):
@@ -120,6 +132,7 @@ READERS: dict[str, Reader] = {
     "arrow": arrow,
     "arrow batch by batch": arrow_one_by_one,
     "get": get,
+    "get columns": get_columns,
     "query": query,
     "verify": check,
     "rebuild": make_anew,

@@ -8,23 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
-from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.opening import OpenedStore
 from logdex.rocketmq.message_store.put.message import Text
-from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.read.get_message import QueueView
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
 from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.query import query_as_broker, query_exact
-from logdex.rocketmq.read.results import GetMessageResult, QueryMessageResult, QueueInfo
+from logdex.rocketmq.read.queue_reads import QueueReads
+from logdex.rocketmq.read.results import QueryMessageResult, QueueInfo
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 
-class ReadableStore:
+class ReadableStore(QueueReads):
     """The reads of a `MessageStore`. They see what is dispatched; `wait_dispatched` waits for
     that. Thread-safe."""
 
@@ -86,20 +89,13 @@ class ReadableStore:
             return None
         return QueueView.of(queue, self._core.reader.min_offset, self._core.log.end_offset)
 
-    def get_message(
-        self,
-        topic: Text,
-        queue_id: int,
-        offset: int,
-        max_count: int = 32,
-        max_bytes: int | None = None,
-        tags: Text | None = None,
-    ) -> GetMessageResult:
-        """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
-        the engine's status. `tags` is ``a || b``, or ``*`` for all."""
+    @contextmanager
+    def _queue(self, topic: bytes, queue_id: int) -> Iterator[tuple[QueueView | None, CommitLog]]:
         with self._reading():
-            view = self._view(to_bytes(topic), queue_id)
-            return get_message(view, self._core.reader, offset, max_count, max_bytes, TagFilter.parse(tags))
+            yield self._view(topic, queue_id), self._core.reader
+
+    def _how(self) -> tuple[StoreConfig, Env]:
+        return self._core.config, self._core.env
 
     def get_offset_in_queue_by_time(
         self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"

@@ -103,15 +103,15 @@ def get_message(
     if view is None:
         return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     low, high = view.min_offset, view.max_offset
-    outside = _outside(offset, low, high)
-    if outside is not None:
-        return GetMessageResult(outside[0], outside[1], low, high)
+    refused = outside(offset, low, high)
+    if refused is not None:
+        return GetMessageResult(*refused, low, high)
     batch = _Batch(max_count, max_bytes)
     at = _read(view, log, offset, tags or TagFilter(), batch)
     return GetMessageResult(batch.status, at, low, high, tuple(batch.messages), tuple(batch.phy_offsets), batch.problem)
 
 
-def _outside(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
+def outside(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
     """Returns the status and the next offset for an offset outside the queue, or None for one
     inside it."""
     if high == 0:
@@ -151,7 +151,7 @@ def _read_entries(
     view: QueueView, log: CommitLog, first: int, entries: EntryArray, tags: TagFilter, batch: _Batch
 ) -> int:
     """Reads the messages of some entries. Returns how many entries were processed."""
-    is_missing = _fills_gap(view, first, entries)
+    is_missing = fills_gap(view, first, entries)
     wanted = tags.match_entries(entries) | is_missing
     if not wanted.all():
         batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
@@ -182,7 +182,7 @@ def _read_entries(
     return len(entries)
 
 
-def _fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[np.bool_]:
+def fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[np.bool_]:
     """Which of the entries stand where a message is missing: pre-blank ones, and those that repeat
     the next entry of their queue."""
     offsets, after = entries["physical_offset"], first + len(entries)

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.rocketmq.message.stored_message import StoredMessage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OffsetRange = tuple[int, int]
 """Physical offsets [begin, end) of the CommitLog. Both are the start of a message, or the log's
@@ -46,6 +50,18 @@ class GetMessageResult:
     messages: tuple[StoredMessage, ...] = ()
     phy_offsets: tuple[int, ...] = ()
     problem: CorruptError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetColumnsResult:
+    """Messages of one queue as a table, and the offset to continue at. All offsets are queue
+    offsets."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    table: pa.Table
+    min_offset: int = 0
+    max_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Unpack
 
 from logdex import limits
@@ -27,7 +28,7 @@ from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
 from logdex.rocketmq.index_file.index_service import IndexService, QueryOffsetResult
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.read.get_message import QueueView
 from logdex.rocketmq.read.keys.index_coverage import find_missing
 from logdex.rocketmq.read.keys.key_offsets import KeyIndex
 from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, KeyQuestion
@@ -36,8 +37,9 @@ from logdex.rocketmq.read.look_message import look_message, look_message_by_offs
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
 from logdex.rocketmq.read.query import query_as_broker, query_exact
+from logdex.rocketmq.read.queue_reads import QueueReads, Text
 from logdex.rocketmq.read.read_filter import ReadFilter
-from logdex.rocketmq.read.results import GetMessageResult, OffsetRange, QueryMessageResult, QueueInfo
+from logdex.rocketmq.read.results import OffsetRange, QueryMessageResult, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.require_store import require_store
 from logdex.rocketmq.recognise.store_path import StorePath
@@ -46,11 +48,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.valid_end import find_store_end
 
-Text = str | bytes
-"""A topic, a key or a tag, as text or as the stored bytes."""
 
-
-class StoreSnapshot:
+class StoreSnapshot(QueueReads):
     """A read-only view of a store as it was when it was opened, or at the last `refresh`.
 
     It changes no byte and no mtime, and takes no lock. A broker may go on writing; nothing after
@@ -196,19 +195,12 @@ class StoreSnapshot:
             return self._views[name]
 
     # -- reading -------------------------------------------------------------------------------------------------------
-    def get_message(
-        self,
-        topic: Text,
-        queue_id: int,
-        offset: int,
-        max_count: int = 32,
-        max_bytes: int | None = None,
-        tags: Text | None = None,
-    ) -> GetMessageResult:
-        """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
-        the engine's status. `tags` is ``a || b``, or ``*`` for all."""
-        view = self._view(to_bytes(topic), queue_id)
-        return get_message(view, self.commit_log, offset, max_count, max_bytes, TagFilter.parse(tags))
+    @contextmanager
+    def _queue(self, topic: bytes, queue_id: int) -> Iterator[tuple[QueueView | None, CommitLog]]:
+        yield self._view(topic, queue_id), self.commit_log
+
+    def _how(self) -> tuple[StoreConfig, Env]:
+        return self.config, self._env
 
     def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
         """Returns the message at a physical offset. Raises `MissingFileError` outside the log, and

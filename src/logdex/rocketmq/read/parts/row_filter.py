@@ -42,7 +42,7 @@ class RowFilter:
             keep &= with_key
         rows = np.flatnonzero(keep)
         if wanted.tags is not None and len(rows):
-            rows = rows[self._has_tag(window, rows, wanted.tags)]
+            rows = rows[self.has_tag(window, rows, wanted.tags)]
         if self._question is not None and len(rows):
             rows = rows[self._has_key(window, rows, self._question)]
         return rows
@@ -59,7 +59,7 @@ class RowFilter:
         )
 
     @staticmethod
-    def _has_tag(window: Window, rows: Int64s, tags: frozenset[bytes]) -> npt.NDArray[np.bool_]:
+    def has_tag(window: Window, rows: Int64s, tags: frozenset[bytes]) -> npt.NDArray[np.bool_]:
         """Returns a mask of the messages that have one of the tags, byte for byte."""
         ordered = sorted(tags)
         text = np.frombuffer(b"".join(ordered) + bytes(1), np.uint8)

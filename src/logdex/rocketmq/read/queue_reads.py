@@ -1,0 +1,74 @@
+"""The reads of queues that a snapshot and a live store offer alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from logdex.io.env import Env
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.read.queue_columns import ColumnReader
+
+Text = str | bytes
+"""A topic, a key or a tag, as text or as the stored bytes."""
+
+
+class QueueReads:
+    """The base of what reads a store. Thread-safe."""
+
+    _column_reader: ColumnReader | None = None
+
+    def _queue(self, topic: bytes, queue_id: int) -> AbstractContextManager[tuple[QueueView | None, CommitLog]]:
+        """Opens a queue, or None if there is none, with its log. Both can be read in the block."""
+        raise NotImplementedError
+
+    def _how(self) -> tuple[StoreConfig, Env]:
+        """Returns the settings by which messages are read."""
+        raise NotImplementedError
+
+    def get_message(
+        self,
+        topic: Text,
+        queue_id: int,
+        offset: int,
+        max_count: int = 32,
+        max_bytes: int | None = None,
+        tags: Text | None = None,
+    ) -> GetMessageResult:
+        """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
+        the engine's status. `tags` is ``a || b``, or ``*`` for all."""
+        with self._queue(to_bytes(topic), queue_id) as (view, log):
+            return get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags))
+
+    def get_columns(
+        self,
+        topic: Text,
+        queue_id: int,
+        offset: int,
+        max_count: int = 4096,
+        *,
+        columns: Sequence[str] | None = None,
+        tags: Text | None = None,
+    ) -> GetColumnsResult:
+        """Reads messages as `get_message` does, and returns them as an Arrow table with some of the
+        columns of a scan (None: all). It is made without a Python object per message, and bodies
+        are read only if `columns` has them.
+
+        The table may have fewer rows than `max_count`; continue at `next_begin_offset`. Raises
+        `CorruptError` for a damaged message before which there is none to return, and `UsageError`
+        for an unknown column or a `max_count` below 1.
+        """
+        if self._column_reader is None:
+            from logdex.rocketmq.read.queue_columns import ColumnReader
+
+            self._column_reader = ColumnReader(*self._how())
+        with self._queue(to_bytes(topic), queue_id) as (view, log):
+            return self._column_reader.get_columns(view, log, offset, max_count, columns, TagFilter.parse(tags))
