@@ -1,5 +1,5 @@
 """What the services of a `MessageStore` put is what a broker's put: delayed messages, delivered from a store that ends
-where the broker had delivered none."""
+where the broker had delivered none; half messages, commits, op messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.conformance.rocketmq.test_message_store import settings_of
 from tests.conformance.rocketmq.test_rebuild import config_of
@@ -18,6 +19,8 @@ from tests.golden import rocketmq as golden
 BROKERS = ["tiny-broker", "tiny-broker-4.9.7"]
 SCHEDULE = b"SCHEDULE_TOPIC_XXXX"
 LATER_MS = 1 << 50
+ADDED = {b"TRAN_MSG", b"PGROUP", b"__transactionId__", b"REAL_TOPIC", b"REAL_QID"}
+"""Properties that only half messages have."""
 
 
 def form(message: StoredMessage) -> tuple[Any, ...]:
@@ -74,3 +77,37 @@ def test_delayed_messages_are_delivered_as_the_broker_does(name: str, tmp_path: 
     assert sorted(each.unique_key or b"" for each in delivered) == sorted(key or b"" for key in pending)
     forms = {form(each) for each in theirs}
     assert [each for each in delivered if form(each) not in forms] == []
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_transactions_are_those_of_the_broker(name: str, tmp_path: Path) -> None:
+    messages = scan(golden.unpack(name, tmp_path), name)
+    halves = [each for each in messages if each.topic == b"RMQ_SYS_TRANS_HALF_TOPIC"]
+    theirs = {each.prepared_transaction_offset: each for each in messages if each.prepared_transaction_offset}
+    [op, *_] = [each for each in messages if each.topic == b"RMQ_SYS_TRANS_OP_HALF_TOPIC"]
+    with MessageStore.open(tmp_path / "ours", background=False, **settings_of(name)) as ours:
+        for half in halves:
+            pairs = {name: half.properties[name] for name in half.properties if name not in ADDED}
+            again = Message(
+                half.properties[b"REAL_TOPIC"],
+                half.body,
+                properties=pairs,
+                queue_id=int(half.properties[b"REAL_QID"]),
+                flag=half.flag,
+                sys_flag=half.sys_flag,
+                born_timestamp_ms=half.born_timestamp_ms,
+                born_host=half.born_host,
+                store_host=half.store_host,
+            )
+            put = ours.put_half(again, half.properties[b"PGROUP"])
+            mine = ours.look_message_by_offset(put.physical_offset)
+            assert mine.properties == half.properties
+            assert form(mine)[:-1] == form(half)[:-1]
+            committed = ours.look_message_by_offset(ours.end_transaction(put, commit=True).physical_offset)
+            assert committed.prepared_transaction_offset == put.physical_offset
+            assert form(committed)[:-2] == form(theirs[half.physical_offset])[:-2]
+            assert committed.properties == theirs[half.physical_offset].properties
+        assert ours.pending_transactions() == []
+        [first, *_] = ours.get_message(op.topic, 0, 0, 100).messages
+        assert (first.queue_id, first.sys_flag, first.flag) == (op.queue_id, op.sys_flag, op.flag)
+        assert (first.properties_raw, first.body) == (op.properties_raw, op.body[: len(first.body)])

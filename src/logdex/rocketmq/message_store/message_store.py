@@ -18,6 +18,7 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.host import Host
 from logdex.primitives.text import to_bytes
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.background import Background
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.opening import OpenedStore, open_store
@@ -27,6 +28,7 @@ from logdex.rocketmq.message_store.put.columns import put_columns
 from logdex.rocketmq.message_store.put.encode import as_host
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Text
 from logdex.rocketmq.message_store.reading import ReadableStore
+from logdex.rocketmq.message_store.services.transactions import TransactionService
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
 
@@ -51,6 +53,7 @@ class MessageStore(ReadableStore):
         super().__init__(opened)
         core = opened.core
         self._encoder, self._schedule = opened.encoder, opened.schedule
+        self._transactions = TransactionService(core, opened.dispatch.derived.queues, opened.encoder)
         self._background = Background(core, opened.dispatch, self._schedule) if core.options.background else None
 
     @classmethod
@@ -122,6 +125,30 @@ class MessageStore(ReadableStore):
         acknowledged them.
         """
         return put_columns(self._core, self._encoder, table)
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+    def put_half(self, message: Message, producer_group: Text = "DEFAULT_PRODUCER") -> PutMessageResult:
+        """Puts a half message: no consumer sees it before `end_transaction` commits it. A broker that
+        takes over the store asks the producers of `producer_group` what has become of it.
+
+        Errors are those of `put_message`; a delay level is a `UsageError`.
+        """
+        return self._transactions.put_half(message, producer_group)
+
+    def end_transaction(self, half: PutMessageResult | StoredMessage, *, commit: bool) -> PutMessageResult:
+        """Commits a half message, given as `put_half` or `pending_transactions` returned it, or rolls
+        it back. A commit puts it into its own topic and returns its place there; the result of a
+        rollback is that of the message that notes it.
+
+        Raises `UsageError` if it is no half message or has ended already, and the errors of
+        `put_message`.
+        """
+        return self._transactions.end(half.physical_offset, commit=commit)
+
+    def pending_transactions(self) -> list[StoredMessage]:
+        """The half messages that were neither committed nor rolled back, oldest first."""
+        self.dispatch()
+        return self._transactions.pending()
 
     def create_topic(self, topic: Text, queue_nums: int | None = None) -> None:
         """Creates a topic, or sets the number of its queues. A message to an unknown topic creates

@@ -37,7 +37,7 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     if isinstance(found, PutMessageStatus):
         return PutMessageResult(found)
     now_ms = core.clock_ms()
-    queue_id = _queue_of(core, found, message.queue_id, now_ms)
+    queue_id = queue_of(core, found, message.queue_id, now_ms)
     encoded = encoder.encode(message, found, queue_id, now_ms)
     if isinstance(encoded, PutMessageStatus):
         return PutMessageResult(encoded)
@@ -69,7 +69,7 @@ def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) ->
     return PutMessageStatus.OS_PAGE_CACHE_BUSY if core.options.page_cache_busy() else known
 
 
-def _queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -> int:
+def queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -> int:
     """The queue for a message of a topic, which is created if it is new."""
     count = core.topics.queue_nums(topic)
     if count is None or (queue_id is not None and not 0 <= queue_id < count):
@@ -119,7 +119,7 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
     if any(each.sys_flag & SYS_FLAG_TRANSACTION_MASK or each.delay_level > 0 for each in messages):
         return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
     now_ms = core.clock_ms()
-    queue_id = _queue_of(core, found, first.queue_id, now_ms)
+    queue_id = queue_of(core, found, first.queue_id, now_ms)
     batch: list[Encoded] = []
     for each in messages:
         encoded = encoder.encode(replace(each, prepared_transaction_offset=0), found, queue_id, now_ms)

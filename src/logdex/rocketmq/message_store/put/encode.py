@@ -206,7 +206,7 @@ class Encoder:
 
     def stored_properties(self, tags: bytes | None, keys: bytes | None, own: Any, now_ms: int) -> bytes:
         """The stored form of one row's properties, with a separator after the last one."""
-        pairs = self._pairs(Message("", tags=tags, keys=keys or (), properties=dict(own or ())), now_ms)
+        pairs = self.pairs(Message("", tags=tags, keys=keys or (), properties=dict(own or ())), now_ms)
         raw = self._properties(pairs)
         return raw if self._dialect.separator_at_end or not raw else raw + props.PROPERTY_SEPARATOR
 
@@ -242,7 +242,7 @@ class Encoder:
             if message.store_host is not None:
                 store_host = as_host(message.store_host)
                 packed_store_host = store_host.pack()
-            sys_flag = sys_flag & _NO_HOST_FLAGS | _host_flags(born_host, packed_store_host)
+            sys_flag = with_host_flags(sys_flag, born_host, packed_store_host)
         rest = encode_rest(magic, body, topic, raw)
         head = head_struct(sys_flag)
         size = head.size + len(rest)
@@ -273,7 +273,7 @@ class Encoder:
     ) -> tuple[bytes, int, bytes] | PutMessageStatus:
         """The topic, queue and properties of a message that has properties of its own or is for
         later delivery."""
-        pairs = self._pairs(message, now_ms)
+        pairs = self.pairs(message, now_ms)
         if _INNER_NUM in pairs:
             return PutMessageStatus.MESSAGE_ILLEGAL
         if message.sys_flag & SYS_FLAG_TRANSACTION_MASK not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
@@ -294,7 +294,7 @@ class Encoder:
         sends it."""
         return sent_size_bytes <= self._message_size_max and size_bytes <= self._room
 
-    def _pairs(self, message: Message, now_ms: int) -> Pairs:
+    def pairs(self, message: Message, now_ms: int) -> Pairs:
         """The properties in the order in which a client sets them."""
         pairs: Pairs = {}
         if message.delay_level > 0:
@@ -371,6 +371,11 @@ def _host_flags(born_host: bytes, store_host: bytes) -> int:
     """The bits of sysFlag that tell the sizes of packed hosts."""
     flags = SYS_FLAG_BORN_HOST_V6 if len(born_host) > HOST_V4_SIZE_BYTES else 0
     return flags | SYS_FLAG_STORE_HOST_V6 if len(store_host) > HOST_V4_SIZE_BYTES else flags
+
+
+def with_host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """sysFlag with the bits that tell the sizes of packed hosts."""
+    return sys_flag & _NO_HOST_FLAGS | _host_flags(born_host, store_host)
 
 
 def _is_timed(pairs: Pairs) -> bool:

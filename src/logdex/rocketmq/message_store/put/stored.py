@@ -16,7 +16,7 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_rest, head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import put_encoded, put_refusal
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, Pairs
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, Pairs, with_host_flags
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
 from logdex.rocketmq.settings.dialect import Dialect
 
@@ -24,6 +24,19 @@ from logdex.rocketmq.settings.dialect import Dialect
 def properties_of(message: StoredMessage) -> Pairs:
     """A stored message's properties as Java's text: bytes that are not UTF-8 become U+FFFD."""
     return props.parse_properties(decode_utf8(message.properties_raw).encode())
+
+
+def stored_form(pairs: Pairs, dialect: Dialect, map_capacity: int) -> bytes:
+    """The stored form of properties, in the order of the broker's map of so many buckets."""
+    names = tuple(pairs)
+    order = string_map_order(names, map_capacity)
+    raw = props.format_properties((names[place], pairs[names[place]]) for place in order)
+    return raw if dialect.separator_at_end else raw[:-1]
+
+
+def form_again(pairs: Pairs, dialect: Dialect) -> bytes:
+    """The stored form of properties that the broker has parsed from a stored message."""
+    return stored_form(pairs, dialect, dialect.property_map_capacity)
 
 
 def real_place(pairs: Pairs) -> tuple[bytes, int] | None:
@@ -40,13 +53,13 @@ def put_stored(
     encoder: Encoder,
     message: StoredMessage,
     place: tuple[bytes, int],
-    pairs: Pairs,
+    raw: bytes,
     *,
     sys_flag: int,
     prepared_transaction_offset: int = 0,
 ) -> PutMessageResult:
-    """Puts a stored message again, with another topic and queue, other properties and another
-    sysFlag. It does not wait for the disk.
+    """Puts a stored message again, with another topic and queue, the properties `raw`, and another
+    sysFlag, in which the bits for hosts are set here. It does not wait for the disk.
 
     Raises `StorageError` or `LogFailedError` if writing fails.
     """
@@ -57,10 +70,11 @@ def put_stored(
         refused = PutMessageStatus.MESSAGE_ILLEGAL
     if isinstance(refused, PutMessageStatus):
         return PutMessageResult(refused)
-    raw = _stored_properties(pairs, core.config.dialect)
     if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
         return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
     magic = MESSAGE_MAGIC_V2 if encoder.is_long(topic) else MESSAGE_MAGIC_V1
+    born_host, store_host = message.born_host.pack(), message.store_host.pack()
+    sys_flag = with_host_flags(sys_flag, born_host, store_host)
     head, rest = head_struct(sys_flag), encode_rest(magic, message.body, topic, raw)
     size = head.size + len(rest)
     if not encoder.admits(len(message.body), size):
@@ -74,9 +88,9 @@ def put_stored(
         flag=message.flag,
         sys_flag=sys_flag,
         born_timestamp_ms=message.born_timestamp_ms,
-        born_host=message.born_host.pack(),
+        born_host=born_host,
         store_host=message.store_host,
-        packed_store_host=message.store_host.pack(),
+        packed_store_host=store_host,
         reconsume_times=message.reconsume_times,
         prepared_transaction_offset=prepared_transaction_offset,
         body_length=len(message.body),
@@ -85,11 +99,3 @@ def put_stored(
     )
     core.topics.require_all([place], core.clock_ms())
     return put_encoded(core, encoded, waits=False)
-
-
-def _stored_properties(pairs: Pairs, dialect: Dialect) -> bytes:
-    """The stored form of properties that were parsed before, in the order of the broker's map."""
-    names = tuple(pairs)
-    order = string_map_order(names, dialect.property_map_capacity)
-    raw = props.format_properties((names[place], pairs[names[place]]) for place in order)
-    return raw if dialect.separator_at_end else raw[:-1]

@@ -1,1 +1,2 @@
-"""What an open store does beside putting and reading: it delivers delayed messages."""
+"""What an open store does beside putting and reading: it delivers delayed messages, and ends
+transactions."""

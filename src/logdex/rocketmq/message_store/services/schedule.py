@@ -21,7 +21,7 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
-from logdex.rocketmq.message_store.put.stored import properties_of, put_stored, real_place
+from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place
 from logdex.rocketmq.read.get_message import QueueView
 
 HALF_TOPIC_NAME = b"RMQ_SYS_TRANS_HALF_TOPIC"
@@ -135,7 +135,8 @@ class ScheduleMessageService:
         place = real_place(pairs)
         if place is None or place[0] == HALF_TOPIC_NAME:
             return None
-        return put_stored(self._core, self._encoder, message, place, pairs, sys_flag=message.sys_flag).status
+        raw = form_again(pairs, self._core.config.dialect)
+        return put_stored(self._core, self._encoder, message, place, raw, sys_flag=message.sys_flag).status
 
     def stop(self) -> None:
         """Ends deliveries, before the store is closed."""
