@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, get_args
 
@@ -17,7 +17,7 @@ from typer.models import OptionInfo
 
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
-from logdex.formats import FORMATS
+from logdex.formats import FORMATS, Format
 from logdex.jobs.settings import Flag, Setting, flag_of
 
 PathArgument = Annotated[
@@ -28,6 +28,9 @@ PathArgument = Annotated[
         "one topic-N directory or one .log file.",
         show_default=False,
     ),
+]
+AddressArgument = Annotated[
+    str, typer.Argument(metavar="HOST:PORT", help="A RocketMQ master's HA port (haListenPort).", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")]
 NoSyncOption = Annotated[
@@ -111,10 +114,20 @@ def path_command(function: Callable[..., None]) -> Callable[..., None]:
     PATH becomes the command's first parameter, and the flags of all formats' settings its last
     ones.
     """
+    return _command(function, PathArgument, FORMATS.values())
+
+
+def address_command(function: Callable[..., None]) -> Callable[..., None]:
+    """As `path_command`, for a command whose argument is the address of a master. Its settings are
+    those of the formats that have masters."""
+    return _command(function, AddressArgument, [each for each in FORMATS.values() if each.follow is not None])
+
+
+def _command(function: Callable[..., None], argument: Any, formats: Iterable[Format]) -> Callable[..., None]:
     own = [parameter for parameter in _parameters(function) if parameter.name != "target"]
     flags = {parameter.name: _flag_of(parameter) for parameter in own}
-    path = inspect.Parameter("path", inspect.Parameter.KEYWORD_ONLY, annotation=PathArgument)
-    declared = [setting for each in FORMATS.values() for setting in each.settings]
+    path = inspect.Parameter("path", inspect.Parameter.KEYWORD_ONLY, annotation=argument)
+    declared = [setting for each in formats for setting in each.settings]
     settings = [_setting_parameter(setting, setting.flag) for setting in declared if setting.flag is not None]
 
     @functools.wraps(function)

@@ -64,6 +64,21 @@ class RecoverJob:
     """Runs it in this process, and returns the report."""
 
 
+class FollowJob(Protocol):
+    """A master that is being followed into a directory."""
+
+    report: Any
+
+    def run(self, *, until_caught_up: bool = False, progress: Progress | None = None) -> Any:
+        """Follows until `stop` is called, and returns the report."""
+
+    def stop(self) -> None:
+        """Ends `run` soon; safe in a signal handler."""
+
+    def close(self) -> None:
+        """Closes the directory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format.
@@ -109,6 +124,10 @@ class Format:
     """``(found, settings, output, *, in_place, sync, env)``: prepares the job that writes a clean
     log with all that can be read of a damaged one. Raises `UsageError` if the format has no such
     job."""
+
+    follow: Callable[..., FollowJob] | None = None
+    """``(address, output, settings, *, tap, start, retry_for_s, env)``: prepares to follow a master
+    at ``HOST:PORT`` into a directory. None if the format's brokers have no such masters."""
 
     @property
     def setting_names(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from logdex.errors import LogdexError, MissingFileError
 from logdex.formats.format import Format, RebuildJob, RecoverJob, Settings
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from logdex.jobs.findings import VerifyReport
     from logdex.jobs.reports import Progress
     from logdex.jobs.tasks import Runner
+    from logdex.rocketmq.ha.follower import Follower
     from logdex.rocketmq.rebuild.report import RebuildReport
     from logdex.rocketmq.recognise.store_path import StorePath
     from logdex.rocketmq.recover.report import RecoverReport
@@ -168,6 +169,21 @@ def _recover(
     return RecoverJob(target, _log_size_bytes(found, env=env), run)
 
 
+def _follow(
+    address: str,
+    output: str,
+    settings: Settings,
+    *,
+    tap: bool = False,
+    start: int | Literal["first", "last-file"] = "first",
+    retry_for_s: float | None = None,
+    env: Env = DEFAULT_ENV,
+) -> Follower:
+    from logdex.rocketmq.ha.follower import Follower
+
+    return Follower(address, output, tap=tap, start=start, retry_for_s=retry_for_s, env=env, **settings)
+
+
 FORMAT = Format(
     name="rocketmq",
     title="RocketMQ",
@@ -183,4 +199,5 @@ FORMAT = Format(
     verify=_verify,
     rebuild=_rebuild,
     recover=_recover,
+    follow=_follow,
 )
