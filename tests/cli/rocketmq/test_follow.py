@@ -104,6 +104,7 @@ def test_another_log(master: Master, tmp_path: Path) -> None:
     assert "differs at offset" in done.stderr or "does not have offset" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_it_cleanly(number: int, code: int, log: bytes, tmp_path: Path) -> None:
     def behave(own: socket.socket, request: int) -> None:
