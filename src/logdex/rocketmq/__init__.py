@@ -13,6 +13,7 @@ from typing import Any
 _HOMES = {
     "CommitLog": "commit_log.commit_log",
     "ConsumeQueue": "consume_queue.consume_queue",
+    "Consumer": "consuming.consumer",
     "ConsumerOffsetManager": "consuming.consumer_offsets",
     "Dialect": "settings.dialect",
     "FollowReport": "ha.follower",

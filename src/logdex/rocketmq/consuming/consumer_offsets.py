@@ -14,6 +14,7 @@ from typing import Any
 from logdex.errors import LogInUseError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs import look_again
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consuming.home import checked_group, consuming_lock
 from logdex.rocketmq.files.broker_lock import broker_runs
@@ -27,6 +28,7 @@ GroupOffsets = dict[tuple[bytes, int], int]
 """{(topic, queue id): next queue offset to consume} of one group."""
 _FILE = "consumerOffset.json"
 _OFFSET_MAX = (1 << 63) - 1
+_LOOKS_MAX = 3
 
 
 def wall_clock_ms() -> int:
@@ -62,7 +64,17 @@ class ConsumerOffsetManager:
     def read(self) -> ConsumerOffsets:
         """The file as it is now, or its ``.bak`` as the broker would take it. Raises `CorruptError`
         if neither can be read."""
-        return ConsumerOffsets.read(self._directory, env=self._env)
+        for _ in range(_LOOKS_MAX):
+            found = ConsumerOffsets.read(self._directory, env=self._env)
+            if found.file.path != f"{self._directory}/{_FILE}.bak":
+                break
+            look_again.pause()  # somebody may be replacing the file
+        return found
+
+    def read_settled(self) -> ConsumerOffsets:
+        """As `read`, while nobody changes the file through Logdex."""
+        with consuming_lock(self.root, self._env):
+            return ConsumerOffsets.read(self._directory, env=self._env)
 
     def query_offset(self, group: str, topic: Text, queue_id: int) -> int:
         """The next offset of a queue that a group will consume; -1 if it has committed none."""
@@ -128,7 +140,7 @@ class ConsumerOffsetManager:
                     path=self.root,
                     hint="stop it first, or consume through it",
                 )
-            raw = dict(self.read().file.raw)
+            raw = dict(ConsumerOffsets.read(self._directory, env=self._env).file.raw)
             table = dict(raw.get("offsetTable") or {})
             if not change(table):
                 return

@@ -167,6 +167,12 @@ class MessageStore(ReadableStore):
         """Writes all messages, and what is dispatched of them, to disk."""
         self._dispatch.flush()
 
+    def flush_log(self) -> None:
+        """Writes all messages to disk, as a put with ``flush="sync"`` does for its own."""
+        self._core.require_usable()
+        if self._core.durable_offset < self._core.log.end_offset:
+            self._core.flush_log()
+
     def dispatch(self) -> None:
         """Dispatches all messages put so far, in this thread."""
         self._core.require_open()

@@ -1,0 +1,271 @@
+"""`Consumer`: reads the messages of a topic, at least once each.
+
+Source: DefaultLitePullConsumer, RebalanceImpl, RebalancePushImpl.computePullFromWhere.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from types import TracebackType
+from typing import Literal
+
+from logdex.errors import LogClosedError, LogdexError, UsageError
+from logdex.io.env import Env
+from logdex.primitives.text import to_bytes
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.consuming.home import checked_group
+from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
+from logdex.rocketmq.consuming.membership import Queue
+from logdex.rocketmq.consuming.send_back import as_consumed, retry_topic_of, send_back
+from logdex.rocketmq.consuming.share import GroupShare, Share, WholeShare
+from logdex.rocketmq.consuming.source import end_of_queue, queue_ids, source_of
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import PutMessageResult
+from logdex.rocketmq.read.results import GetMessageStatus
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+Text = str | bytes
+_PAUSE_S = 0.01
+"""How long `poll` waits before it looks again."""
+_AT_END = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+class Consumer:
+    """Reads a topic as a member of a group: `poll` returns messages, `commit` marks all that were
+    returned as consumed.
+
+    At least once: a message that was not committed comes again, to this member or another, when a
+    member leaves, dies, or starts again. The messages of one queue come in their order. The queues
+    are shared among the members of a group in all threads and processes; a member takes part only
+    while it polls. With ``mode="broadcasting"`` a consumer reads all queues, and keeps its offsets in
+    `offset_store`.
+
+    `store` is the `MessageStore` of this process, or a path or `StoreSnapshot` of a store that
+    another process may write. `tags` is ``a || b``. A new group starts with the first message, or
+    with ``start="last"`` behind the last one. Thread-safe. Raises `UsageError` for a group that no
+    broker accepts, and `LogInUseError` from `commit` while a broker runs on the store.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore | StoreSnapshot | str | os.PathLike[str],
+        group: str,
+        topic: Text,
+        *,
+        mode: Literal["clustering", "broadcasting"] = "clustering",
+        tags: Text | None = None,
+        start: Literal["first", "last"] = "first",
+        offset_store: LocalFileOffsetStore | None = None,
+        max_reconsume_times: int | None = None,
+        rebalance_interval_s: float = 0.5,
+        env: Env | None = None,
+    ) -> None:
+        if mode not in ("clustering", "broadcasting"):
+            raise UsageError(f"mode is {mode!r}", hint="use 'clustering' or 'broadcasting'")
+        if start not in ("first", "last"):
+            raise UsageError(f"start is {start!r}", hint="use 'first' or 'last'; reset_to_time seeks a time")
+        if (mode == "broadcasting") != (offset_store is not None):
+            raise UsageError("an offset_store goes with mode='broadcasting'", hint="LocalFileOffsetStore(path)")
+        self.group, self.topic, self.mode = checked_group(group), to_bytes(topic), mode
+        self._tags = None if tags is None else to_bytes(tags)
+        TagFilter.parse(self._tags)
+        self._retry_topic = retry_topic_of(group)
+        self._max_reconsume_times = max_reconsume_times
+        self._interval_s = rebalance_interval_s
+        self._lock = threading.RLock()
+        self._positions: dict[Queue, int] = {}
+        """The next offset to read of each queue that is this member's."""
+        self._committed: dict[Queue, int] = {}
+        self._turn = 0
+        self._shared_s = float("-inf")
+        self._closed = False
+        self._source = source_of(store, env)
+        try:
+            self._share = self._make_share(offset_store)
+            if start == "last":
+                self._start_last()
+        except BaseException:
+            self._source.close()
+            raise
+
+    def _make_share(self, offset_store: LocalFileOffsetStore | None) -> Share:
+        if offset_store is not None:
+            return WholeShare(offset_store, self.topic)
+        return GroupShare(self._source, self.group, [self.topic, self._retry_topic])
+
+    def _start_last(self) -> None:
+        """Sets the start of all queues at once, so that queues which are added later are read from
+        their first message on."""
+        ids = queue_ids(self._source.root, self.topic, self._source.env)
+        self._source.refresh()
+        self._share.start_at(self.topic, {each: end_of_queue(self._source, self.topic, each) for each in ids})
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"queues {[queue_id for _, queue_id in self.assignment]}"
+        return f"Consumer({self._source.root!r}, {self.group!r}, {self.topic!r}, {state})"
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    @property
+    def assignment(self) -> tuple[Queue, ...]:
+        """The queues that this member reads, as (topic, queue id), those of the retry topic too."""
+        return tuple(sorted(self._positions))
+
+    def poll(self, max_messages: int = 32, timeout: float = 0.0) -> list[StoredMessage]:
+        """Returns the next messages, at most `max_messages`. Waits up to `timeout` seconds if there
+        are none. A message that comes again has its first topic, and its `reconsume_times`.
+
+        Raises `CorruptError` for a damaged message or entry; `seek` goes on behind it.
+        """
+        if max_messages < 1:
+            raise UsageError(f"max_messages must be 1 or more, got {max_messages}")
+        until = time.monotonic() + timeout
+        while True:
+            with self._lock:
+                self._require_open()
+                self._rebalance()
+                found = self._take(max_messages)
+                if not found:
+                    self._source.refresh()
+                    found = self._take(max_messages)
+            left = until - time.monotonic()
+            if found or left <= 0:
+                return found
+            time.sleep(min(left, _PAUSE_S))
+
+    def _rebalance(self) -> None:
+        """Now and then takes this member's share of the queues."""
+        if time.monotonic() - self._shared_s < self._interval_s:
+            return
+        topics = [self.topic] if self.mode == "broadcasting" else [self.topic, self._retry_topic]
+        ids = {topic: queue_ids(self._source.root, topic, self._source.env) for topic in topics}
+        own = self._share.queues(ids)
+        if own != self._positions.keys():
+            self._positions = {queue: at for queue, at in self._positions.items() if queue in own}
+            committed = self._share.committed()
+            self._positions = {queue: committed.get(queue, 0) for queue in own} | self._positions
+            self._committed = {queue: at for queue, at in committed.items() if queue in own}
+        self._shared_s = time.monotonic()
+
+    def _take(self, count: int) -> list[StoredMessage]:
+        """Reads the queues in turn. Positions move on only with what is returned."""
+        queues = self.assignment
+        found: list[StoredMessage] = []
+        moved: dict[Queue, int] = {}
+        for place in range(len(queues)):
+            queue = queues[(self._turn + place) % len(queues)]
+            try:
+                messages, moved[queue] = self._read(queue, count - len(found))
+            except LogdexError:
+                if found:
+                    break  # the next call begins with this queue or comes to it
+                raise
+            found += messages
+            if len(found) >= count:
+                break
+        self._turn += 1
+        self._positions.update(moved)
+        return found
+
+    def _read(self, queue: Queue, count: int) -> tuple[list[StoredMessage], int]:
+        """Reads one queue. Returns messages and the next offset; goes on behind what has no wanted
+        message."""
+        topic, queue_id = queue
+        tags = self._tags if topic == self.topic else None
+        at = self._positions[queue]
+        while True:
+            result = self._source.get_message(topic, queue_id, at, count, tags)
+            if result.status in _AT_END or result.next_begin_offset == at:
+                return [], at
+            at = result.next_begin_offset
+            if result.messages:
+                return [as_consumed(each) if topic == self._retry_topic else each for each in result.messages], at
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+    def commit(self) -> None:
+        """Marks all messages that `poll` has returned as consumed, on disk when this returns."""
+        with self._lock:
+            self._require_open()
+            moved = {queue: at for queue, at in self._positions.items() if self._committed.get(queue) != at}
+            if moved:
+                self._source.make_durable()
+                self._share.commit(moved)
+                self._committed.update(moved)
+
+    def position(self, queue_id: int) -> int:
+        """The offset of the next message that `poll` reads of a queue of the topic."""
+        return self._positions[self._own(queue_id)]
+
+    def seek(self, queue_id: int, offset: int) -> None:
+        """Goes on with a queue of the topic at an offset. A commit then commits that."""
+        with self._lock:
+            self._require_open()
+            if offset < 0:
+                raise UsageError(f"offset must be 0 or more, got {offset}")
+            self._positions[self._own(queue_id)] = offset
+
+    def reset_to_time(self, timestamp_ms: int) -> None:
+        """Goes on with all own queues of the topic at the first message stored at or after a
+        time."""
+        with self._lock:
+            self._require_open()
+            self._shared_s = float("-inf")
+            self._rebalance()
+            self._source.refresh()
+            for topic, queue_id in self.assignment:
+                if topic == self.topic:
+                    self._positions[topic, queue_id] = self._source.offset_by_time(topic, queue_id, timestamp_ms)
+
+    def _own(self, queue_id: int) -> Queue:
+        queue = (self.topic, queue_id)
+        with self._lock:
+            if queue not in self._positions:
+                self._rebalance()
+            if queue not in self._positions:
+                raise UsageError(f"queue {queue_id} is not this member's", hint="poll, and look at assignment")
+        return queue
+
+    # -- what was not consumed -----------------------------------------------------------------------------------------
+    def reconsume_later(self, message: StoredMessage, delay_level: int = 0) -> PutMessageResult:
+        """Sends a message back: it comes again to the group after a while, each time a longer one,
+        and after 16 times (`max_reconsume_times`) goes to ``%DLQ%GROUP``. `commit` afterwards.
+
+        Only the process that has the store open as a `MessageStore` can do it (`UsageError`). Raises
+        `LogFailedError` if the store does not take the message.
+        """
+        live = self._source.live
+        if live is None or self.mode == "broadcasting":
+            raise UsageError(
+                "a message is sent back by a member of a group whose process writes the store",
+                hint="give the Consumer a MessageStore, or do not commit: the message comes again",
+            )
+        self._require_open()
+        return send_back(live, self.group, message, delay_level, self._max_reconsume_times)
+
+    # -- closing -------------------------------------------------------------------------------------------------------
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the consumer was closed", path=self._source.root)
+        if not self._share.is_own:
+            raise LogClosedError("the consumer is another process's", path=self._source.root)
+
+    def close(self) -> None:
+        """Leaves the group. Commits nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._share.leave()
+            finally:
+                self._source.close()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

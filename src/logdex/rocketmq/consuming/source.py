@@ -1,0 +1,138 @@
+"""Where a consumer reads: the `MessageStore` of its own process, or a snapshot that follows the
+store of another one."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.consume_queue.consume_queue import discover_queues
+from logdex.rocketmq.files.config_files import TopicConfigs
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.read.results import GetMessageResult
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+Text = str | bytes
+_BEYOND_ANY_QUEUE = 1 << 62
+
+
+class Source(Protocol):
+    """A store that is read. For one thread at a time."""
+
+    root: str
+    config: StoreConfig
+    env: Env
+    live: MessageStore | None
+    """The store if this process writes it."""
+
+    def refresh(self) -> None:
+        """Takes in what was put meanwhile."""
+
+    def make_durable(self) -> None:
+        """Writes to disk what was read, so that no offset is committed for messages that a power cut
+        takes."""
+
+    def close(self) -> None:
+        """Closes what was opened for this consumer."""
+
+    def get_message(
+        self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
+    ) -> GetMessageResult:
+        """As `MessageStore.get_message`."""
+
+    def offset_by_time(self, topic: bytes, queue_id: int, timestamp_ms: int) -> int:
+        """As `MessageStore.get_offset_in_queue_by_time`."""
+
+
+class LiveSource:
+    """The `MessageStore` of this process."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.live: MessageStore | None = store
+        self._store = store
+        self.root, self.config, self.env = store.path, store.core.config, store.core.env
+
+    def refresh(self) -> None:
+        """As `Source.refresh`."""
+        self._store.wait_dispatched(0)
+
+    def make_durable(self) -> None:
+        """As `Source.make_durable`."""
+        self._store.flush_log()
+
+    def close(self) -> None:
+        """Does nothing: the store is the caller's."""
+
+    def get_message(
+        self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
+    ) -> GetMessageResult:
+        """As `Source.get_message`."""
+        return self._store.get_message(topic, queue_id, offset, max_count, tags=tags)
+
+    def offset_by_time(self, topic: bytes, queue_id: int, timestamp_ms: int) -> int:
+        """As `Source.offset_by_time`."""
+        return self._store.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms)
+
+
+class FollowedSource:
+    """A snapshot of its own. Another process may write the store."""
+
+    def __init__(self, snapshot: StoreSnapshot, env: Env) -> None:
+        self.live: MessageStore | None = None
+        self._snapshot = snapshot
+        self.root, self.config, self.env = snapshot.root, snapshot.config, env
+
+    def refresh(self) -> None:
+        """As `Source.refresh`."""
+        self._snapshot.refresh()
+
+    def make_durable(self) -> None:
+        """Does nothing: the process that puts messages decides when they are on disk."""
+
+    def close(self) -> None:
+        """Closes the snapshot."""
+        self._snapshot.close()
+
+    def get_message(
+        self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
+    ) -> GetMessageResult:
+        """As `Source.get_message`."""
+        return self._snapshot.get_message(topic, queue_id, offset, max_count, tags=tags)
+
+    def offset_by_time(self, topic: bytes, queue_id: int, timestamp_ms: int) -> int:
+        """As `Source.offset_by_time`."""
+        return self._snapshot.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms)
+
+
+def source_of(store: MessageStore | StoreSnapshot | str | os.PathLike[str], env: Env | None) -> Source:
+    """Returns where to read a store. A snapshot is opened anew, because its owner may use it
+    otherwise."""
+    if isinstance(store, MessageStore):
+        return LiveSource(store)
+    env = env or DEFAULT_ENV
+    if isinstance(store, StoreSnapshot):
+        snapshot = StoreSnapshot(store.root, config=store.config, env=env)
+    else:
+        snapshot = StoreSnapshot(os.fspath(store), env=env)
+    if snapshot.commit_log.is_one_file:
+        snapshot.close()
+        raise UsageError(f"{snapshot.root}: one file has no consumers", hint="give the directory of a store")
+    return FollowedSource(snapshot, env)
+
+
+def queue_ids(root: str, topic: bytes, env: Env) -> list[int]:
+    """The queues that a topic has for consumers: those of topics.json, which no consumer need agree
+    about with another, or those on disk if the topic is not in it."""
+    config = TopicConfigs.read(StorePaths(root).config, env=env).topics.get(topic)
+    if config is not None:
+        return list(range(max(config.read_queue_nums, 0)))
+    return [queue_id for each, queue_id, _ in discover_queues(root, env=env) if each == topic]
+
+
+def end_of_queue(source: Source, topic: bytes, queue_id: int) -> int:
+    """The queue offset after the last message of a queue; 0 if there is no such queue."""
+    return source.get_message(topic, queue_id, _BEYOND_ANY_QUEUE, 1, None).max_offset

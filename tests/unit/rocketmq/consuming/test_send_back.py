@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import LogFailedError
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
+from tests.unit.rocketmq.consuming.stores import consumer, numbers, store_with
+from tests.unit.rocketmq.message_store.open_stores import require_sound
+
+
+def scheduled(store: MessageStore, level: int) -> list[dict[bytes, bytes]]:
+    """The properties of the messages of a delay level."""
+    store.dispatch()
+    return [message.properties for message in store.get_message("SCHEDULE_TOPIC_XXXX", level - 1, 0).messages]
+
+
+def test_a_message_is_sent_back_as_by_the_broker(tmp_path: Path) -> None:
+    with store_with(tmp_path, 1) as store, consumer(store) as member:
+        [message] = member.poll()
+        put = member.reconsume_later(message)
+        assert put.is_stored
+        [pairs] = scheduled(store, 3)
+        assert pairs == {
+            **message.properties,
+            b"RETRY_TOPIC": b"orders",
+            b"ORIGIN_MESSAGE_ID": b"7F00000100002A9F0000000000000000",
+            b"WAIT": b"false",
+            b"DELAY": b"3",
+            b"REAL_TOPIC": b"%RETRY%G",
+            b"REAL_QID": b"0",
+        }
+        [stored] = store.get_message("SCHEDULE_TOPIC_XXXX", 2, 0).messages
+        assert (stored.reconsume_times, stored.body, stored.born_timestamp_ms) == (1, b"0", message.born_timestamp_ms)
+        assert member.reconsume_later(message, delay_level=7).is_stored
+        assert len(scheduled(store, 7)) == 1
+    require_sound(tmp_path)
+
+
+def test_a_message_comes_again_with_its_topic_and_is_given_up_in_the_end(tmp_path: Path) -> None:
+    with store_with(tmp_path, 1) as store, consumer(store, tags="even", max_reconsume_times=2) as member:
+        [message] = member.poll()
+        for times in (1, 2):
+            member.reconsume_later(message)
+            member.commit()
+            deliver(store, 2 + times)
+            [message] = member.poll()
+            assert (message.topic, message.reconsume_times, numbers([message])) == (b"orders", times, [0])
+        member.reconsume_later(message)
+        member.commit()
+        assert member.poll() == []
+        [dead] = store.get_message("%DLQ%G", 0, 0).messages
+        assert dead.reconsume_times == 3
+        assert dead.properties[b"RETRY_TOPIC"] == b"orders"
+        assert dead.properties[b"ORIGIN_MESSAGE_ID"] == b"7F00000100002A9F0000000000000000"
+        assert dead.properties[b"DELAY"] == b"0"
+
+
+def deliver(store: MessageStore, level: int) -> None:
+    """Puts the messages of a delay level to their topic, as the delivery service does when they are due."""
+    store.dispatch()
+    message = store.get_message("SCHEDULE_TOPIC_XXXX", level - 1, 0).messages[-1]
+    pairs = dict(message.properties)
+    topic, queue_id = pairs.pop(b"REAL_TOPIC"), int(pairs.pop(b"REAL_QID"))
+    del pairs[b"DELAY"]
+    times = message.reconsume_times
+    store.put_message(Message(topic, message.body, properties=pairs, queue_id=queue_id, reconsume_times=times))
+
+
+def test_a_message_may_be_given_up_at_once(tmp_path: Path) -> None:
+    with store_with(tmp_path, 1) as store, consumer(store) as member:
+        [message] = member.poll()
+        member.reconsume_later(message, delay_level=-1)
+        store.dispatch()
+        assert len(store.get_message("%DLQ%G", 0, 0).messages) == 1
+
+
+def test_the_settings_of_the_group_count(tmp_path: Path) -> None:
+    with store_with(tmp_path, 1) as store, consumer(store) as member:
+        (tmp_path / "config" / "subscriptionGroup.json").write_text(
+            '{"subscriptionGroupTable":{"G":{"retryMaxTimes":0,"retryQueueNums":"?"}}}'
+        )
+        [message] = member.poll()
+        member.reconsume_later(message)
+        store.dispatch()
+        assert len(store.get_message("%DLQ%G", 0, 0).messages) == 1
+
+
+def test_a_store_that_takes_nothing_is_told(tmp_path: Path) -> None:
+    with store_with(tmp_path, 1) as store, consumer(store) as member:
+        [message] = member.poll()
+        store._core.closing = True
+        with pytest.raises(LogFailedError, match="SERVICE_NOT_AVAILABLE"):
+            member.reconsume_later(message)
+        store._core.closing = False
