@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer, rocketmq_put
+from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer, rocketmq_others, rocketmq_put
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
 from logdex.kafka.columns.record_columns import read_record_batches
@@ -106,3 +106,12 @@ def test_suites_by_group() -> None:
     names = ["scan", "kafka-append", "kafka-peers"]
     assert expand("kafka,scan", names) == ["kafka-append", "kafka-peers", "scan"]
     assert expand("all", names) == names
+
+
+def test_embedded_stores_are_measured_alike(tmp_path: Path) -> None:
+    rows = rocketmq_others.others(tmp_path, 1, share=0.01)
+    measured = [row for row in rows if "skipped" not in row]
+    assert {"MessageStore", "SQLite, WAL"} <= {row["what"] for row in measured}
+    for row in measured:
+        assert all(row[name] > 0 for name in ("put_per_s", "synced_put_per_s", "bulk_per_s", "look_ups_per_s"))
+    assert list(tmp_path.iterdir()) == []
