@@ -306,6 +306,13 @@ class Env(NameChanges):
             status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
+    def used_ratio(self, path: str) -> float:
+        """Which part of the file system of `path` is in use, from 0 to 1, as ``df`` states it."""
+        with self.operation("used_ratio", path):
+            status = os.statvfs(path)
+        used = status.f_blocks - status.f_bfree
+        return used / max(used + status.f_bavail, 1)
+
     def has_free(self, path: str, size_bytes: int) -> bool:
         """Whether `size_bytes` bytes are free where `path` will be. Without `check_space`, always."""
         return not self._check_space or self.free_bytes(path) >= size_bytes

@@ -20,6 +20,7 @@ _HOMES = {
     "Follower": "ha.follower",
     "HAClient": "ha.client",
     "HATiming": "ha.timing",
+    "ExpiredFiles": "message_store.services.retention",
     "IndexFile": "index_file.index_file",
     "IndexHeader": "index_file.index_header",
     "IndexService": "index_file.index_service",

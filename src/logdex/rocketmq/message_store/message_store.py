@@ -28,6 +28,7 @@ from logdex.rocketmq.message_store.put.columns import put_columns
 from logdex.rocketmq.message_store.put.encode import as_host
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Text
 from logdex.rocketmq.message_store.reading import ReadableStore
+from logdex.rocketmq.message_store.services.retention import ExpiredFiles, RetentionService
 from logdex.rocketmq.message_store.services.transactions import TransactionService
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
@@ -54,6 +55,7 @@ class MessageStore(ReadableStore):
         core = opened.core
         self._encoder, self._schedule = opened.encoder, opened.schedule
         self._transactions = TransactionService(core, opened.dispatch.derived.queues, opened.encoder)
+        self._retention = RetentionService(core, opened.dispatch)
         self._background = Background(core, opened.dispatch, self._schedule) if core.options.background else None
 
     @classmethod
@@ -193,6 +195,18 @@ class MessageStore(ReadableStore):
         level's queue in SCHEDULE_TOPIC_XXXX."""
         return self._schedule.progress()
 
+    def delete_expired(
+        self, hours: float | None = 72, disk_ratio: float | None = None, now_ms: int | None = None
+    ) -> ExpiredFiles:
+        """Removes files of the CommitLog that were last written `hours` ago or earlier, then the
+        ConsumeQueue files and IndexFiles that have nothing else. While more than `disk_ratio` (0 to
+        1) of the disk is used, older files are removed before their time, the oldest first. The
+        newest file stays in any case. Delayed messages and half messages expire as others do.
+
+        Raises `StorageError` if a file cannot be removed, after which the call can be repeated.
+        """
+        return self._retention.delete_expired(hours, disk_ratio, self._core.clock_ms() if now_ms is None else now_ms)
+
     # -- closing -------------------------------------------------------------------------------------------------------
     def close(self) -> None:
         """Dispatches and writes everything, and closes the store. The next start of a broker, or of
@@ -206,17 +220,18 @@ class MessageStore(ReadableStore):
         self._schedule.stop()
         if self._background is not None:
             self._background.stop()
-        try:
-            with self._dispatch.lock:
-                with self._core.lock:
-                    is_good = self._core.is_writeable and self._dispatch.error is None
-                    self._core.closing = True
-                if is_good:
-                    self._close_cleanly()
-        finally:
-            self._core.close_files()
-            self._dispatch.close_files()
-            self._core.process_lock.release()
+        with self._retention.lock:
+            try:
+                with self._dispatch.lock:
+                    with self._core.lock:
+                        is_good = self._core.is_writeable and self._dispatch.error is None
+                        self._core.closing = True
+                    if is_good:
+                        self._close_cleanly()
+            finally:
+                self._core.close_files()
+                self._dispatch.close_files()
+                self._core.process_lock.release()
 
     def _close_cleanly(self) -> None:
         core = self._core

@@ -66,6 +66,14 @@ class QueueFiles(OutputFiles):
         self._named.discard(directory)
         self._named.add(posixpath.dirname(directory))
 
+    def remove(self, path: str) -> None:
+        """Removes a file that `flush` has written."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+        self._known.discard(path)
+        self._env.remove(path)
+
     def flush(self) -> None:
         """Writes everything so far to disk."""
         for path in list(self._dirty):
@@ -193,6 +201,26 @@ class LiveQueues(ConsumeQueueSet):
     def flush(self) -> None:
         """Writes everything so far to disk."""
         self.output.flush()
+
+    # -- retention -----------------------------------------------------------------------------------------------------
+    def remove_expired(self, min_phy_offset: int) -> list[str]:
+        """Removes durably, oldest first, files whose last entry points before a physical offset, and never a
+        queue's last file. Returns their paths. Call it after `flush`, and while nobody reads."""
+        gone = []
+        self._readers.close()
+        for folder, writer in self.writers.items():
+            view = self.view(*self.names[folder]) if folder in self.names else None
+            if view is None:
+                continue
+            for file in view.files[:-1]:
+                if view.entry(file.end_offset // _ENTRY_SIZE - 1).physical_offset >= min_phy_offset:
+                    break
+                self._readers.forget(file.path)
+                self.output.remove(file.path)
+                writer.report.first_offset = file.end_offset // _ENTRY_SIZE
+                gone.append(file.path)
+                self._env.sync_dir(posixpath.dirname(file.path))
+        return gone
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def view(self, topic: bytes, queue_id: int) -> LiveQueue | None:
