@@ -19,6 +19,7 @@ _HOMES = {
     "FollowReport": "ha.follower",
     "Follower": "ha.follower",
     "HAClient": "ha.client",
+    "HAService": "ha.service",
     "HATiming": "ha.timing",
     "ExpiredFiles": "message_store.services.retention",
     "IndexFile": "index_file.index_file",

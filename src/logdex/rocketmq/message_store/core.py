@@ -19,6 +19,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.log_files import LogFiles
+from logdex.rocketmq.message_store.put.message import PutMessageStatus
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -62,6 +63,8 @@ class StoreCore:
         self.lock = threading.RLock()
         self.group_commit = GroupCommit(self.lock, self._syncing_active, path=paths.root)
         self.gate = ReaderGate()
+        self.wait_slaves: Callable[[int], PutMessageStatus] | None = None
+        """Waits until slaves have the log up to an offset; None if no put waits for slaves."""
         self.closed = self.closing = False
         self._unreleased: list[WriteFile] = []
 

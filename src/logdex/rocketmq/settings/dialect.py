@@ -57,6 +57,9 @@ class Dialect:
     """An op message names half messages as a list with commas, and may name several (from 5.1.0)."""
     commit_drops_place: bool
     """A committed message no longer has REAL_TOPIC and REAL_QID (from 5.4.0)."""
+    waits_for_slaves: bool
+    """A put that no slave is there for waits until its timeout (from 5.0), instead of returning
+    SLAVE_NOT_AVAILABLE."""
     number_keys_share_a_line: bool
     """In config/*.json, the entries of a map with numbers as keys stand on one line (before
     5.1.0)."""
@@ -92,5 +95,6 @@ class Dialect:
             half_has_transaction_id=number >= (5, 1, 0),
             transaction_ops_are_lists=number >= (5, 1, 0),
             commit_drops_place=number >= (5, 4, 0),
+            waits_for_slaves=number >= (5, 0, 0),
             number_keys_share_a_line=number < (5, 1, 0),
         )

@@ -92,13 +92,19 @@ def _append(core: StoreCore, encoded: Encoded) -> PutMessageResult:
 
 
 def acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: bool) -> PutMessageResult:
-    """Returns the result when the put may be acknowledged. Call it without the lock."""
+    """Returns the result when the put may be acknowledged: first the disk is waited for, then the
+    slaves, whose status counts if both fail. Call it without the lock."""
     options = core.options
-    if options.flush != "sync" or not waits:
+    if not waits or (options.flush != "sync" and core.wait_slaves is None):
         return result
-    if core.group_commit.wait(ticket, options.sync_flush_timeout_ms / 1000):
-        return result
-    return result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+    if options.flush == "sync" and not core.group_commit.wait(ticket, options.sync_flush_timeout_ms / 1000):
+        result = result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+    wait_slaves = core.wait_slaves
+    if wait_slaves is not None and result.is_stored:
+        status = wait_slaves(core.log.end_offset)
+        if status is not PutMessageStatus.PUT_OK:
+            return result._replace(status=status)
+    return result
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

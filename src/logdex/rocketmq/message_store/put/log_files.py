@@ -27,8 +27,9 @@ class LogFiles:
         missing."""
         self.directory = directory
         self.file_size_bytes = file_size_bytes
-        self.position = end_offset % file_size_bytes
-        self.start_offset = end_offset - self.position
+        self.end_offset = end_offset
+        """The physical offset after the last message. Any thread may read it."""
+        self.start_offset = end_offset - end_offset % file_size_bytes
         self._env = env
         self._ahead: WriteFile | None = None
         self._active = self._open(self.start_offset, self.position)
@@ -38,9 +39,9 @@ class LogFiles:
         return f"{self.directory}/{start_offset:0{FILE_NAME_DIGITS}d}"
 
     @property
-    def end_offset(self) -> int:
-        """The physical offset after the last message."""
-        return self.start_offset + self.position
+    def position(self) -> int:
+        """The position after the last message in the file that is written."""
+        return self.end_offset - self.start_offset
 
     @property
     def active(self) -> WriteFile:
@@ -55,7 +56,7 @@ class LogFiles:
     def append(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
         """Writes messages that `fits` admits at the end of the log."""
         self._active.write_at(self.position, data)
-        self.position += len(data)
+        self.end_offset += len(data)
 
     def _open(self, start_offset: int, position: int = 0) -> WriteFile:
         """Opens a file with its full size and with zeros from `position` on. All of that is on disk
@@ -90,8 +91,8 @@ class LogFiles:
         old.write_at(self.position, BLANK.pack(self.file_size_bytes - self.position, BLANK_MAGIC))
         sync(old.sync)
         self._active, self._ahead = self._ahead, None
-        self.start_offset += self.file_size_bytes
-        self.position = 0
+        self.end_offset = self.start_offset + self.file_size_bytes
+        self.start_offset = self.end_offset
         return old
 
     def drop_ahead(self) -> None:
