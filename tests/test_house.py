@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "logdex"
 FILES_PER_FOLDER_MAX = 12
 MORE_FILES = {
+    "cli/commands": (20, "a command per file"),
+    "cli/views/kafka": (16, "a command per file"),
+    "cli/views/rocketmq": (16, "a command per file"),
     "kafka/log": (16, "the parts of one open log"),
     "kernels/kafka": (13, "a kernel per file"),
     "kernels/rocketmq": (13, "a kernel per file"),

@@ -9,6 +9,7 @@ import itertools
 import os
 import pty
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -25,6 +26,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "info of Kafka": ("info", "{logs}"),
     "cat": ("cat", "{store}"),
     "cat as JSON": ("cat", "{store}", "--json"),
+    "cat that waits": ("cat", "{store}", "--follow", "--limit", "5"),
+    "cat of Kafka that waits": ("cat", "{logs}", "--follow", "--limit", "5"),
     "cat of Kafka": ("cat", "{logs}"),
     "cat of Kafka as JSON": ("cat", "{logs}", "--json"),
     "get": ("get", "{store}", "--topic", "TopicA", "--queue", "0", "--offset", "0"),
@@ -37,6 +40,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "rebuild": ("rebuild", "{store}", "--output", "{output}"),
     "rebuild of Kafka": ("rebuild", "{logs}", "--output", "{output}"),
     "recover": ("recover", "{logs}", "--output", "{output}"),
+    "put": ("put", "{output}", "--create", "rocketmq", "--topic", "T", "--body", "hello"),
+    "put of Kafka": ("put", "{output}/T-0", "--create", "kafka", "--value", "hello"),
+    "consume": ("consume", "{copy}", "--topic", "TopicA", "--group", "G"),
+    "offsets": ("offsets", "{store}", "--topic", "TopicA", "--group", "G"),
     "bench": ("bench", "{store}"),
     "bench of Kafka": ("bench", "{logs}"),
 }
@@ -126,6 +133,11 @@ EXPECTED: dict[str, tuple[Ended, str]] = {}
 """What each command prints without a terminal, and where it wrote to if it wrote."""
 
 
+def a_copy(store: str, place: Path) -> str:
+    """A store for a command that writes into it."""
+    return str(shutil.copytree(store, place))
+
+
 @pytest.mark.parametrize(("name", "place"), cases(itertools.product(COMMANDS, [to_file, to_pipe, to_terminal]), 2))
 def test_all_data_goes_to_stdout(
     name: str,
@@ -135,11 +147,12 @@ def test_all_data_goes_to_stdout(
     golden_log: Callable[[str], Path],
 ) -> None:
     paths = {"store": str(golden_store("tiny-5.5.0")), "logs": str(golden_log("tiny-broker"))}
-    arguments = [each.format(output=tmp_path / "output-a", **paths) for each in COMMANDS[name]]
+    copies = [a_copy(paths["store"], tmp_path / each) if "{copy}" in COMMANDS[name] else "" for each in ("a", "b")]
+    arguments = [each.format(output=tmp_path / "output-a", copy=copies[0], **paths) for each in COMMANDS[name]]
     if name not in EXPECTED:
         EXPECTED[name] = run(*arguments), arguments[-1]
     expected, output = EXPECTED[name]
-    arguments = [each.format(output=tmp_path / "output-b", **paths) for each in COMMANDS[name]]
+    arguments = [each.format(output=tmp_path / "output-b", copy=copies[1], **paths) for each in COMMANDS[name]]
     stdout, text = place(tmp_path)
     code, told = run_at_terminal(stdout, *arguments)
     found = text()

@@ -50,6 +50,11 @@ def show(command: str, target: PathOptions, **options: Any) -> bool:
     return bool(view_of(found.format, command).show(found, target.settings, **own))
 
 
+def create_at(command: str, target: PathOptions, format_name: str) -> None:
+    """Creates what a command writes into, of the given format, where there is nothing yet."""
+    view_of(format_name, command).create(target.path, target.settings)
+
+
 def _refuse_others(
     found: FoundPath, target: PathOptions, names: Mapping[str, Any], takes: Callable[[Format], Collection[str]]
 ) -> None:

@@ -59,6 +59,7 @@ ToOption = Annotated[int | None, time_option("--to", "Stored at or before (inclu
 
 MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per message, body in base64.")]
 DecompressOption = Annotated[bool, typer.Option("--decompress", help="With --json: decompress compressed bodies.")]
+FollowOption = Annotated[bool, typer.Option("--follow", help="Wait for more at the end; Ctrl-C ends it.")]
 ControlOption = Annotated[bool, typer.Option("--control", help="Include control records (Kafka).")]
 IsolationOption = Annotated[
     str | None,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from logdex.cli.app import app as app
 from logdex.cli.commands import bench as bench
 from logdex.cli.commands import cat as cat
+from logdex.cli.commands import consume as consume
 from logdex.cli.commands import doctor as doctor
 from logdex.cli.commands import follow as follow
 from logdex.cli.commands import get as get
 from logdex.cli.commands import info as info
 from logdex.cli.commands import message as message
+from logdex.cli.commands import offsets as offsets
+from logdex.cli.commands import put as put
 from logdex.cli.commands import query as query
 from logdex.cli.commands import rebuild as rebuild
 from logdex.cli.commands import recover as recover

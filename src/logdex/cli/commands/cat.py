@@ -11,6 +11,7 @@ from logdex.cli.dispatch import show
 from logdex.cli.options import (
     ControlOption,
     DecompressOption,
+    FollowOption,
     FromOption,
     IsolationOption,
     MessageJsonOption,
@@ -28,6 +29,7 @@ from logdex.cli.options import (
         "logdex cat store --limit 3",
         "logdex cat store --topic orders --queue 0 --offset 2000 --limit 2 --json",
         "logdex cat store --topic payments --from 2026-03-03T08:00 --to 2026-03-03T09:00",
+        "logdex cat store --topic payments --follow --limit 3",
         "logdex cat store/commitlog/00000000000000000000 --limit 3",
         "logdex cat logs --topic orders --partition 0 --offset 40 --limit 3",
         "logdex cat logs/orders-0/00000000000000000000.log --control --json",
@@ -58,6 +60,7 @@ def cat(
     limit: Annotated[
         int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
     ] = None,
+    follow: FollowOption = False,
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,
@@ -75,6 +78,7 @@ def cat(
         offset=offset,
         physical_offset=physical_offset,
         limit=limit,
+        follow=follow,
         control=control,
         isolation=isolation,
         decompress=decompress,

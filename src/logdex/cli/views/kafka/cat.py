@@ -25,6 +25,7 @@ def show(
     end_ms: int | None,
     offset: int | None,
     limit: int | None,
+    follow: bool,
     control: bool,
     isolation: str | None,
     as_json: bool,
@@ -44,6 +45,11 @@ def show(
             control=control,
             isolation=isolation,
         )
+        if follow:
+            from logdex.cli.views.kafka.following import follow as print_as_they_come
+
+            print_as_they_come(scan.partitions, scan.wanted, limit, as_json=as_json)
+            return True
         total = sum(each.size_bytes for each in scan.partitions)
         if sys.stdout.isatty():  # a progress bar would be in the way between the lines
             _print(scan.items(), as_json)

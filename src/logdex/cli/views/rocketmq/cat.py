@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
 from logdex.cli.views.rocketmq.messages import MessagePrinter
+from logdex.jobs import look_again
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
     from logdex.rocketmq.scan.scanner import LogEnd
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
 def show(
@@ -24,6 +27,7 @@ def show(
     offset: int | None,
     physical_offset: int | None,
     limit: int | None,
+    follow: bool,
     decompress: bool,
     as_json: bool,
 ) -> bool:
@@ -33,15 +37,34 @@ def show(
 
     with StoreSnapshot(found, **settings) as snapshot:
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
-        scan = snapshot.scan(
-            topic, queue, begin_ms, end_ms, start_offset=physical_offset, queue_offset=offset, limit=limit
-        )
-        for at, message in scan.items():
-            printer.print(message, at)
-    for path in scan.trimmed:
-        note(f"{path}: removed by the broker meanwhile")
+        wanted = (topic, queue, begin_ms, end_ms)
+        while True:
+            scan = snapshot.scan(*wanted, start_offset=physical_offset, queue_offset=offset, limit=limit)
+            count = 0
+            for at, message in scan.items():
+                printer.print(message, at)
+                count += 1
+            for path in scan.trimmed:
+                note(f"{path}: removed by the broker meanwhile")
+            limit = None if limit is None else limit - count
+            if not follow or scan.end is None:
+                break
+            physical_offset = _wait(snapshot, scan.end)
     is_good = scan.end is None or _tell_end(scan.end, found.path)
     return is_good and not printer.problems
+
+
+def _wait(snapshot: StoreSnapshot, end: LogEnd) -> int:
+    """Waits until the log goes on behind its end. Returns where to read on."""
+    sys.stdout.flush()
+    while True:
+        look_again.pause()
+        snapshot.refresh()
+        now = snapshot.valid_end_offset
+        if now < end.offset:
+            note(f"the log was cut from offset {end.offset} back to {now}")
+        if now != end.offset:
+            return min(now, end.offset)
 
 
 def _tell_end(end: LogEnd, path: str) -> bool:

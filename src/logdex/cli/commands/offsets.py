@@ -1,0 +1,51 @@
+"""`logdex offsets`: shows how far consumer groups have read, and resets them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logdex.cli.app import app, epilog
+from logdex.cli.dispatch import show
+from logdex.cli.options import JsonOption, PathOptions, TopicOption, path_command
+from logdex.cli.times import parse_time
+from logdex.errors import UsageError
+
+
+@app.command(
+    epilog=epilog(
+        "logdex offsets store --group billing --topic orders",
+        "logdex offsets store --group billing --topic orders --reset-to latest",
+        "logdex offsets store --group billing --topic orders --reset-to 2026-03-05T12:00:00Z --json",
+        notes="A reset is shown first and changes nothing; --yes makes it. A group with running consumers, and a store "
+        "with a running broker, are refused.",
+    )
+)
+@path_command
+def offsets(
+    target: PathOptions,
+    group: Annotated[str | None, typer.Option("--group", help="Only this group.", show_default=False)] = None,
+    topic: TopicOption = None,
+    reset_to: Annotated[
+        str | None,
+        typer.Option(
+            "--reset-to",
+            metavar="PLACE",
+            help="earliest, latest, an offset, or a time in ISO 8601 (UTC if no zone is given).",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Reset, and do not only show it.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far groups have read and how much is left. Exit 0 good, 2 cannot run."""
+    if yes and reset_to is None:
+        raise UsageError("--yes resets offsets", hint="give --reset-to earliest, latest, an offset or a time")
+    time_ms = None
+    if reset_to is not None:
+        if group is None or topic is None:
+            raise UsageError("which offsets?", hint="give --group G and --topic T")
+        if reset_to not in ("earliest", "latest") and not reset_to.isdecimal():
+            time_ms = parse_time(reset_to)
+    show("offsets", target, group=group, topic=topic, reset_to=reset_to, time_ms=time_ms, yes=yes, as_json=as_json)

@@ -1,0 +1,39 @@
+"""Reads the JSON lines that `logdex put` takes, whatever the format."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from logdex.errors import UsageError
+
+
+def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number, object) of the lines that are not blank. Raises `UsageError` for another
+    line."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"line {number} is no JSON: {error}", hint="give one JSON object per line") from error
+        if not isinstance(value, dict):
+            raise UsageError(f"line {number} is no JSON object", hint="give one JSON object per line")
+        yield number, value
+
+
+def bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
+    """The bytes of a field: base64 in NAME, or text in NAME_text. None if both are missing or null."""
+    encoded, text = fields.get(name), fields.get(f"{name}_text")
+    if encoded is None:
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"{name}_text is no text")
+        return None if text is None else text.encode("utf-8", "surrogateescape")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise UsageError(f"{name} is no base64", hint=f"give text as {name}_text") from error

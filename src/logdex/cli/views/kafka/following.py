@@ -1,0 +1,52 @@
+"""Prints the records of Kafka partitions as they come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from logdex.cli.views.kafka.records import print_record
+from logdex.errors import UsageError
+from logdex.jobs import look_again
+
+if TYPE_CHECKING:
+    from logdex.kafka.batch.record import Record
+    from logdex.kafka.read.read_filter import ReadFilter
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+
+def follow(partitions: Sequence[PartitionSnapshot], wanted: ReadFilter, limit: int | None, *, as_json: bool) -> None:
+    """Prints the records that pass a filter, at most `limit`, and waits for more."""
+    from logdex.kafka.read.follow import LogFollower
+
+    with ExitStack() as stack:
+        followers = []
+        for partition in partitions:
+            if partition.path.endswith(".log"):
+                raise UsageError(f"{partition.path} is one file", hint="give its partition's directory")
+            start = wanted.offset or 0
+            if wanted.isolation is not None:
+                start = max(start, partition.log_start_offset)
+            follower = LogFollower(partition.path, start, isolation=wanted.isolation or "read_uncommitted")
+            followers.append((partition, stack.enter_context(follower)))
+        left = limit
+        while left is None or left > 0:
+            is_idle = True
+            for partition, follower in followers:
+                records = follower.poll()
+                is_idle = is_idle and not records
+                some = [record for record in records if _is_wanted(record, wanted)][:left]
+                for record in some:
+                    print_record(partition, record, as_json=as_json)
+                left = None if left is None else left - len(some)
+            sys.stdout.flush()
+            if is_idle:
+                look_again.pause()
+
+
+def _is_wanted(record: Record, wanted: ReadFilter) -> bool:
+    after = wanted.begin_ms is None or record.timestamp_ms >= wanted.begin_ms
+    before = wanted.end_ms is None or record.timestamp_ms <= wanted.end_ms
+    return after and before and (wanted.control or not record.is_control)

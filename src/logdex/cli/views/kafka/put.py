@@ -1,0 +1,130 @@
+"""`logdex put` for Kafka paths."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.output import emit, emit_json, shown
+from logdex.cli.views.input_lines import bytes_of, objects_of
+from logdex.errors import LogdexError, UsageError
+from logdex.io.env import DEFAULT_ENV
+
+if TYPE_CHECKING:
+    from logdex.kafka.batch.record import Header, Record
+    from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.log.log import Log
+
+_AT_ONCE = 1000
+
+
+def create(path: str, settings: Mapping[str, Any]) -> None:
+    """Creates an empty partition."""
+    _open(path, settings, create=True, hint=f"give {path}/TOPIC-0").close()
+
+
+def show(
+    found: KafkaPath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    partition: int | None,
+    key: str | None,
+    value: str | None,
+    header: list[str] | None,
+    file: Iterable[str] | None,
+    create: bool,
+    as_json: bool,
+) -> bool:
+    """Appends one record, or one per line, and prints where they are."""
+    if file is None and key is None and value is None:
+        raise UsageError("put what?", hint="give --value TEXT, or --file JSONL (- for stdin)")
+    flags: dict[str, Any] = {"topic": topic, "partition": partition, "key_text": key, "value_text": value}
+    flags = {name: each for name, each in flags.items() if each is not None}
+    if header is not None:
+        flags["headers"] = [_header(text) for text in header]
+    records = _records(objects_of(file) if file is not None else iter([(0, dict[str, Any]())]), flags)
+    with ExitStack() as stack:
+        logs: dict[str, Log] = {}
+        while some := list(islice(records, _AT_ONCE)):
+            by_path: dict[str, list[Record]] = {}
+            for fields, record in some:
+                by_path.setdefault(_directory(found, fields), []).append(record)
+            for path, batch in by_path.items():
+                if path not in logs:
+                    log = _open(path, settings, create=create, hint="give --topic T --partition N")
+                    logs[path] = stack.enter_context(log)
+                _append(logs[path], path, batch, as_json)
+    return True
+
+
+def _header(text: str) -> list[Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise UsageError(f"the header {text} has no value", hint="give --header NAME=VALUE")
+    return [name, value.encode("utf-8", "surrogateescape")]
+
+
+def _records(
+    lines: Iterator[tuple[int, dict[str, Any]]], flags: dict[str, Any]
+) -> Iterator[tuple[dict[str, Any], Record]]:
+    for number, fields in lines:
+        merged = {**flags, **{name: value for name, value in fields.items() if value is not None}}
+        try:
+            yield merged, _record(merged)
+        except (LogdexError, TypeError, ValueError) as error:
+            where = f"line {number}: " if number else ""
+            hint = getattr(error, "hint", None) or "see logdex put --help for the fields of a line"
+            raise UsageError(f"{where}{getattr(error, 'message', error)}", hint=hint) from error
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    from logdex.kafka.batch.record import Record
+
+    headers: list[Header] = []
+    for name, value in fields.get("headers", ()):
+        is_bytes = value is None or isinstance(value, bytes)
+        headers.append((name, value if is_bytes else bytes_of({"value": value}, "value")))
+    time_ms = fields.get("timestamp_ms", -1)
+    if not isinstance(time_ms, int):
+        raise UsageError("timestamp_ms is no number")
+    return Record(bytes_of(fields, "key"), bytes_of(fields, "value"), time_ms, tuple(headers))
+
+
+def _directory(found: KafkaPath, fields: dict[str, Any]) -> str:
+    """The directory of a record's partition."""
+    from logdex.kafka.directory.recognise import KafkaPathKind
+
+    if found.kind is KafkaPathKind.PARTITION:
+        return found.path
+    if found.kind is not KafkaPathKind.LOG_DIR:
+        raise UsageError(f"{found.path} is {found.description}", hint="give its partition's directory")
+    if not isinstance(fields.get("topic"), str):
+        raise UsageError("which topic?", hint="give --topic T")
+    return f"{found.path}/{fields['topic']}-{fields.get('partition', 0)}"
+
+
+def _open(path: str, settings: Mapping[str, Any], *, create: bool, hint: str) -> Log:
+    from logdex.kafka.files.file_names import parse_partition_dir
+    from logdex.kafka.log.log import Log
+
+    if parse_partition_dir(posixpath.basename(DEFAULT_ENV.real_path(path))) is None:
+        raise UsageError(f"{path} is not named like a partition", hint=hint)
+    if not create and not DEFAULT_ENV.is_dir(path):
+        raise UsageError(f"there is no partition {path}", hint="add --create kafka to make it")
+    return Log.open(path, create=create, **settings)
+
+
+def _append(log: Log, path: str, records: list[Record], as_json: bool) -> None:
+    """Appends records and prints where they are, once they are on disk."""
+    info = log.append(records)
+    log.flush()
+    topic, _, partition = posixpath.basename(DEFAULT_ENV.real_path(path)).rpartition("-")
+    for offset, _ in enumerate(records, info.first_offset):
+        if as_json:
+            emit_json({"topic": topic, "partition": int(partition), "offset": offset})
+        else:
+            emit(f"{shown(topic)}/{partition}  offset {offset}")

@@ -1,0 +1,63 @@
+"""`logdex consume` for RocketMQ stores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.output import human_count, note
+from logdex.cli.views.rocketmq.messages import MessagePrinter
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.recognise.store_path import StorePath
+
+_AT_ONCE = 256
+_WAIT_S = 0.5
+
+
+def show(
+    found: StorePath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    group: str,
+    tag: str | None,
+    start: str,
+    follow: bool,
+    limit: int | None,
+    decompress: bool,
+    as_json: bool,
+) -> bool:
+    """Prints messages and commits them. Returns whether all could be shown."""
+    from logdex.rocketmq.consuming.consumer import Consumer
+    from logdex.rocketmq.consuming.source import queue_ids
+    from logdex.rocketmq.recognise.require_store import require_store
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+    path = require_store(found).path
+    if topic is None:
+        raise UsageError("which topic?", hint=f"give --topic T; logdex info {path} lists them")
+    left = limit
+    with StoreSnapshot(found, **settings) as snapshot:
+        if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
+            raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
+        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        with Consumer(snapshot, group, topic, tags=tag, start="last" if start == "last" else "first") as consumer:
+            while left is None or left > 0:
+                count = _AT_ONCE if left is None else min(left, _AT_ONCE)
+                messages = consumer.poll(count, timeout=_WAIT_S if follow else 0.0)
+                if not messages and not follow:
+                    break
+                snapshot.commit_log.refresh()
+                for message in messages:
+                    printer.print(message, message.physical_offset)
+                sys.stdout.flush()
+                consumer.commit()
+                left = None if left is None else left - len(messages)
+            consumer.commit()
+            shares = sum(each == consumer.topic for each, _ in consumer.assignment)
+    note(f"group {group} goes on behind this; it read {human_count(shares, 'queue')} of {topic}")
+    return not printer.problems

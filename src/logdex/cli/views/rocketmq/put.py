@@ -1,0 +1,130 @@
+"""`logdex put` for RocketMQ stores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.output import emit, emit_json, shown
+from logdex.cli.views.input_lines import bytes_of, objects_of
+from logdex.errors import LogdexError, LogFailedError, UsageError
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.message_store.message_store import MessageStore
+    from logdex.rocketmq.message_store.put.message import Message
+    from logdex.rocketmq.recognise.store_path import StorePath
+
+_AT_ONCE = 1000
+_PLAIN = ("flag", "sys_flag", "born_timestamp_ms", "born_host", "reconsume_times")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("queue_id", "delay_level", "flag", "sys_flag", "born_timestamp_ms", "reconsume_times"), int),
+    "tags": str,
+    "born_host": str,
+    "keys": (str, list),
+}
+"""What a line may state, by field."""
+_OWN_PROPERTIES = ("TAGS", "KEYS", "DELAY")
+
+
+def create(path: str, settings: Mapping[str, Any]) -> None:
+    """Creates an empty store."""
+    from logdex.rocketmq.message_store.message_store import MessageStore
+
+    MessageStore.open(path, **settings).close()
+
+
+def show(
+    found: StorePath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    queue: int | None,
+    body: str | None,
+    tags: str | None,
+    keys: list[str] | None,
+    delay_level: int | None,
+    file: Iterable[str] | None,
+    create: bool,
+    as_json: bool,
+) -> bool:
+    """Puts one message, or one per line, and prints where they are."""
+    from logdex.rocketmq.message_store.message_store import MessageStore
+    from logdex.rocketmq.recognise.require_store import require_store
+
+    flags = {"topic": topic, "queue_id": queue, "body_text": body, "tags": tags, "keys": keys}
+    flags = {name: value for name, value in {**flags, "delay_level": delay_level}.items() if value is not None}
+    if file is None and body is None:
+        raise UsageError("put what?", hint="give --body TEXT, or --file JSONL (- for stdin)")
+    messages = _messages(objects_of(file) if file is not None else [(0, {})], flags)
+    with MessageStore.open(require_store(found).path, create=False, **settings) as store:
+        while some := list(islice(messages, _AT_ONCE)):
+            _put(store, some, as_json)
+    return True
+
+
+def _messages(lines: Iterable[tuple[int, dict[str, Any]]], flags: dict[str, Any]) -> Iterator[Message]:
+    for number, fields in lines:
+        stated = {name: value for name, value in fields.items() if value is not None}
+        try:
+            yield _message({**flags, **stated})
+        except (LogdexError, TypeError, ValueError) as error:
+            where = f"line {number}: " if number else ""
+            hint = getattr(error, "hint", None) or "see logdex put --help for the fields of a line"
+            raise UsageError(f"{where}{getattr(error, 'message', error)}", hint=hint) from error
+
+
+def _message(fields: dict[str, Any]) -> Message:
+    from logdex.rocketmq.message_store.put.message import Message
+
+    if not isinstance(fields.get("topic"), str):
+        raise UsageError("which topic?", hint="give --topic T")
+    properties = fields.get("properties") or {}
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        raise UsageError(f"the properties {json.dumps(properties)[:60]} are no texts by name")
+    for name, kind in _KINDS.items():
+        if name in fields and (not isinstance(fields[name], kind) or isinstance(fields[name], bool)):
+            raise UsageError(f"{name} cannot be {json.dumps(fields[name])[:60]}")
+    if not all(isinstance(key, str) for key in fields.get("keys") or ()):
+        raise UsageError("keys are texts")
+    more = {name: fields[name] for name in _PLAIN if name in fields}
+    return Message(
+        fields["topic"],
+        bytes_of(fields, "body") or b"",
+        tags=fields.get("tags"),
+        keys=fields.get("keys") or (),
+        properties={name: value for name, value in properties.items() if name not in _OWN_PROPERTIES},
+        queue_id=fields.get("queue_id"),
+        delay_level=fields.get("delay_level", 0),
+        **more,
+    )
+
+
+def _put(store: MessageStore, messages: list[Message], as_json: bool) -> None:
+    """Puts messages and prints where they are, once they are on disk."""
+    results = []
+    refused: LogdexError | None = None
+    for message in messages:
+        try:
+            result = store.put_message(message)
+        except UsageError as error:
+            refused = error
+            break
+        if not result.is_stored:
+            refused = LogFailedError(f"a message was not taken: {result.status.value}", path=store.path)
+            break
+        results.append(result)
+    store.flush_log()
+    for result in results:
+        place = {"topic": shown(result.topic), "queue_id": result.queue_id, "queue_offset": result.queue_offset}
+        place |= {"physical_offset": result.physical_offset, "size_bytes": result.size_bytes, "msg_id": result.msg_id}
+        if as_json:
+            emit_json(place)
+        else:
+            emit(
+                f"{shown(result.topic)}/{result.queue_id}  offset {result.queue_offset}  at {result.physical_offset}  "
+                f"{result.size_bytes} B  {result.msg_id}"
+            )
+    if refused is not None:
+        raise refused

@@ -1,0 +1,72 @@
+"""How far groups have consumed the queues of a store, and where a reset would put them.
+
+Source: ConsumeStats, ResetOffsetByTimeCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from logdex.errors import UsageError
+from logdex.rocketmq.files.config_files import ConsumerOffsets
+from logdex.rocketmq.read.results import QueueInfo
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group has consumed a queue. `offset` is None if it has committed none."""
+
+    group: str
+    topic: bytes
+    queue_id: int
+    offset: int | None
+    min_offset: int
+    max_offset: int
+
+    @property
+    def lag(self) -> int:
+        """How many messages of the queue the group has not consumed."""
+        return max(self.max_offset - max(self.offset or 0, self.min_offset), 0)
+
+
+def progress_of(
+    snapshot: StoreSnapshot, offsets: ConsumerOffsets, group: str | None = None, topic: bytes | None = None
+) -> list[QueueProgress]:
+    """The progress of all groups, or of one, in all topics that they have offsets of, or in one. A
+    `group` has a row for each queue of `topic`, also without offsets of it."""
+    known = {(each.topic, each.queue_id): each for each in snapshot.queues()}
+    names = {(own, each) for each, own in offsets.offsets if group in (None, _text(own)) and topic in (None, each)}
+    if group is not None and topic is not None:
+        names.add((group.encode(), topic))
+    rows = (_rows(own, each, offsets, known) for own, each in sorted(names))
+    return [row for some in rows for row in some]
+
+
+def _rows(
+    group: bytes, topic: bytes, offsets: ConsumerOffsets, known: dict[tuple[bytes, int], QueueInfo]
+) -> Iterator[QueueProgress]:
+    committed = offsets.offsets.get((topic, group), {})
+    for queue_id in sorted(committed.keys() | {each for own, each in known if own == topic}):
+        queue = known.get((topic, queue_id))
+        low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        yield QueueProgress(_text(group), topic, queue_id, committed.get(queue_id), low, high)
+
+
+def reset_target(snapshot: StoreSnapshot, row: QueueProgress, to: str | int, time_ms: int | None) -> int:
+    """The offset that a queue is reset to: ``earliest``, ``latest``, or an offset; with `time_ms`
+    the first message stored at or after that time. It lies within the queue."""
+    if time_ms is not None:
+        wanted = snapshot.get_offset_in_queue_by_time(row.topic, row.queue_id, time_ms)
+    elif to in ("earliest", "latest"):
+        wanted = row.min_offset if to == "earliest" else row.max_offset
+    elif isinstance(to, int):
+        wanted = to
+    else:
+        raise UsageError(f"{to!r} is no place in a queue", hint="give earliest, latest, an offset or a time")
+    return min(max(wanted, row.min_offset), row.max_offset)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")

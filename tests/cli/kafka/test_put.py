@@ -1,0 +1,85 @@
+"""`put` and `cat --follow` of Kafka's directories."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from tests.cli.helpers import run, run_json
+
+
+def test_put_makes_a_partition(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    told = run("put", path, "--create", "kafka", "--key", "k", "--value", "hé", "--header", "trace=1=2")
+    assert (told.exit_code, told.stdout) == (0, "events/0  offset 0\n"), told
+    assert run_json("put", path, "--value", "x") == [{"topic": "events", "partition": 0, "offset": 1}]
+    first, second = run_json("cat", path)
+    assert (first["key"], first["value"], first["headers"]) == ("aw==", "aMOp", [["trace", "MT0y"]])
+    assert second["key"] is None
+    assert run("verify", path).exit_code == 0
+
+
+def test_put_takes_what_cat_prints(golden_log_copy: Callable[[str], Path], tmp_path: Path) -> None:
+    logs = golden_log_copy("tiny-broker")
+    before = run_json("cat", logs, "--topic", "orders", "--partition", 0)
+    (tmp_path / "lines").write_text("\n".join(map(json.dumps, before)))
+    put = run_json("put", logs, "--file", tmp_path / "lines")
+    end = put[0]["offset"]
+    assert end > before[-1]["offset"]
+    assert [line["offset"] for line in put] == list(range(end, end + len(before)))
+    after = run_json("cat", logs, "--topic", "orders", "--partition", 0, "--offset", end)
+    for name in ("key", "value", "headers", "timestamp_ms"):
+        assert [line[name] for line in after] == [line[name] for line in before]
+
+
+def test_put_says_what_is_wrong(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    run("put", logs / "a-0", "--create", "kafka", "--value", "x")
+    assert "--value" in run("put", logs).stderr
+    assert "--topic" in run("put", logs, "--value", "x").stderr
+    assert "--create kafka" in run("put", logs, "--value", "x", "--topic", "b").stderr
+    assert run("put", logs, "--value", "x", "--topic", "b", "--create", "kafka").stdout == "b/0  offset 0\n"
+    assert "named like a partition" in run("put", tmp_path / "x", "--value", "x", "--create", "kafka").stderr
+    assert "no value" in run("put", logs / "a-0", "--header", "x", "--value", "y").stderr
+    assert "--queue" in run("put", logs / "a-0", "--queue", 1, "--value", "y").stderr
+    (tmp_path / "lines").write_text('{"timestamp_ms": "x"}')
+    assert "line 1: timestamp_ms" in run("put", logs / "a-0", "--file", tmp_path / "lines").stderr
+    for command in (("consume", logs, "--group", "G"), ("offsets", logs)):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "logdex cat" in result.stderr
+
+
+def test_cat_waits_for_more(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log, Log.open(tmp_path / "b-0") as other:
+        log.append([Record(value=b"%d" % number) for number in range(5)])
+
+        def write() -> None:
+            for number in range(5, 30):
+                time.sleep(0.005)
+                (log if number % 2 else other).append(Record(value=b"%d" % number))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        lines = run_json("cat", tmp_path, "--follow", "--limit", 30)
+        thread.join()
+        assert len(lines) == 30
+        assert [line["offset"] for line in lines if line["topic"] == "b"] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "flags", [("--offset", 3), ("--from", 5), ("--offset", 1, "--isolation-level", "read_committed")]
+)
+def test_filters_of_a_cat_that_waits(tmp_path: Path, flags: tuple[object, ...]) -> None:
+    with Log.open(tmp_path / "a-0") as log:
+        log.append([Record(value=b"%d" % number, timestamp_ms=number + 1) for number in range(9)])
+        expected = run_json("cat", tmp_path, *flags)
+        assert run_json("cat", tmp_path, *flags, "--follow", "--limit", len(expected)) == expected
+        assert len(expected) < 9

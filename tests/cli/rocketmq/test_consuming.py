@@ -1,0 +1,213 @@
+"""`put`, `consume`, `offsets` and `cat --follow` of a RocketMQ store."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from logdex.rocketmq.consuming.consumer import Consumer
+from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
+from logdex.rocketmq.message_store.message_store import MessageStore
+from tests.cli.helpers import run, run_json
+from tests.unit.rocketmq.consuming.stores import put_numbers, store_with
+
+SMALL = ("--mapped-file-size-commit-log", 4096, "--mapped-file-size-consume-queue", 200)
+INDEX = ("--max-hash-slot-num", 53, "--max-index-num", 60)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with 40 numbered messages in the 4 queues of the topic `orders`."""
+    store_with(tmp_path / "store", 40).close()
+    return tmp_path / "store"
+
+
+def test_put_makes_a_store_and_says_where_the_message_is(tmp_path: Path) -> None:
+    flags = ("--topic", "orders", "--keys", "k1", "--keys", "k2", "--tags", "paid", "--queue", 2)
+    told = run("put", tmp_path / "new", "--create", "rocketmq", *flags, "--body", "héllo", *SMALL, *INDEX)
+    assert told.exit_code == 0, told
+    assert told.stdout.startswith("orders/2  offset 0  at 0  ")
+    [line] = run_json("put", tmp_path / "new", *flags, "--body", "again", *SMALL, *INDEX)
+    assert (line["queue_offset"], line["topic"]) == (1, "orders")
+    [found] = run_json("message", tmp_path / "new", line["msg_id"])
+    assert found["keys"] == ["k1", "k2"]
+    assert run_json("query", tmp_path / "new", "--topic", "orders", "--key", "k2", "--max", 1) == [found]
+    assert run("verify", tmp_path / "new", *SMALL, *INDEX).exit_code == 0
+
+
+def test_put_takes_what_cat_prints(store: Path, tmp_path: Path) -> None:
+    lines = run("cat", store, "--json").stdout
+    (tmp_path / "lines").write_text(f'{lines}\n{{"body_text": "x", "tags": null}}\n')
+    copy = tmp_path / "copy"
+    put = run_json(
+        "put", copy, "--create", "rocketmq", "--topic", "other", "--file", tmp_path / "lines", *SMALL, *INDEX
+    )
+    assert len(put) == 41
+    assert put[-1]["topic"] == "other"
+    again = run_json("cat", copy, "--topic", "orders")
+    names = (
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "body",
+        "tags",
+        "keys",
+        "unique_key",
+        "properties",
+        "born_timestamp_ms",
+    )
+    assert [[row[name] for name in names] for row in again] == [
+        [row[name] for name in names] for row in map(json.loads, lines.splitlines())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("[1]", "line 2 is no JSON object"),
+        ("{", "line 2 is no JSON"),
+        ('{"body": "%"}', "line 2: body is no base64"),
+        ('{"topic": 7}', "line 2: which topic?"),
+        ('{"properties": [1]}', "line 2: the properties"),
+        ('{"properties": {"": "x"}}', "the property name"),
+        ('{"queue_id": 9}', "has the queues 0 to 3"),
+        ('{"queue_id": "x"}', 'line 2: queue_id cannot be "x"'),
+        ('{"tags": 5}', "line 2: tags cannot be 5"),
+        ('{"flag": true}', "line 2: flag cannot be true"),
+        ('{"keys": ["a", 5]}', "line 2: keys are texts"),
+        ('{"born_host": "x"}', "is not a host"),
+        ('{"sys_flag": 99999999999}', "MESSAGE_ILLEGAL"),
+        ('{"body_text": 5}', "line 2: body_text is no text"),
+    ],
+)
+def test_a_bad_line_is_named(store: Path, tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "lines").write_text(f'{{"body_text": "good"}}\n{line}\n')
+    result = run("put", store, "--topic", "orders", "--file", tmp_path / "lines", *SMALL, *INDEX)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "unexpected" not in result.stderr
+    assert run("verify", store, *SMALL, *INDEX).exit_code == 0
+
+
+def test_put_says_what_is_missing(store: Path, tmp_path: Path) -> None:
+    assert "--body" in run("put", store, "--topic", "orders").stderr
+    assert "--topic" in run("put", store, "--body", "x", *SMALL, *INDEX).stderr
+    assert "--create rocketmq" in run("put", tmp_path / "no", "--create", "x", "--topic", "a", "--body", "x").stderr
+    assert run("put", tmp_path / "no", "--topic", "a", "--body", "x").exit_code == 2
+    assert not (tmp_path / "no").exists()
+    with MessageStore.open(store):
+        assert "open in this process" in run("put", store, "--topic", "orders", "--body", "x", *SMALL, *INDEX).stderr
+
+
+def test_consume_goes_on_where_it_ended(store: Path) -> None:
+    numbers = []
+    for count in (3, 30, 20):
+        lines = run_json("consume", store, "--topic", "orders", "--group", "G", "--limit", count)
+        numbers += [line["queue_id"] + 4 * line["queue_offset"] for line in lines]
+    assert sorted(numbers) == list(range(40))
+    told = run("consume", store, "--topic", "orders", "--group", "G")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert "4 queues of orders" in told.stderr
+    [line] = run_json("consume", store, "--topic", "orders", "--group", "H", "--tag", "odd || x", "--limit", 1)
+    assert line["tags"] == "odd"
+    assert run_json("consume", store, "--topic", "orders", "--group", "L", "--start", "last") == []
+    assert ConsumerOffsetManager(store).query_offsets("L", "orders") == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--topic", "orders"), "--group"),
+        (("--group", "G"), "--topic"),
+        (("--group", "G", "--topic", "ordres"), "has no topic ordres"),
+        (("--group", "a b", "--topic", "orders"), "group"),
+        (("--group", "G", "--topic", "orders", "--start", "x"), "--start"),
+        (("--group", "G", "--topic", "orders", "--tag", "||"), "tag"),
+    ],
+)
+def test_consume_says_what_is_wrong(store: Path, flags: tuple[str, ...], told: str) -> None:
+    result = run("consume", store, *flags)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert ConsumerOffsetManager(store).read().offsets == {}
+
+
+def test_offsets_and_lag(store: Path) -> None:
+    assert "no group" in run("offsets", store).stderr
+    run("consume", store, "--topic", "orders", "--group", "G", "--limit", 13)
+    rows = run_json("offsets", store)
+    assert sum(row["offset"] for row in rows) == 13
+    assert [row["lag"] for row in rows] == [10 - row["offset"] for row in rows]
+    assert {row["group"] for row in rows} == {"G"}
+    told = run("offsets", store, "--group", "G", "--topic", "orders").stdout
+    assert told.splitlines()[0].split() == ["group", "topic", "queue", "offset", "from", "to", "lag"]
+    [first, *_] = run_json("offsets", store, "--group", "N", "--topic", "orders")
+    assert (first["offset"], first["lag"]) == (None, 10)
+
+
+def test_offsets_are_reset_after_a_look(store: Path) -> None:
+    reset = ("offsets", store, "--group", "G", "--topic", "orders", "--reset-to")
+    run("consume", store, "--topic", "orders", "--group", "G")
+    told = run(*reset, "earliest")
+    assert "nothing was changed" in told.stderr
+    assert told.stdout.splitlines()[1].split() == ["G", "orders", "0", "10", "0", "10", "0", "0"]
+    offsets = ConsumerOffsetManager(store)
+    assert offsets.query_offsets("G", "orders") == {0: 10, 1: 10, 2: 10, 3: 10}
+    assert run(*reset, 4, "--yes").exit_code == 0
+    assert offsets.query_offsets("G", "orders") == {0: 4, 1: 4, 2: 4, 3: 4}
+    assert [row["reset_to"] for row in run_json(*reset, "99")] == [10, 10, 10, 10]
+    assert [row["reset_to"] for row in run_json(*reset, "latest")] == [10, 10, 10, 10]
+    assert [row["reset_to"] for row in run_json(*reset, "2001-01-01")] == [0, 0, 0, 0]
+    assert [row["reset_to"] for row in run_json(*reset, "2101-01-01")] == [10, 10, 10, 10]
+    with Consumer(store, "G", "orders"):
+        refused = run(*reset, "earliest", "--yes")
+        assert refused.exit_code == 2
+        assert "stop them first" in refused.stderr
+    assert offsets.query_offsets("G", "orders") == {0: 4, 1: 4, 2: 4, 3: 4}
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--reset-to", "earliest"), "--group"),
+        (("--yes",), "--reset-to"),
+        (("--group", "G", "--topic", "orders", "--reset-to", "soon"), "is no time"),
+        (("--group", "G"), "nothing is known"),
+    ],
+)
+def test_offsets_says_what_is_wrong(store: Path, flags: tuple[str, ...], told: str) -> None:
+    result = run("offsets", store, *flags)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_cat_waits_for_more(tmp_path: Path) -> None:
+    """Over the ends of files, and with a filter."""
+    with store_with(tmp_path, 10) as store:
+        thread = threading.Thread(target=put_slowly, args=(store,))
+        thread.start()
+        lines = run_json("cat", tmp_path, "--follow", "--limit", 35, "--queue", 1, *SMALL, *INDEX)
+        thread.join()
+        assert [line["queue_offset"] for line in lines] == list(range(35))
+        assert lines[-1]["physical_offset"] > 3 * 4096
+
+
+def put_slowly(store: MessageStore) -> None:
+    for number in range(10, 150, 7):
+        put_numbers(store, range(number, number + 7))
+        store.dispatch()
+        time.sleep(0.01)
+
+
+def test_consume_waits_for_more(tmp_path: Path) -> None:
+    with store_with(tmp_path, 10) as store:
+        store.dispatch()
+        thread = threading.Thread(target=put_slowly, args=(store,))
+        thread.start()
+        lines = run_json("consume", tmp_path, "--follow", "--limit", 150, "--topic", "orders", "--group", "G", *SMALL)
+        thread.join()
+        assert len({line["unique_key"] for line in lines}) == 150
