@@ -5,20 +5,33 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.layout.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
-from logdex.rocketmq.message_store.put.message import Message
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 
 NOW_MS = 1_700_000_000_000
+_MAP = pa.map_(pa.string(), pa.string())
+Actions = Mapping[str, int]
+"""Methods of `Run`, and how often each is taken."""
+FIRST_ACTIONS = {"put": 12, "batch": 3, "dispatch": 3, "flush": 1}
+ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "create_topic": 1}
+"""What else changes a store (retention, the delivery of delayed messages, a consumer's commits) is one more method,
+which keeps `Model` right, and one more line here; what must be true of it afterwards belongs into `check_left`."""
 Identity = tuple[bytes, int, bytes, bytes]
 """Topic, queue id, body and properties of a message."""
 
@@ -64,12 +77,15 @@ class Run:
     """Random actions on one store. `model` is right before and after each, and allows for both while one is under
     way."""
 
-    def __init__(self, store: MessageStore, model: Model, chance: random.Random, *, is_sync: bool) -> None:
+    def __init__(
+        self, store: MessageStore, model: Model, chance: random.Random, *, is_sync: bool, actions: Actions | None = None
+    ) -> None:
         self.store, self.model, self.chance, self.is_sync = store, model, chance, is_sync
+        self.refused: list[PutMessageStatus] = []
+        self._actions = [name for name, weight in (actions or ALL_ACTIONS).items() for _ in range(weight)]
 
     def step(self) -> None:
-        actions = [self.put] * 12 + [self.batch] * 3 + [self.dispatch] * 3 + [self.flush]
-        self.chance.choice(actions)()
+        getattr(self, self.chance.choice(self._actions))()
 
     def message(self, topic: str, queue_id: int) -> tuple[Message, tuple[Identity, bytes]]:
         model, chance = self.model, self.chance
@@ -86,12 +102,73 @@ class Run:
 
     def put(self) -> None:
         message, known = self.message(self.chance.choice(("T", "U")), self.chance.randrange(2))
-        self.model.puts.append(known)
-        put = self.store.put_message(message)
+        self.put_and_know(message, known)
+
+    @contextmanager
+    def adding(self, known: list[tuple[Identity, bytes]]) -> Iterator[None]:
+        """Messages are being put. After an error they may be there, unless the log still ends where it ended."""
+        end = self.store.max_phy_offset
+        self.model.puts += known
+        try:
+            yield
+        except LogdexError:
+            if self.store.max_phy_offset == end:
+                del self.model.puts[-len(known) :]
+            raise
+
+    def put_and_know(self, message: Message, known: tuple[Identity, bytes]) -> None:
+        with self.adding([known]):
+            put = self.store.put_message(message)
         if not put.is_stored:
+            self.refused.append(put.status)
             self.model.puts.remove(known)
         elif self.is_sync:
             self.model.kept = len(self.model.puts)
+
+    def delayed(self) -> None:
+        """A message for later delivery: it lies in the queue of its delay level."""
+        message, ((topic, queue_id, body, _), key) = self.message("T", self.chance.randrange(2))
+        message.delay_level, message.sys_flag = self.chance.randint(1, 3), 0
+        pairs = {name: str(value) for name, value in (message.properties or {}).items()}
+        pairs |= {"DELAY": str(message.delay_level), "REAL_TOPIC": topic.decode(), "REAL_QID": str(queue_id)}
+        properties = repr(sorted(pairs.items())).encode()
+        self.put_and_know(message, ((b"SCHEDULE_TOPIC_XXXX", message.delay_level - 1, body, properties), key))
+
+    def transaction(self) -> None:
+        """A PREPARED message, and perhaps another one that commits it or rolls it back."""
+        message, known = self.message("T", self.chance.randrange(2))
+        message.sys_flag = SYS_FLAG_PREPARED
+        self.put_and_know(message, known)
+        if self.chance.random() < 0.7:
+            flag = self.chance.choice((SYS_FLAG_COMMIT, SYS_FLAG_ROLLBACK))
+            at = max(self.store.max_phy_offset - 100, 0)
+            message, known = self.message("T", self.chance.randrange(2))
+            self.put_and_know(replace(message, sys_flag=flag, prepared_transaction_offset=at), known)
+
+    def columns(self) -> None:
+        """Rows of an Arrow table, of several topics and queues."""
+        rows = [
+            self.message(self.chance.choice("TU"), self.chance.randrange(2)) for _ in range(self.chance.randint(1, 9))
+        ]
+        table = {
+            "topic": [message.topic for message, _ in rows],
+            "queue_id": [message.queue_id for message, _ in rows],
+            "body": [message.body for message, _ in rows],
+            "properties": [list((message.properties or {}).items()) for message, _ in rows],
+        }
+        known = [each for _, each in rows]
+        types = pa.schema({"topic": pa.string(), "queue_id": pa.int32(), "body": pa.binary(), "properties": _MAP})
+        with self.adding(known):
+            put = self.store.put_columns(pa.table(table, types))
+        stored = put.msg_num if put.is_stored or put.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED else 0
+        del self.model.puts[len(self.model.puts) - len(known) + stored :]
+        if not put.is_stored:
+            self.refused.append(put.status)
+        elif self.is_sync:
+            self.model.kept = len(self.model.puts)
+
+    def create_topic(self) -> None:
+        self.store.create_topic(self.chance.choice("TUV"), self.chance.randint(2, 5))
 
     def batch(self) -> None:
         topic, queue_id = self.chance.choice(("T", "U")), self.chance.randrange(2)
@@ -99,9 +176,10 @@ class Run:
         for message, _ in pairs:
             message.sys_flag, message.body = 0, message.body[:60]
         known = [((each[0], each[1], each[2][:60], each[3]), key) for _, (each, key) in pairs]
-        self.model.puts += known
-        put = self.store.put_messages([message for message, _ in pairs])
+        with self.adding(known):
+            put = self.store.put_messages([message for message, _ in pairs])
         if not put.is_stored:
+            self.refused.append(put.status)
             del self.model.puts[-len(known) :]
         elif self.is_sync:
             self.model.kept = len(self.model.puts)

@@ -14,20 +14,32 @@ import pytest
 
 from logdex.errors import LogdexError
 from logdex.testing import CHANGES, Fault, FaultEnv, Killed
-from tests.crash.rocketmq.store_runs import Model, Run, check_left, check_log, open_store, sizes_of
+from tests.crash.rocketmq.store_runs import (
+    ALL_ACTIONS,
+    FIRST_ACTIONS,
+    Actions,
+    Model,
+    Run,
+    check_left,
+    check_log,
+    open_store,
+    sizes_of,
+)
 
 SEEDS, SEEDS_SLOW, PARTS = 24, 2000, 4
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 
-def run_until_stopped(env: FaultEnv, place: Path, sizes: dict[str, Any], model: Model, chance: random.Random) -> None:
+def run_until_stopped(
+    env: FaultEnv, place: Path, sizes: dict[str, Any], model: Model, chance: random.Random, actions: Actions
+) -> None:
     """Opens, works and perhaps closes the store, until the process is killed, the system refuses, or it has done
     enough."""
     flush = chance.choice(("sync", "sync", "async"))
     try:
         store = open_store(place, sizes, chance, env, flush)
         check_log(place, sizes, model)
-        run = Run(store, model, chance, is_sync=flush == "sync")
+        run = Run(store, model, chance, is_sync=flush == "sync", actions=actions)
         for _ in range(chance.randrange(60)):
             run.step()
         if chance.random() < 0.5:
@@ -45,17 +57,17 @@ def a_fault(chance: random.Random) -> Fault | None:
     return Fault(chance.randrange(1, 400 if kinds is None else 120), errno=code, kinds=kinds)
 
 
-def cut(folder: Path, seed: int) -> None:
+def cut(folder: Path, seed: int, actions: Actions = ALL_ACTIONS) -> None:
     """One to three power cuts of one store, each after one or more processes."""
     chance = random.Random(seed)
     sizes, model, place = sizes_of(chance), Model(), folder / "0"
     place.mkdir(parents=True)
     for number in range(1, chance.choice((1, 1, 2, 3)) + 1):
         env = FaultEnv(str(place), a_fault(chance))
-        run_until_stopped(env, place / "store", sizes, model, chance)
+        run_until_stopped(env, place / "store", sizes, model, chance, actions)
         while chance.random() < 0.3:
             env.restart(a_fault(chance))
-            run_until_stopped(env, place / "store", sizes, model, chance)
+            run_until_stopped(env, place / "store", sizes, model, chance, actions)
         env.release()
         place = folder / str(number)
         env.survivor(str(place), seed)
@@ -89,7 +101,7 @@ def test_many_power_cuts(tmp_path: Path, part: int) -> None:
 def test_cuts_that_once_lost_something(tmp_path: Path, seed: int) -> None:
     """Names that a killed process left unsynced, a torn message in a file of an odd size, names of queues that were
     cut, a renamed topics.json, a file that was cut off and not yet extended again."""
-    cut(tmp_path / str(seed), seed)
+    cut(tmp_path / str(seed), seed, FIRST_ACTIONS)
 
 
 def test_files_made_ahead_may_come_back(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from logdex.errors import LogClosedError, StorageError
+from logdex.errors import LogClosedError, LogInUseError, StorageError
 from logdex.io.env import Env, WriteFile
 from logdex.io.group_commit import GroupCommit
 from logdex.io.process_lock import ProcessLock
@@ -80,9 +80,19 @@ class StoreCore:
         if self.closed:
             raise LogClosedError("the store was closed", path=self.paths.root)
 
-    def require_usable(self) -> None:
-        """Raises `LogClosedError` after `close`, `LogFailedError` after a failed write."""
+    def require_own(self) -> None:
+        """Raises `LogClosedError` after `close`, `LogInUseError` in a forked child."""
         self.require_open()
+        if not self.process_lock.is_own:
+            raise LogInUseError(
+                "only the process that opened the store can write it, not a forked child",
+                path=self.paths.root,
+                hint="put there, or open the store after the fork",
+            )
+
+    def require_usable(self) -> None:
+        """As `require_own`; raises `LogFailedError` after a failed write."""
+        self.require_own()
         self.group_commit.require_unfailed()
 
     # -- writing -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ cut, on a full disk and with two writers.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -57,6 +58,7 @@ class MessageStore(ReadableStore):
         self._transactions = TransactionService(core, opened.dispatch.derived.queues, opened.encoder)
         self._retention = RetentionService(core, opened.dispatch)
         self._background = Background(core, opened.dispatch, self._schedule) if core.options.background else None
+        self._close_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -215,8 +217,13 @@ class MessageStore(ReadableStore):
         If anything failed before, or fails now, the store is closed without it, and the next start
         recovers it.
         """
-        if self._core.closed:
-            return
+        if not self._core.process_lock.is_own:
+            return  # in a forked child the store, and any lock held during the fork, belong to its parent
+        with self._close_lock:
+            if not self._core.closed:
+                self._close()
+
+    def _close(self) -> None:
         self._schedule.stop()
         if self._background is not None:
             self._background.stop()
@@ -226,6 +233,7 @@ class MessageStore(ReadableStore):
                     with self._core.lock:
                         is_good = self._core.is_writeable and self._dispatch.error is None
                         self._core.closing = True
+                        self._core.group_commit.wait_until_idle()
                     if is_good:
                         self._close_cleanly()
             finally:

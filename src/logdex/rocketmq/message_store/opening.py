@@ -133,6 +133,8 @@ class _Opening:
         closing: list[Callable[[], None]] = [queues.close_files]
         try:
             log = self._first_look()
+            if log is not None:
+                closing.append(log.close)
             checkpoint = LiveCheckpoint(self.paths.checkpoint, self.env)
             found = self._decide(log, queues, checkpoint)
             self._mark_open()
@@ -183,10 +185,9 @@ class _Opening:
             queues_from = start
             if stop is None or not stop.is_clean:
                 self.report.cut_reason = "a torn message" if stop is None else stop.reason
-        elif lacks_entries(found_queues, log, end_offset, self.config, self.env):
-            queues_from = log.min_offset
         damaged = [queue for queue in found_queues if is_damaged(queue)]
-        if damaged or not found_queues:
+        is_missing = bool(damaged) or not found_queues
+        if is_missing or (is_clean and lacks_entries(found_queues, log, end_offset, self.config, self.env)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
         index = find_start(self.paths, log, end_offset, self.config, trusted_ms, self.env)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import StoreError
+from logdex.errors import StorageError, StoreError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
@@ -81,6 +81,8 @@ def _has_queued(log: CommitLog, begin: int, end: int, config: StoreConfig, env: 
                 return False
             if message.is_queued:
                 return True
+    except StorageError:
+        raise  # the file may be sound
     except StoreError:
         return True
     return False

@@ -92,6 +92,7 @@ HARMS = {
     "a queue's last file": cut("consumequeue/orders/2/*", 0),
     "a queue's last entries": zero("consumequeue/orders/2/*", 60, 200),
     "a queue's first file": lose("consumequeue/orders/1/0*"),
+    "a file in a queue's middle": lose("consumequeue/orders/1/*200"),
     "half a queue's file": cut("consumequeue/orders/0/*", 33),
     "all IndexFiles": lose("index"),
     "the first IndexFile": lose("index/*"),

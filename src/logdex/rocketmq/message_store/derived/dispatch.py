@@ -106,7 +106,9 @@ class Dispatch:
 
     def run_batch(self) -> bool:
         """Dispatches the next part of the log. Returns False if there is nothing to dispatch."""
+        self._core.require_own()  # a forked child may have inherited the lock as held
         with self.lock:
+            self._core.require_open()
             if self.error is not None:
                 raise self.error
             end = self._core.log.end_offset
@@ -210,16 +212,24 @@ class Dispatch:
 
     # -- durability ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Writes the log and what was derived from it to disk, and moves the checkpoint."""
+        """Writes the log and what was derived from it to disk, and moves the checkpoint. Raises the
+        error that stopped the dispatch, once the log is on disk. A failed fsync stops the dispatch."""
+        self._core.require_usable()
         with self.lock:
             upto, timestamp_ms = self.reput_from, self._timestamp_ms
             self._core.flush_log()
-            self.derived.queues.flush()
-            self.checkpoint.write(
-                physic_msg_timestamp_ms=self._core.durable_timestamp_ms,
-                logics_msg_timestamp_ms=timestamp_ms,
-                logics_physical_offset=upto,
-            )
+            if self.error is not None:
+                raise self.error
+            try:
+                self.derived.queues.flush()
+                self.checkpoint.write(
+                    physic_msg_timestamp_ms=self._core.durable_timestamp_ms,
+                    logics_msg_timestamp_ms=timestamp_ms,
+                    logics_physical_offset=upto,
+                )
+            except BaseException as error:
+                self.error = error  # a later fsync would succeed, although the entries are lost
+                raise
 
     def close_files(self) -> None:
         """Closes all files without completing them."""

@@ -1,0 +1,106 @@
+"""A `MessageStore` on a disk that refuses: full, broken, read-only, without descriptors, at any call."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import LogdexError, LogFailedError, StorageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from logdex.testing import CHANGES, Fault, FaultEnv
+from tests.crash.rocketmq.store_runs import Model, Run, check_left, check_log, open_store
+from tests.examples import some
+
+REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 2048,
+    "mapped_file_size_consume_queue": 100,
+    "max_hash_slot_num": 3,
+    "max_index_num": 6,
+    "rocketmq_version": "5.5.0",
+}
+STEPS = (
+    *("put", "batch", "dispatch", "columns", "put", "flush", "delayed", "transaction", "dispatch", "create_topic"),
+    *("put", "columns", "put", "flush", "put", "batch", "put", "dispatch", "put"),
+)
+
+
+def play(root: Path, env: Env, model: Model) -> list[object]:
+    """Opens, works, closes, twice. Returns what was refused. After a refusal one more message is put, then the store is
+    closed."""
+    refused: list[object] = []
+    for turn in range(2):
+        try:
+            store = open_store(root, SIZES, random.Random(5 + turn), env, "sync")
+        except LogdexError as error:
+            return [*refused, error]
+        check_log(root, SIZES, model)
+        run = Run(store, model, random.Random(5 + turn), is_sync=True)
+        for step in STEPS:
+            try:
+                getattr(run, step)()
+            except LogdexError as error:
+                refused.append(error)
+                check_what_comes_next(run, refused)
+                break
+        refused += run.refused
+        try:
+            store.close()
+        except LogdexError as error:
+            refused.append(error)
+    return refused
+
+
+def check_what_comes_next(run: Run, refused: list[object]) -> None:
+    """After a failed write nothing is acknowledged; what else was refused leaves a store that works."""
+    store = run.store
+    if store._core.is_writeable:
+        try:
+            run.put()
+        except LogdexError as error:
+            refused.append(error)
+        return
+    assert store.put_message(Message("T", b"one more")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    for attempt in (store.flush, lambda: store.create_topic("one more")):
+        with pytest.raises(LogFailedError, match="open it again"):
+            attempt()
+
+
+@pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+def test_refused_at_any_call(tmp_path: Path, code: int, lasting: bool) -> None:
+    (tmp_path / "whole").mkdir()
+    env = FaultEnv(str(tmp_path / "whole"))
+    assert play(tmp_path / "whole" / "store", env, Model()) == []
+    calls = env.count()
+    first = REFUSALS.index(code) * 2 + lasting
+    for at in some(range(1 + first, calls + 1, 8), 110):  # each call in turn, some with one error, some with another
+        refuse(tmp_path / str(at), Fault(at, code, lasting=lasting))
+
+
+def refuse(folder: Path, fault: Fault) -> None:
+    folder.mkdir()
+    env, model = FaultEnv(str(folder), fault), Model()
+    refused = play(folder / "store", env, model)
+    kind, path = env.log[fault.at - 1] if len(env.log) >= fault.at else ("", "")
+    try:
+        assert refused or not env.hits or kind not in CHANGES  # what cannot be read may be derived anew
+        errors = [each for each in refused if isinstance(each, Exception)]
+        assert all(isinstance(each, LogdexError) for each in errors)
+        if errors:
+            assert isinstance(errors[0], StorageError)
+            assert errors[0].errno == fault.errno
+        assert env.open_paths == []
+        if (folder / "store").exists():
+            check_left(folder / "store", SIZES, model, random.Random(1))
+            with open_store(folder / "store", SIZES, random.Random(1), DEFAULT_ENV, "sync") as store:
+                Run(store, model, random.Random(1), is_sync=True).put()
+            check_left(folder / "store", SIZES, model, random.Random(1))
+    except BaseException as error:
+        error.add_note(f"call {fault.at}, {fault.errno}, lasting {fault.lasting}: {kind} {path}; {refused}")
+        raise
