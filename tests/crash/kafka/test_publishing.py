@@ -22,6 +22,8 @@ from tests.crash.publications import (
 )
 from tests.crash.trees import Fresh
 
+pytestmark = pytest.mark.timeout(1800)  # one kill per operation, with a run of its own each
+
 BELOW = pytest.mark.parametrize(
     "below", ["", pytest.param("events-1", marks=pytest.mark.slow)], ids=["log directory", "partition"]
 )

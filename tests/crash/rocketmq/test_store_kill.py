@@ -11,7 +11,7 @@ import pytest
 from tests.golden.archives import ROOT
 
 
-@pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])])
 def test_killed_writers(tmp_path: Path, rounds: int) -> None:
     command = [sys.executable, "-m", "tests.crash.rocketmq.killed_writers", str(tmp_path / "store"), str(rounds), "7"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -8,20 +8,20 @@ the splits, are those of a scan with the same filter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
 
-from logdex.errors import UsageError
+from logdex.errors import UsageError, VanishedError
 from logdex.jobs.read_plan import ReadPlanBase
-from logdex.kafka.read.committed import NOTHING_ABORTED, find_aborted
+from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions, find_aborted
 from logdex.kafka.read.cuts import cut
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.prune import ReadPartition, SegmentPart, offset_range, prune
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.split import ReadSplit, schema_of
-from logdex.kafka.read.steady import LookedAtPartition, PartitionView, require_current, steadily
+from logdex.kafka.read.steady import LookedAtPartition, PartitionView, first_current, steadily
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -81,8 +81,7 @@ def splits_of(
     """Yields the splits of one partition; see `plan_read`."""
     aborted = NOTHING_ABORTED
     if wanted.isolation == READ_COMMITTED:
-        aborted = find_aborted(partition.segments, *offset_range(partition, wanted))
-        require_current(partition.segments, partition.env)  # a .txnindex may have been gone already
+        aborted, wanted = _find_aborted(partition, wanted)
     for part in prune(partition, wanted):
         ends = _ends(part, split_bytes)
         for begin, end in pairwise(ends):
@@ -99,6 +98,27 @@ def splits_of(
                 columns=columns,
                 aborted=aborted.between(part.segment.base_offset, part.next_base),
             )
+
+
+def _find_aborted(partition: ReadPartition, wanted: ReadFilter) -> tuple[AbortedTransactions, ReadFilter]:
+    """Returns the aborted transactions for a filter, and the filter without the offsets of segments
+    that retention has removed meanwhile. Raises `VanishedError` if others were removed or
+    replaced."""
+    segments = partition.segments
+    while True:
+        aborted, error = NOTHING_ABORTED, None
+        try:
+            aborted = find_aborted(segments, *offset_range(partition, wanted))
+        except VanishedError as vanished:
+            error = vanished
+        removed = first_current(segments, partition.env)  # a .txnindex may have been gone already
+        if removed:
+            segments = segments[removed:]
+            wanted = replace(wanted, offset=max(wanted.offset or 0, segments[0].base_offset))
+        if error is None:
+            return aborted, wanted
+        if not removed:
+            raise error
 
 
 def _ends(part: SegmentPart, split_bytes: int | None) -> list[int]:

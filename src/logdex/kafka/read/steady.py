@@ -3,7 +3,7 @@ looked at again, and reading begins again or goes on with what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -30,11 +30,17 @@ class PartitionView:
     last_stable_offset: int
 
 
-def require_current(segments: Iterable[LogSegment], env: Env) -> None:
-    """Raises `VanishedError` if a segment has been removed or replaced since it was opened."""
-    for segment in segments:
+def first_current(segments: Sequence[LogSegment], env: Env) -> int:
+    """Returns the place of the first segment that has not been removed since it was opened, as
+    retention removes the first ones. Raises `VanishedError` if a later one has been removed, or if
+    one has been replaced."""
+    place = 0
+    while place < len(segments) - 1 and not env.exists(segments[place].log.path):
+        place += 1
+    for segment in segments[place:]:
         if env.identity(segment.log.path) != segment.log.identity:
             raise VanishedError("the segment was removed meanwhile", path=segment.log.path)
+    return place
 
 
 class LookedAtPartition(Protocol):

@@ -17,7 +17,10 @@ from logdex.io.env import DEFAULT_ENV
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.recognise import require_kafka
 from logdex.kafka.log.log import Log
+from logdex.kafka.read import plan
+from logdex.kafka.read.committed import AbortedTransactions, find_aborted
 from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.steady import LOOKS_MAX
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -110,6 +113,28 @@ def test_a_scan_goes_on_behind_what_it_has_read(change: Callable[[Log], None], t
                     change(log)
             assert offsets == sorted(set(offsets))
             assert offsets[-1] >= 120
+
+
+def test_retention_that_is_faster_than_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "events-0"
+    with Log.open(path, LogConfig(segment_bytes=300, retention_ms=-1)) as log:
+        put(log, 240)
+    bases = sorted(int(each.stem) for each in path.glob("*.log"))
+    assert len(bases) > 2 * LOOKS_MAX
+    removed: list[int] = []
+
+    def find_and_remove(*arguments: Any) -> AbortedTransactions:
+        try:
+            return find_aborted(*arguments)
+        finally:
+            removed.append(bases[len(removed)])
+            (path / f"{removed[-1]:020d}.log").unlink()
+
+    monkeypatch.setattr(plan, "find_aborted", find_and_remove)
+    with PartitionSnapshot(path) as snapshot:
+        offsets = [record.offset for record in snapshot.scan(isolation="read_committed")]
+        assert bases[len(removed)] <= offsets[0] < bases[len(removed) + 2]
+        assert offsets[-1] >= 120
 
 
 def test_an_abandoned_swap_is_not_waited_for_long(tmp_path: Path) -> None:
