@@ -229,7 +229,7 @@ def test_finished() -> None:
 def test_only_env_touches_the_system() -> None:
     files = [
         path
-        for path in python_files("src")
+        for path in python_files("src/logdex")
         if not any(
             name == allowed or (allowed.endswith("/") and name.startswith(allowed))
             for name in [path.relative_to(SRC).as_posix()]

@@ -132,6 +132,8 @@ class CorruptError(StoreError):
             text += f": expected {expected}, found {found}"
         super().__init__(text, path=path, hint=hint)
         self.position = position
+        self.end_position: int | None = None
+        """Where reading continues behind the damage, if that is known."""
         self.field = field
         self.expected = expected
         self.found = found

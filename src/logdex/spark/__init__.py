@@ -1,5 +1,7 @@
-"""The Spark pipeline: the session, and jobs that run the engine's kernels in Python workers."""
+"""The Spark pipeline: the session, jobs that run the engine's kernels in Python workers, and the
+sources that read logs as DataFrames."""
 
 from logdex.spark.rebuild_job import rebuild
+from logdex.spark.sources import register
 
-__all__ = ["rebuild"]
+__all__ = ["rebuild", "register"]

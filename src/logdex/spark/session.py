@@ -22,6 +22,7 @@ from logdex.errors import EnvironmentProblem, UsageError
 from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
 from logdex.spark.master import check_reachable, is_local
+from logdex.spark.sources import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -36,6 +37,8 @@ DEFAULTS: Mapping[str, str] = {
     # Arrow batches travel between Java and workers over a Unix socket: faster, without stalls of
     # loopback TCP
     "spark.python.unix.domain.socket.enabled": "true",
+    # filters reach Python sources only with this setting
+    PUSHDOWN: "true",
     # a crashed worker prints its stack
     "spark.python.worker.faulthandler.enabled": "true",
 }

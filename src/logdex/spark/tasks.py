@@ -134,7 +134,7 @@ def _attempt(function: TaskFunction[Task, Result], failures_max: int, counts: An
 
     context = TaskContext.get()
     assert context is not None  # set in every worker
-    _freeze()
+    freeze_imports()
 
     def count(messages: int, size_bytes: int) -> None:
         if counts is not None:
@@ -151,7 +151,7 @@ def _attempt(function: TaskFunction[Task, Result], failures_max: int, counts: An
         return error
 
 
-def _freeze() -> None:
+def freeze_imports() -> None:
     """Excludes imported objects from garbage collection.
 
     A worker runs a full collection after each task, which would otherwise visit about 75,000

@@ -128,6 +128,7 @@ def _read(
         if end.is_unreadable:
             take_unreadable(data)  # what the search met again
         if error is not None and (following >= 0 or end.kind is EndKind.CORRUPT):
+            error.end_position = following if following >= 0 else data.size
             yield from decoder.refuse(error)
         if not 0 <= following < stop:
             yield from decoder.flush()

@@ -104,6 +104,7 @@ class RecordDecoder:
                 else:
                     self._explain(self._batch(columns, batch))
             except CorruptError as error:
+                error.end_position = _end(columns, batch)
                 yield from self.refuse(error)
             state[kernel.NEXT] = batch + 1
             state[kernel.GIVEN] = 0

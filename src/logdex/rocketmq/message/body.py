@@ -60,20 +60,30 @@ def decompress_body(
     decompresses to more than `size_bytes_max` bytes. At most one byte more than that is
     decompressed.
     """
-    codec = body_codec(message.sys_flag)
-    if codec is None or not message.body:  # like the broker's decoder, which ignores the flag of an empty body
-        return message.body
+    return decompress(message.body, message.sys_flag, path=path, position=position, size_bytes_max=size_bytes_max)
+
+
+def decompress(
+    stored: bytes,
+    sys_flag: int,
+    *,
+    path: str = "<message>",
+    position: int = 0,
+    size_bytes_max: int = limits.BODY_DECOMPRESSED_SIZE_BYTES_MAX,
+) -> bytes:
+    """Returns what `decompress_body` returns, for the stored body of a message with these flags."""
+    codec = body_codec(sys_flag)
+    if codec is None or not stored:  # like the broker's decoder, which ignores the flag of an empty body
+        return stored
 
     def problem(text: str, **details: object) -> CorruptError:
-        at = position + body_at(message.sys_flag)
+        at = position + body_at(sys_flag)
         return CorruptError(text, path=path, position=at, field="body", **details)  # type: ignore[arg-type]
 
     if codec == "unknown":
-        raise problem(
-            "the compression type is unknown", expected="sysFlag bits 8-10 of 0 to 3", found=hex(message.sys_flag)
-        )
+        raise problem("the compression type is unknown", expected="sysFlag bits 8-10 of 0 to 3", found=hex(sys_flag))
     try:
-        body = (_inflate if codec == "zlib" else _read_stream)(message.body, codec, size_bytes_max)
+        body = (_inflate if codec == "zlib" else _read_stream)(stored, codec, size_bytes_max)
     except (zlib.error, OSError, EOFError, pa.ArrowException) as error:
         raise problem(f"the body is not a complete {codec} stream ({error})") from error
     if len(body) > size_bytes_max:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logdex.rocketmq.read.parts.part_reader import PartReader, Rows
+
+OnDamage = Callable[[CorruptError], None]
+OnTrimmed = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +52,39 @@ class ReadSplit:
 
         return schema_of(self.columns)
 
-    def to_batches(self, *, env: Env = DEFAULT_ENV) -> Generator[pa.RecordBatch, None, LogEnd | None]:
+    def to_batches(
+        self, *, env: Env = DEFAULT_ENV, on_damage: OnDamage | None = None, on_trimmed: OnTrimmed | None = None
+    ) -> Generator[pa.RecordBatch, None, LogEnd | None]:
         """Yields the messages in log order, as record batches of the columns. None is empty.
 
-        A split ends before the first message that is not whole, as the log does. Returns where and
-        why it ended: at zeros after the last message, or at damage; None if the log continues.
-        Damage in messages that the filter does not require to read is not found.
+        A split ends before the first message that is not whole, as the log does. With `on_damage`,
+        that is called with an error for each damage, and reading goes on behind it, as for `verify`
+        and `recover` (`logdex.rocketmq.scan.resume`). Returns where and why the split ended: at
+        zeros after the last message, or at damage; None if the log continues. Damage in messages
+        that the filter does not require to read is not found. `on_trimmed` is called with the path
+        of a file that a broker has removed meanwhile.
         """
         from logdex.rocketmq.columns.message_columns import make_batches
+        from logdex.rocketmq.read.parts.behind_damage import error_of, position_behind
 
-        ends: list[LogEnd | None] = []
-        with closing(self.reader(env)) as reader:
-            yield from make_batches(self._noting(reader, ends), reader.scanner.table, self.columns)
-        return ends[0]
+        part = self
+        while True:
+            ends: list[LogEnd | None] = []
+            with closing(part.reader(env)) as reader:
+                yield from make_batches(part._noting(reader, ends), reader.scanner.table, part.columns)
+            if on_trimmed is not None:
+                for path in reader.trimmed:
+                    on_trimmed(path)
+            end = ends[0]
+            if on_damage is None or end is None or end.is_clean:
+                return end
+            following = position_behind(part.file, end, part.store, part.config, env)
+            error = error_of(end)
+            error.end_position = part.file.size_bytes if following is None else following
+            on_damage(error)
+            if following is None or following >= part.end:
+                return None
+            part = replace(part, begin=following)
 
     def _noting(self, reader: PartReader, ends: list[LogEnd | None]) -> Iterator[Rows]:
         ends.append((yield from self.windows(reader)))

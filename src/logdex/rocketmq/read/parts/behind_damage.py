@@ -1,0 +1,34 @@
+"""Where a reader that goes on behind damage continues in a file."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from logdex.errors import CorruptError
+from logdex.io.env import Env
+from logdex.io.mapped.mapping import take_unreadable
+from logdex.rocketmq.commit_log.commit_log import CommitLogFile
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.consume_queue.named_messages import NamedMessages
+from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.resume import find_behind
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+
+def position_behind(file: CommitLogFile, end: LogEnd, store: str | None, config: StoreConfig, env: Env) -> int | None:
+    """Returns the position in a file at which reading continues behind the damage at `end`, None if
+    no message follows in this file. `store` has the ConsumeQueues, if there are any."""
+    with env.map_read(file.path) as mapped:
+        data = LogBytes(mapped.array[: file.size_bytes], file.start_offset)
+        if store is None:
+            following = find_behind(data, end.position)
+        else:
+            with closing(NamedMessages(store, config, env)) as named:
+                following = find_behind(data, end.position, named)
+        take_unreadable(mapped.array)  # the caller is told of the damage
+    return following
+
+
+def error_of(end: LogEnd) -> CorruptError:
+    """Returns the error at which a log ends, also where no single message is wrong."""
+    return end.error or CorruptError(end.reason, path=end.path, position=end.position)

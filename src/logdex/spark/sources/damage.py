@@ -1,0 +1,55 @@
+"""What a source does with damaged bytes: the modes of Spark's own file sources, and the column
+`_corrupt` that tells of damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from logdex.errors import CorruptError
+from logdex.spark.sources.columns import SourceColumn
+
+FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
+MODES = (FAILFAST, PERMISSIVE, DROPMALFORMED)
+"""Fail at damage, which is the default; one row with only `_corrupt` per damage; no row for it."""
+
+CORRUPT = "_corrupt"
+CORRUPT_TYPE = pa.struct([("file", pa.string()), ("begin", pa.int64()), ("end", pa.int64()), ("reason", pa.string())])
+"""The bytes [begin, end) of a file. `end` is null where it is not known how far the damage goes."""
+
+
+def _nulls(batch: pa.RecordBatch) -> pa.Array:
+    return pa.nulls(len(batch), CORRUPT_TYPE)
+
+
+CORRUPT_COLUMN = SourceColumn(CORRUPT, CORRUPT_TYPE, (), _nulls)
+"""The column is null in every row with data."""
+
+
+class DamageLog:
+    """Collects the damage that one read met, and makes its rows. `noted` counts all of it."""
+
+    def __init__(self) -> None:
+        self.noted = 0
+        self._waiting: list[CorruptError] = []
+
+    def note(self, error: CorruptError) -> None:
+        """Takes an error in place of raising it."""
+        self.noted += 1
+        self._waiting.append(error)
+
+    def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yields one row per damage since the last call, with nulls in all columns but `_corrupt`.
+        Without that column there are no rows."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting or CORRUPT not in schema.names:
+            return
+        told = [
+            {"file": each.path, "begin": each.position, "end": each.end_position, "reason": each.description}
+            for each in waiting
+        ]
+        arrays = [
+            pa.array(told, field.type) if field.name == CORRUPT else pa.nulls(len(told), field.type) for field in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,1 @@
+"""The source `kafka_log`: records of Kafka log directories as rows."""

@@ -1,0 +1,63 @@
+"""A part of a plan of `kafka_log`, as a task reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from logdex.errors import CorruptError, VanishedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.read.split import ReadSplit
+from logdex.kafka.scan.scanner import EndKind, ScanEnd
+from logdex.spark.sources.table import OnDamage
+
+_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
+_GONE = "option failOnDataLoss=false reads what is left"
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A split of one partition. Up to `sure_end`, a position in its file, it is known to have
+    batches. It can be pickled."""
+
+    split: ReadSplit
+    log_dir: str
+    sure_end: int
+    fail_on_data_loss: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that it covers."""
+        return self.split.size_bytes
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """The values of the columns that are the same in all its rows."""
+        return {"logDir": self.log_dir}
+
+    def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
+        """Yields the records."""
+        try:
+            end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
+        except VanishedError as error:
+            if self.fail_on_data_loss:
+                error.hint = _GONE
+                raise
+            return
+        except CorruptError as error:
+            error.hint = error.hint or _HINT
+            raise
+        if end is None or end.kind not in (EndKind.TORN, EndKind.ZEROS) or end.position >= self.sure_end:
+            return
+        damage = self._error_of(end)
+        if on_damage is None:
+            raise damage
+        on_damage(damage)
+
+    def _error_of(self, end: ScanEnd) -> CorruptError:
+        what = "zeros where a batch must be"
+        error = end.error or CorruptError(what, path=self.split.path, position=end.position)
+        error.end_position, error.hint = self.split.end, _HINT
+        return error

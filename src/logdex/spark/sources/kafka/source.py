@@ -1,0 +1,23 @@
+"""Spark's entrance to `kafka_log`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logdex.spark.sources.kafka.table import SOURCE, LogDirTable
+from logdex.spark.sources.source import LogSource
+
+
+class KafkaLogSource(LogSource):
+    """The records of Kafka log directories: ``spark.read.format("kafka_log").load(PATH)``. The guide
+    to logs as DataFrames has all options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns the name of the format."""
+        return SOURCE
+
+    @staticmethod
+    def make_table(options: Mapping[str, str]) -> LogDirTable:
+        """Returns what a DataFrame reads."""
+        return LogDirTable(options)

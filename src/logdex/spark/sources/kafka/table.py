@@ -1,0 +1,183 @@
+"""The partitions that a DataFrame of `kafka_log` reads, and the plan of a read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from itertools import groupby
+from typing import Any
+
+from logdex.errors import MissingFileError, UsageError, VanishedError
+from logdex.formats import FORMATS, detect, format_of
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
+from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.spark.sources import conditions as plain
+from logdex.spark.sources.columns import SourceColumn
+from logdex.spark.sources.conditions import Condition, Conditions
+from logdex.spark.sources.damage import FAILFAST
+from logdex.spark.sources.kafka.columns import COLUMNS, HEADERS, NAMES, NEVER_NULL
+from logdex.spark.sources.kafka.frozen import FrozenPartition, freeze, partition_of, replica_of, selected
+from logdex.spark.sources.kafka.part import LogPart
+from logdex.spark.sources.kafka.replicas import Replica, choose
+from logdex.spark.sources.kafka.selection import OFFSETS, SELECTING, Limit, Selection
+from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
+from logdex.spark.sources.paths import find_paths
+from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes, require_no_loss
+
+SOURCE = "kafka_log"
+FORMAT = FORMATS["kafka"]
+OPTIONS = (
+    *COMMON_OPTIONS,
+    *SELECTING,
+    *OFFSETS,
+    *("isolation.level", "kafka.isolation.level", "includeHeaders", "includeControl"),
+    *format_settings(FORMAT),
+)
+
+_PLACE = frozenset(("topic", "partition", "logDir"))
+_COMPARISONS = frozenset((plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL))
+
+
+class LogDirTable:
+    """The partitions of one or several log directories. See `LogTable`."""
+
+    source = SOURCE
+
+    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV) -> None:
+        options = Options(SOURCE, given, OPTIONS)
+        self.read = ReadOptions.of(options)
+        self._has_headers = options.boolean("includeHeaders", False)
+        self._control = options.boolean("includeControl", False)
+        levels = (READ_UNCOMMITTED, READ_COMMITTED)
+        level = options.choice("kafka.isolation.level", levels, READ_UNCOMMITTED)
+        self._isolation = options.choice("isolation.level", levels, level)
+        self._settings: dict[str, Any] = options.settings(FORMAT)
+        strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+        limits = Limit.of(options, "starting"), Limit.of(options, "ending")
+        self.notes: list[str] = []
+        self.partitions: list[FrozenPartition] = []
+        with ExitStack() as stack:
+            opened: dict[str, KafkaSnapshot] = {}
+            for path in find_paths(options, env):
+                opened[path] = self._open(path, env)
+                stack.callback(opened[path].close)
+            chosen = self._choose(opened, Selection.of(options), env)
+            for limit in limits:
+                limit.require_all(frozenset((each.topic, each.partition) for each in chosen))
+            for each in chosen:
+                snapshot = partition_of(opened[each.root], each.topic, each.partition)
+                frozen = freeze(snapshot, each.root, limits, self._isolation, or_latest=strategy == "latest")
+                self._require_there(snapshot, frozen.begin, frozen.end)
+                self.partitions.append(frozen)
+
+    @property
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """All columns."""
+        return self.read.available(COLUMNS)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a DataFrame whose user asks for none; headers only with includeHeaders, as in
+        Spark's own source."""
+        return self.read.names([name for name in NAMES if self._has_headers or name != HEADERS])
+
+    def _open(self, path: str, env: Env) -> KafkaSnapshot:
+        found = detect(path, env=env)
+        if found.format != FORMAT.name:
+            raise UsageError(f"{path} is {found.description}", hint=f"{SOURCE} reads {' and '.join(FORMAT.paths)}")
+        snapshot: KafkaSnapshot = format_of(found).open(found, env=env, **self._settings)
+        return snapshot
+
+    def _choose(self, opened: Mapping[str, KafkaSnapshot], selection: Selection, env: Env) -> list[Replica]:
+        replicas = [replica_of(each, path, env) for path, root in opened.items() for each in selected(root, selection)]
+        missing = selection.missing(frozenset((each.topic, each.partition) for each in replicas))
+        if missing:
+            raise UsageError(
+                f"there is no {', '.join(missing)} in {', '.join(opened)}", hint="logdex info PATH lists all"
+            )
+        chosen, self.notes = choose(replicas)
+        return sorted(chosen, key=lambda each: (each.root, each.topic, each.partition))
+
+    def _require_there(self, snapshot: PartitionSnapshot, begin: int, end: int) -> str | None:
+        """Returns a note if a partition does not have all of the offsets [begin, end) any more. With
+        failOnDataLoss that is an error."""
+        first, last = snapshot.log_start_offset, snapshot.log_end_offset
+        if first <= begin <= last and end <= last:
+            return None
+        what = f"{snapshot.path}: offsets {begin} to {end} are wanted, there are {first} to {last}"
+        return require_no_loss(self.read, what)
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+    def is_exact(self, condition: Condition) -> bool:
+        """Whether a condition is applied exactly. None is if rows about damage are wanted, because
+        Spark must leave those out by itself."""
+        column, operation = condition.column, condition.operation
+        if self.read.mode != FAILFAST:
+            return False
+        if column in _PLACE or (operation == plain.IS_NOT_NULL and column in NEVER_NULL):
+            return True
+        return (column in ("offset", "timestamp") and operation in _COMPARISONS) or (
+            column == "key" and operation == plain.EQUAL
+        )
+
+    def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
+        """Plans a read."""
+        plan = TablePlan(notes=list(self.notes))
+        split_bytes = partition_bytes(self.read, sum(each.size_bytes for each in self.partitions))
+        for root, group in groupby(self.partitions, key=lambda each: each.root):
+            with self._open(root, env) as snapshot:
+                for each in group:
+                    self._plan_partition(plan, each, snapshot, reads or ("offset",), wanted, split_bytes)
+        return plan
+
+    def _plan_partition(
+        self,
+        plan: TablePlan,
+        frozen: FrozenPartition,
+        root: KafkaSnapshot,
+        columns: tuple[str, ...],
+        wanted: Conditions,
+        split_bytes: int,
+    ) -> None:
+        try:
+            snapshot = partition_of(root, frozen.topic, frozen.partition)
+        except (MissingFileError, VanishedError):
+            plan.notes.append(require_no_loss(self.read, f"{frozen.root}: {frozen.name} was deleted meanwhile"))
+            return
+        files = [segment for segment in snapshot.segments if segment.size_bytes]
+        plan.total_files += len(files)
+        plan.total_bytes += sum(segment.size_bytes for segment in files)
+        plan.pruned_files += len(files)
+        found = self.read_filter(frozen, wanted)
+        if found is None or found.offset is None or found.end_offset is None or found.offset >= found.end_offset:
+            return
+        note = self._require_there(snapshot, found.offset, found.end_offset)
+        plan.notes += [] if note is None else [note]
+        read = snapshot.plan_read(found, columns=columns, split_bytes=split_bytes)
+        plan.pruned_files -= len({split.path for split in read.splits})
+        for split in read.splits:
+            is_last = split.base_offset == frozen.last_base
+            sure_end = min(split.end, frozen.last_position) if is_last else split.end
+            plan.parts.append(LogPart(split, frozen.root, sure_end, self.read.fail_on_data_loss))
+
+    def read_filter(self, frozen: FrozenPartition, wanted: Conditions) -> ReadFilter | None:
+        """Returns the filter for a partition, by the options and the conditions; None if no record of
+        it is wanted."""
+        place = {"topic": frozen.topic, "partition": frozen.partition, "logDir": frozen.root}
+        keys = wanted.values("key")
+        if not all(wanted.hold(name, value) for name, value in place.items()) or (keys is not None and not keys):
+            return None
+        first, last = wanted.bounds("offset")
+        begin_ms, end_ms = wanted.bounds_ms("timestamp")
+        return ReadFilter(
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            offset=frozen.begin if first is None else max(first, frozen.begin),
+            end_offset=frozen.end if last is None else min(last + 1, frozen.end),
+            key=next(iter(keys)) if keys is not None and len(keys) == 1 else None,
+            control=self._control,
+            isolation=self._isolation,
+        )

@@ -1,0 +1,122 @@
+"""The options of a source: text by name, whatever the case of the name, as Spark passes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from logdex.errors import UsageError
+from logdex.formats.format import Format
+
+COMMON_OPTIONS = ("path", "paths", "columns", "mode", "failOnDataLoss", "maxPartitionBytes", "minPartitions")
+"""The options that every source has."""
+
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE = re.compile(r"(\d{1,18})\s*([bkmgt]?)i?b?", re.IGNORECASE | re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that a user gave to the source `source`. `known` are the names of all options.
+    Raises `UsageError` for a name that is not known, with the known name that is nearest to it."""
+
+    source: str
+    given: Mapping[str, str]
+    known: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "given", {name.lower(): value for name, value in self.given.items()})
+        by_lower = {name.lower(): name for name in self.known}
+        for name in self.given:
+            if name not in by_lower:
+                raise UsageError(f"{self.source} has no option {name!r}", hint=nearest(name, by_lower, self.known))
+
+    def text(self, name: str) -> str | None:
+        """Returns the value of an option, or None if it is not given."""
+        return self.given.get(name.lower())
+
+    def wrong(self, name: str, hint: str) -> UsageError:
+        """Returns the error of an option whose value is not valid."""
+        return UsageError(f"the option {name} is {self.text(name)!r}", hint=hint)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """Returns the value of an option that is ``true`` or ``false``."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.strip().lower() not in _BOOLEANS:
+            raise self.wrong(name, "say true or false")
+        return _BOOLEANS[value.strip().lower()]
+
+    def integer(self, name: str, least: int = 0) -> int | None:
+        """Returns the value of an option that is a number of at least `least`, None if not given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII) is None or int(value) < least:
+            raise self.wrong(name, f"say a whole number of {least} or more")
+        return int(value)
+
+    def size_bytes(self, name: str, default: int) -> int:
+        """Returns the value of an option that is a size: a number of bytes, or such as ``64m``."""
+        value = self.text(name)
+        if value is None:
+            return default
+        found = _SIZE.fullmatch(value.strip())
+        size = int(found[1]) << _UNITS[found[2].lower()] if found else 0
+        if size < 1:
+            raise self.wrong(name, "say a number of bytes, or a size such as 64m")
+        return size
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        """Returns the value of an option that is one of `allowed`, whatever its case."""
+        value = self.text(name)
+        if value is None:
+            return default
+        by_lower = {each.lower(): each for each in allowed}
+        if value.strip().lower() not in by_lower:
+            raise self.wrong(name, nearest(value, by_lower, allowed))
+        return by_lower[value.strip().lower()]
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Returns the value of an option that lists names between commas, None if not given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        found = tuple(each.strip() for each in value.split(","))
+        if not all(found):
+            raise self.wrong(name, "say one name, or several with commas between them")
+        return found
+
+    def settings(self, form: Format) -> dict[str, object]:
+        """Returns those settings of a format that are given, under the names that `open` takes."""
+        found: dict[str, object] = {}
+        for option, (name, is_number) in format_settings(form).items():
+            if self.text(option) is not None:
+                found[name] = self.integer(option) if is_number else self.text(option)
+        return found
+
+
+def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:
+    """Returns a hint with the known name that is nearest to a wrong one, or with all names."""
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"did you mean {by_lower[found[0]]}?" if found else f"choose from {', '.join(all_names)}"
+
+
+def format_settings(form: Format) -> dict[str, tuple[str, bool]]:
+    """Returns, by the broker's name for it (``mappedFileSizeCommitLog``), the name of each setting of
+    a format that is no file's content, and whether it is a number."""
+    return {
+        camel_case(setting.name): (setting.name, setting.value_type in (int, int | None))
+        for setting in form.settings
+        if setting.flag is not None
+    }
+
+
+def camel_case(name: str) -> str:
+    """Returns ``mapped_file_size`` as ``mappedFileSize``."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

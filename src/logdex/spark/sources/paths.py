@@ -1,0 +1,95 @@
+"""The paths that a DataFrame reads: one or several, given as Spark gives them."""
+
+from __future__ import annotations
+
+import json
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from logdex.errors import UsageError, VanishedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.spark.sources.options import Options
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
+_PATTERN = re.compile(r"[*?\[]")
+
+
+def find_paths(options: Options, env: Env = DEFAULT_ENV) -> list[str]:
+    """Returns the absolute paths that `load(path)` or `load([path, …])` names, each once.
+
+    A path may be several with commas between them, a JSON list, or a pattern with ``*``, ``?`` and
+    ``[…]``. What exists under the text as it is given is that path. Raises `UsageError` for no path,
+    for a pattern that nothing matches, and for a scheme other than ``file:``.
+    """
+    found: list[str] = []
+    for text in _given(options, env):
+        path = _local(text)
+        if env.exists(path) or _PATTERN.search(path) is None:
+            found.append(path)
+            continue
+        matches = _matches(path, env)
+        if not matches:
+            raise UsageError(
+                f"nothing matches {text!r}", hint="the pattern may have *, ? and […] in each folder's name"
+            )
+        found += matches
+    return list(dict.fromkeys(found))
+
+
+def _given(options: Options, env: Env) -> list[str]:
+    texts: list[str] = []
+    for name in ("path", "paths"):
+        value = options.text(name)
+        if value is None or not value.strip():
+            continue
+        if value.lstrip().startswith("["):
+            texts += _from_json(options, name, value)
+        elif "," in value and not env.exists(_local(value)):
+            texts += filter(None, map(str.strip, value.split(",")))
+        else:
+            texts.append(value)
+    if not texts:
+        raise UsageError(f"{options.source} needs a path", hint="say load(PATH)")
+    return texts
+
+
+def _from_json(options: Options, name: str, value: str) -> list[str]:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return [value]  # a pattern may begin with a bracket
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise options.wrong(name, 'say a path, or a JSON list such as ["/backup/a", "/backup/b"]')
+    return found
+
+
+def _local(text: str) -> str:
+    """Returns a path without ``file:``, absolute and without slashes at its end."""
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    scheme = _SCHEME.match(text)
+    if scheme is not None:
+        raise UsageError(f"{scheme[1]}: is not supported: {text}", hint="give a path that all workers see as a file")
+    return str(Path(text).absolute())
+
+
+def _matches(pattern: str, env: Env) -> list[str]:
+    found = ["/"]
+    for part in filter(None, pattern.split("/")):
+        if _PATTERN.search(part) is None:
+            found = [each for path in found if env.exists(each := f"{path.rstrip('/')}/{part}")]
+        else:
+            found = [f"{path.rstrip('/')}/{name}" for path in found for name in _names(path, env) if _fits(name, part)]
+    return found
+
+
+def _names(path: str, env: Env) -> list[str]:
+    try:
+        return env.list_dir(path) if env.is_dir(path) else []
+    except VanishedError:
+        return []
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))

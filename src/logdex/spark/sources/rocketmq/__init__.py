@@ -1,0 +1,1 @@
+"""The source `rocketmq_store`: messages of RocketMQ stores as rows."""

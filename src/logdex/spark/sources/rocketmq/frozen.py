@@ -1,0 +1,57 @@
+"""A store as it was when a DataFrame was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from logdex.errors import CorruptError
+from logdex.rocketmq.commit_log.log_end import EndKind
+from logdex.rocketmq.read.parts.behind_damage import error_of
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenStore:
+    """A store as it was when a DataFrame was made: its log had the physical offsets [`begin`, `end`),
+    in files that follow each other within each of `runs`. `sure_end` is where the first damage at
+    its end begins, if `end` is behind that. `damage` is known without reading a message."""
+
+    path: str
+    broker_name: str
+    begin: int
+    end: int
+    sure_end: int
+    runs: tuple[tuple[int, int], ...]
+    damage: tuple[CorruptError, ...]
+
+
+def freeze(snapshot: StoreSnapshot, path: str, broker_name: str, *, fail_fast: bool) -> FrozenStore:
+    """Returns the present state of a store. A log that ends with damage ends before it if damage is
+    to fail, else with its last file, because messages may follow."""
+    log, end = snapshot.commit_log, snapshot.valid_end
+    damage = list(_damage_between_files(snapshot))
+    is_damaged = not end.is_clean and end.kind is not EndKind.TORN
+    if is_damaged and fail_fast:
+        damage.append(error_of(end))
+    last = log.end_offset if is_damaged else end.offset
+    starts = [log.min_offset, *(after for _, after in log.gaps())]
+    ends = [*(before for before, _ in log.gaps()), last]
+    runs = tuple((a, min(b, last)) for a, b in zip(starts, ends, strict=True) if a <= last)
+    return FrozenStore(path, broker_name, log.min_offset, last, end.offset, runs, tuple(damage))
+
+
+def _damage_between_files(snapshot: StoreSnapshot) -> Iterator[CorruptError]:
+    """Yields the damage that the names and the sizes of a log's files show."""
+    log = snapshot.commit_log
+    for expected, found in log.gaps():
+        path = f"{log.directory}/{expected:020d}"
+        error = CorruptError("the file is missing, the log goes on behind it", path=path, position=0)
+        error.end_position = found - expected
+        yield error
+    for file in log.files[:-1]:
+        if file.size_bytes < log.file_size_bytes:
+            reason = f"the file ends here, at {file.size_bytes} of {log.file_size_bytes} bytes"
+            error = CorruptError(reason, path=file.path, position=file.size_bytes)
+            error.end_position = log.file_size_bytes
+            yield error

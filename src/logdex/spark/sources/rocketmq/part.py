@@ -1,0 +1,69 @@
+"""A part of a plan of `rocketmq_store`, as a task reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from logdex.errors import VanishedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.columns.plain_bodies import with_plain_bodies
+from logdex.rocketmq.read.parts.behind_damage import error_of
+from logdex.rocketmq.read.split import ReadSplit
+from logdex.spark.sources.rocketmq.frozen import FrozenStore
+from logdex.spark.sources.rocketmq.offsets import QueueRanges
+from logdex.spark.sources.table import OnDamage
+
+_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
+_GONE = "option failOnDataLoss=false reads what is left"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePart:
+    """A split of one store. It can be pickled."""
+
+    split: ReadSplit
+    store: FrozenStore
+    ranges: QueueRanges
+    raw_bodies: bool
+    fail_on_data_loss: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that it covers."""
+        return self.split.size_bytes
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """The values of the columns that are the same in all its rows."""
+        return {"brokerName": self.store.broker_name}
+
+    def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
+        """Yields the messages. The log was known to go on to the end of the split, or to `sure_end`,
+        so zeros before that are damage too."""
+        split = self.split
+        on_trimmed = self._refuse_trimmed if self.fail_on_data_loss else None
+        read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)
+        while True:
+            try:
+                batch = next(read)
+            except StopIteration as stopped:
+                end = stopped.value
+                break
+            if not self.raw_bodies and "body" in batch.schema.names:
+                batch = with_plain_bodies(batch, split.file, on_damage)
+            yield self.ranges.apply(batch) if self.ranges else batch
+        if end is None or end.offset >= min(split.file.start_offset + split.end, self.store.sure_end):
+            return
+        error = error_of(end)
+        if on_damage is None:
+            error.hint = _HINT
+            raise error
+        error.end_position = split.end
+        on_damage(error)
+
+    @staticmethod
+    def _refuse_trimmed(path: str) -> None:
+        raise VanishedError("a broker has removed the file meanwhile", path=path, hint=_GONE)

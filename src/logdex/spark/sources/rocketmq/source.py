@@ -1,0 +1,23 @@
+"""Spark's entrance to `rocketmq_store`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logdex.spark.sources.rocketmq.table import SOURCE, StoreTable
+from logdex.spark.sources.source import LogSource
+
+
+class RocketmqStoreSource(LogSource):
+    """The messages of RocketMQ stores: ``spark.read.format("rocketmq_store").load(PATH)``. The
+    guide to logs as DataFrames has all options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns the name of the format."""
+        return SOURCE
+
+    @staticmethod
+    def make_table(options: Mapping[str, str]) -> StoreTable:
+        """Returns what a DataFrame reads."""
+        return StoreTable(options)

@@ -1,0 +1,232 @@
+"""The stores that a DataFrame of `rocketmq_store` reads, and the plan of a read."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from logdex.errors import LogdexError, UsageError
+from logdex.formats import FORMATS, detect, format_of
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.read.plan import ReadPlan
+from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.spark.sources import conditions as plain
+from logdex.spark.sources.columns import SourceColumn
+from logdex.spark.sources.conditions import Condition, Conditions
+from logdex.spark.sources.damage import FAILFAST
+from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
+from logdex.spark.sources.paths import find_paths
+from logdex.spark.sources.rocketmq.columns import COLUMNS, NAMES, NEVER_NULL
+from logdex.spark.sources.rocketmq.frozen import FrozenStore, freeze
+from logdex.spark.sources.rocketmq.offsets import NEEDED_COLUMNS, QueueRanges
+from logdex.spark.sources.rocketmq.part import StorePart
+from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes, require_no_loss
+
+SOURCE = "rocketmq_store"
+FORMAT = FORMATS["rocketmq"]
+OPTIONS = (
+    *COMMON_OPTIONS,
+    *("topic", "key", "tag", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
+    *("timeSlackMs", "rawBody", "brokerName"),
+    *format_settings(FORMAT),
+)
+
+_RANGES = frozenset(("queueOffset", "physicalOffset", "storeTimestamp"))
+_COMPARISONS = frozenset((plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The options of `rocketmq_store` that choose messages."""
+
+    topic: str | None
+    key: str | None
+    tag: str | None
+    ranges: QueueRanges
+    begin_ms: int | None
+    end_ms: int | None
+    slack_ms: int | None
+    raw_bodies: bool
+
+    @staticmethod
+    def of(options: Options) -> StoreOptions:
+        """Reads them. Raises `UsageError` for values that are not valid."""
+        end_ms = options.integer("endingTimestamp")
+        topic, key = options.text("topic"), options.text("key")
+        if key is not None and topic is None:
+            raise UsageError("the option key needs the option topic", hint="a key is looked up within a topic")
+        return StoreOptions(
+            topic=topic,
+            key=key,
+            tag=options.text("tag"),
+            ranges=QueueRanges.of(options),
+            begin_ms=options.integer("startingTimestamp"),
+            end_ms=None if end_ms is None else end_ms - 1,
+            slack_ms=options.integer("timeSlackMs"),
+            raw_bodies=options.boolean("rawBody", False),
+        )
+
+
+class StoreTable:
+    """One or several stores. See `LogTable`."""
+
+    source = SOURCE
+
+    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV) -> None:
+        options = Options(SOURCE, given, OPTIONS)
+        self.read = ReadOptions.of(options)
+        self.options = StoreOptions.of(options)
+        self._settings: dict[str, Any] = options.settings(FORMAT)
+        paths = find_paths(options, env)
+        names = options.names("brokerName") or tuple(posixpath.basename(path) for path in paths)
+        if len(names) != len(paths):
+            raise options.wrong("brokerName", f"give one name for each of the {len(paths)} stores")
+        self.stores = []
+        for path, name in zip(paths, names, strict=True):
+            with self._open(path, env) as snapshot:
+                self.stores.append(freeze(snapshot, path, name, fail_fast=self.read.mode == FAILFAST))
+
+    @property
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """All columns."""
+        return self.read.available(COLUMNS)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a DataFrame whose user asks for none."""
+        return self.read.names(NAMES)
+
+    def _open(self, path: str, env: Env) -> StoreSnapshot:
+        found = detect(path, env=env)
+        if found.format != FORMAT.name:
+            raise UsageError(f"{path} is {found.description}", hint=f"{SOURCE} reads {' and '.join(FORMAT.paths)}")
+        snapshot: StoreSnapshot = format_of(found).open(found, env=env, **self._settings)
+        return snapshot
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+    def is_exact(self, condition: Condition) -> bool:
+        """Whether a condition is applied exactly. None is if rows about damage are wanted, because
+        Spark must leave those out by itself."""
+        if self.read.mode != FAILFAST:
+            return False
+        column, operation = condition.column, condition.operation
+        if not _is_usable(condition):
+            return False
+        if column == "brokerName" or (operation == plain.IS_NOT_NULL and column in NEVER_NULL):
+            return True
+        if column in ("topic", "queueId"):
+            return operation == plain.EQUAL
+        return column in _RANGES and operation in _COMPARISONS
+
+    def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
+        """Plans a read."""
+        wanted = Conditions(tuple(filter(_is_usable, wanted.all)))
+        columns = dict.fromkeys((*(reads or ("physical_offset",)), *(NEEDED_COLUMNS if self.options.ranges else ())))
+        total = sum(store.end - store.begin for store in self.stores)
+        plan = TablePlan()
+        for store in self.stores:
+            if self.read.mode == FAILFAST and store.damage:
+                raise _with_hint(store.damage[0])
+            plan.damage += store.damage
+            with self._open(store.path, env) as snapshot:
+                if snapshot.commit_log.min_offset > store.begin:
+                    what = f"{store.path}: messages before {snapshot.commit_log.min_offset} were removed meanwhile"
+                    plan.notes.append(require_no_loss(self.read, what))
+                self._plan_store(plan, store, snapshot, tuple(columns), wanted, partition_bytes(self.read, total))
+        return plan
+
+    def _plan_store(
+        self,
+        plan: TablePlan,
+        store: FrozenStore,
+        snapshot: StoreSnapshot,
+        columns: tuple[str, ...],
+        wanted: Conditions,
+        split_bytes: int,
+    ) -> None:
+        found = self.read_filter(store, wanted)
+        used = 0
+        for begin, end in store.runs if found is not None else ():
+            assert found is not None
+            first, last = _highest(begin, found.begin_offset), _lowest(end, found.end_offset)
+            assert first is not None
+            assert last is not None
+            if first < last:
+                part = self._plan_run(
+                    snapshot, replace(found, begin_offset=first, end_offset=last), columns, split_bytes
+                )
+                used += len({split.file.path for split in part.splits})
+                plan.parts += [
+                    StorePart(split, store, self.options.ranges, self.options.raw_bodies, self.read.fail_on_data_loss)
+                    for split in part.splits
+                ]
+        files = [file for file in snapshot.commit_log.files if file.size_bytes and file.start_offset < store.end]
+        plan.total_files += len(files)
+        plan.total_bytes += store.end - store.begin
+        plan.pruned_files += len(files) - used
+
+    def _plan_run(
+        self, snapshot: StoreSnapshot, wanted: ReadFilter, columns: tuple[str, ...], split_bytes: int
+    ) -> ReadPlan:
+        return snapshot.plan_read(wanted, columns=columns, split_bytes=split_bytes, time_slack_ms=self.options.slack_ms)
+
+    def read_filter(self, store: FrozenStore, wanted: Conditions) -> ReadFilter | None:
+        """Returns the filter for one store, by the options and the conditions; None if no message of
+        the store is wanted. `begin_offset` and `end_offset` are None without a condition."""
+        if not wanted.hold("brokerName", store.broker_name):
+            return None
+        topics, queues, tags = (wanted.values(name) for name in ("topic", "queueId", "tags"))
+        if self.options.topic is not None:
+            topics = frozenset([self.options.topic]) & (topics if topics is not None else {self.options.topic})
+        chosen = TagFilter.parse(self.options.tag).tags
+        if tags is not None:
+            stored = frozenset(tag.encode() for tag in tags)
+            chosen = stored if chosen is None else chosen & stored
+        if any(each is not None and not each for each in (topics, queues, chosen)):
+            return None
+        topic = next(iter(topics)) if topics is not None and len(topics) == 1 else None
+        begin, last = wanted.bounds("physicalOffset")
+        begin_queue, last_queue = wanted.bounds("queueOffset")
+        begin_ms, end_ms = wanted.bounds_ms("storeTimestamp")
+        return ReadFilter(
+            topic=None if topic is None else topic.encode(),
+            queue_id=next(iter(queues)) if queues is not None and len(queues) == 1 else None,
+            begin_offset=begin,
+            end_offset=None if last is None else last + 1,
+            begin_queue_offset=begin_queue,
+            end_queue_offset=None if last_queue is None else last_queue + 1,
+            begin_ms=_highest(begin_ms, self.options.begin_ms),
+            end_ms=_lowest(end_ms, self.options.end_ms),
+            tags=chosen,
+            key=self._key(topic, wanted),
+        )
+
+    def _key(self, topic: str | None, wanted: Conditions) -> bytes | None:
+        unique = wanted.values("uniqueKey")
+        if self.options.key is not None:
+            return self.options.key.encode()
+        return next(iter(unique)).encode() if topic is not None and unique is not None and len(unique) == 1 else None
+
+
+def _highest(*bounds: int | None) -> int | None:
+    return max((each for each in bounds if each is not None), default=None)
+
+
+def _lowest(*bounds: int | None) -> int | None:
+    return min((each for each in bounds if each is not None), default=None)
+
+
+def _is_usable(condition: Condition) -> bool:
+    """Whether a read plan can use a condition: its texts are those of single stored bytes. A
+    backslash in a column may stand for a byte that is not UTF-8."""
+    values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
+    return not any(isinstance(value, str) and ("\\" in value or not value) for value in values)
+
+
+def _with_hint(error: LogdexError) -> LogdexError:
+    error.hint = "option mode=PERMISSIVE or DROPMALFORMED reads what is not damaged"
+    return error

@@ -1,0 +1,150 @@
+"""What a DataFrame reads, whatever the format: a `LogTable`, which is fixed when the DataFrame is
+made, plans a read for some columns and conditions; the plan's parts are read by Spark's tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.spark.sources.columns import SourceColumn
+from logdex.spark.sources.conditions import Condition, Conditions
+from logdex.spark.sources.damage import CORRUPT, CORRUPT_COLUMN, FAILFAST, MODES, PERMISSIVE
+from logdex.spark.sources.options import Options
+
+PARTITION_BYTES = 128 << 20
+"""The default of maxPartitionBytes, as of Spark's own file sources."""
+_PARTITION_BYTES_MIN = 4 << 20
+_TASKS_PER_CORE = 2
+
+OnDamage = Callable[[CorruptError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options that are the same for all formats."""
+
+    columns: tuple[str, ...] | None
+    mode: str
+    fail_on_data_loss: bool
+    partition_bytes: int
+    partitions_min: int
+
+    @staticmethod
+    def of(options: Options) -> ReadOptions:
+        """Reads them. Raises `UsageError` for values that are not valid."""
+        return ReadOptions(
+            options.names("columns"),
+            options.choice("mode", MODES, FAILFAST),
+            options.boolean("failOnDataLoss", True),
+            options.size_bytes("maxPartitionBytes", PARTITION_BYTES),
+            options.integer("minPartitions", 1) or 1,
+        )
+
+    def names(self, default: Sequence[str]) -> tuple[str, ...]:
+        """Returns the columns of the DataFrame if the user gives no schema."""
+        names = tuple(default) if self.columns is None else self.columns
+        return (*names, CORRUPT) if self.mode == PERMISSIVE and CORRUPT not in names else names
+
+    def available(self, columns: Sequence[SourceColumn]) -> tuple[SourceColumn, ...]:
+        """Returns the columns that a user may ask for."""
+        return (*columns, CORRUPT_COLUMN) if self.mode == PERMISSIVE else tuple(columns)
+
+
+class TablePart(Protocol):
+    """A part of a plan, which can be pickled."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that it covers."""
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """The values of the columns that are the same in all its rows."""
+
+    def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
+        """Yields the format's batches. Raises `CorruptError` at damage, or passes it to `on_damage`
+        and goes on behind it."""
+
+
+@dataclass(slots=True)
+class TablePlan:
+    """The parts to read, and what was left out, in files and bytes of the logs. `notes` are said in
+    Spark's log. `damage` was found while planning."""
+
+    parts: list[TablePart] = field(default_factory=list)
+    total_files: int = 0
+    total_bytes: int = 0
+    pruned_files: int = 0
+    notes: list[str] = field(default_factory=list)
+    damage: list[CorruptError] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the logs that the parts cover."""
+        return sum(part.size_bytes for part in self.parts)
+
+    def describe(self, source: str, conditions: Conditions) -> str:
+        """Returns a line about what is read and what was left out, and why."""
+        why = f" for {conditions}" if str(conditions) else ""
+        left = self.total_bytes - self.size_bytes
+        return (
+            f"{source}: reads {self.size_bytes} of {self.total_bytes} bytes{why}; left out "
+            f"{self.pruned_files} of {self.total_files} files, {left} bytes"
+        )
+
+
+class LogTable(Protocol):
+    """What a DataFrame reads. It can be pickled, and stays as it was when it was made, so that all
+    actions of a DataFrame see the same rows."""
+
+    source: str
+    read: ReadOptions
+
+    @property
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """All columns that a user may ask for."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a DataFrame whose user asks for none."""
+
+    def is_exact(self, condition: Condition) -> bool:
+        """Whether `plan` leaves out every row for which a condition does not hold."""
+
+    def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
+        """Returns the plan for some columns of the format. Rows for which a condition does not hold
+        may be left out; all others are in it."""
+
+
+def partition_bytes(read: ReadOptions, total_bytes: int) -> int:
+    """Returns the size of a task's part of the log: maxPartitionBytes, or less if there would be
+    fewer tasks than cores, or fewer than minPartitions."""
+    tasks = _TASKS_PER_CORE * (os.cpu_count() or 1)
+    size = min(read.partition_bytes, max(total_bytes // tasks, _PARTITION_BYTES_MIN))
+    return max(min(size, -(-total_bytes // read.partitions_min)), 1)
+
+
+def pack(parts: Sequence[TablePart], size_bytes: int) -> list[tuple[TablePart, ...]]:
+    """Returns the parts in groups of at most `size_bytes`, or of one larger part, in their order."""
+    groups: list[list[TablePart]] = []
+    room = 0
+    for part in parts:
+        if not groups or part.size_bytes > room:
+            groups.append([])
+            room = size_bytes
+        groups[-1].append(part)
+        room -= part.size_bytes
+    return [tuple(group) for group in groups]
+
+
+def require_no_loss(read: ReadOptions, what: str) -> str:
+    """Returns a note that data is gone. Raises `UsageError` with failOnDataLoss."""
+    if read.fail_on_data_loss:
+        raise UsageError(what, hint="option failOnDataLoss=false reads what is left")
+    return what

@@ -1,0 +1,251 @@
+"""`kafka_log` without Spark: the options of Spark's own source, a state that stays, replicas, damage."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logdex
+from logdex.errors import CorruptError, UsageError
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from logdex.spark.sources.conditions import EQUAL, GREATER, Condition
+from logdex.spark.sources.kafka.columns import NAMES
+from logdex.spark.sources.kafka.table import LogDirTable
+from tests.unit.spark.sources.tables import plan_of, rows_of
+
+START_MS = 1_700_000_000_000
+
+
+def write(directory: Path, name: str, count: int, *, segment_bytes: int = 1 << 20) -> Path:
+    """A partition with one record per batch, 10 ms apart, in a log directory."""
+    directory.mkdir(exist_ok=True)
+    (directory / "meta.properties").write_text("version=1\ncluster.id=c1\nnode.id=1\n")
+    with Log.open(str(directory / name), segment_bytes=segment_bytes, index_interval_bytes=1) as log:
+        for number in range(count):
+            headers = (("trace", b"1"), ("none", None)) if number == 0 else ()
+            log.append([Record(b"k%d" % number, b"v" * 50, START_MS + 10 * number, headers=headers)])
+    return directory
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("kafka") / "logs"
+    for name, count in (("orders-0", 20), ("orders-1", 10), ("events-0", 5), ("__consumer_offsets-0", 0)):
+        write(root, name, count, segment_bytes=400)
+    return root
+
+
+def table(path: Path | str, **options: str) -> LogDirTable:
+    return LogDirTable({"path": str(path), **options})
+
+
+def places(rows: list[dict[str, Any]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        found.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
+    return found
+
+
+def test_rows(logs: Path) -> None:
+    rows = rows_of(table(logs, subscribe="orders", includeHeaders="true"))
+    assert list(rows[0]) == list(NAMES)
+    assert places(rows) == {"orders-0": [*range(20)], "orders-1": [*range(10)]}
+    first, second = rows[:2]
+    assert first["headers"] == [{"key": "trace", "value": b"1"}, {"key": "none", "value": None}]
+    assert second["headers"] is None
+    assert (second["key"], second["value"], second["timestamp"]) == (b"k1", b"v" * 50, (START_MS + 10) * 1000)
+    assert (second["timestampType"], second["producerId"], second["isControl"]) == (0, -1, False)
+    assert second["logDir"] == str(logs)
+    assert "headers" not in rows_of(table(logs, subscribe="events"))[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"orders-0": 20, "orders-1": 10, "events-0": 5}),
+        ({"subscribePattern": "o.*|e.*s"}, {"orders-0": 20, "orders-1": 10, "events-0": 5}),
+        ({"subscribePattern": "order"}, {}),
+        ({"assign": '{"orders": [1], "events": [0]}'}, {"orders-1": 10, "events-0": 5}),
+        ({"subscribe": "events", "startingOffsets": '{"events": {"0": 3}}'}, {"events-0": 2}),
+        ({"subscribe": "events", "endingOffsets": '{"events": {"0": 3}}'}, {"events-0": 3}),
+        (
+            {"subscribe": "events", "startingOffsets": '{"events": {"0": -2}}', "endingOffsets": "LATEST"},
+            {"events-0": 5},
+        ),
+        ({"subscribe": "orders", "startingTimestamp": str(START_MS + 85)}, {"orders-0": 11, "orders-1": 1}),
+        ({"subscribe": "orders", "endingTimestamp": str(START_MS + 150)}, {"orders-0": 15, "orders-1": 10}),
+        (
+            {"subscribe": "events", "startingOffsetsByTimestamp": f'{{"events": {{"0": {START_MS + 40}}}}}'},
+            {"events-0": 1},
+        ),
+        (
+            {
+                "subscribe": "orders",
+                "startingTimestamp": str(START_MS + 150),
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            {"orders-0": 5},
+        ),
+    ],
+)
+def test_options(logs: Path, options: dict[str, str], expected: dict[str, int]) -> None:
+    rows = rows_of(table(logs, columns="topic,partition,offset", **options))
+    assert {name: len(offsets) for name, offsets in places(rows).items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "a", "assign": "{}"}, "subscribe and assign exclude each other"),
+        ({"subscribe": "orders,nothing"}, "there is no nothing in "),
+        ({"assign": '{"orders": [7]}'}, "there is no orders-7 in "),
+        ({"assign": "orders"}, "say JSON such as"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"startingOffsets": "latest"}, "say earliest, or JSON"),
+        ({"endingOffsets": '{"events": {"0": -2}}'}, "say latest, or JSON"),
+        ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3}}'}, "none for orders-1"),
+        ({"subscribe": "events", "startingOffsets": '{"events": {"0": 3, "1": 4}}'}, "there is no partition events-1"),
+        (
+            {"subscribe": "events", "startingOffsets": '{"events": {"0": 99}}'},
+            "offsets 99 to 5 are wanted, there are 0 to 5 ",
+        ),
+        (
+            {"subscribe": "events", "endingOffsets": '{"events": {"0": 99}}'},
+            "offsets 0 to 99 are wanted, there are 0 to 5",
+        ),
+        ({"startingTimestamp": str(START_MS + 10_000)}, "has no record at or after the starting timestamp"),
+        ({"isolation.level": "read_comitted"}, "did you mean read_committed"),
+        ({"kafka.bootstrap.servers": "localhost:9092"}, "kafka_log has no option 'kafka.bootstrap.servers'"),
+    ],
+)
+def test_wrong_options(logs: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        table(logs, **options)
+
+
+def test_what_is_left_out(logs: Path) -> None:
+    whole = plan_of(table(logs, subscribe="orders"))
+    assert whole.pruned_files == 0
+    found = plan_of(table(logs, subscribe="orders"), Condition("offset", GREATER, 15))
+    assert 0 < found.size_bytes < whole.size_bytes / 2
+    assert found.pruned_files > 2
+    one = plan_of(table(logs), Condition("topic", EQUAL, "events"))
+    assert {part.split.topic for part in one.parts} == {"events"}  # type: ignore[attr-defined]
+    assert len(plan_of(table(logs, maxPartitionBytes="100")).parts) > len(plan_of(table(logs)).parts)
+
+
+def test_one_partition(logs: Path) -> None:
+    assert places(rows_of(table(logs / "orders-1"))) == {"orders-1": [*range(10)]}
+
+
+def test_a_rocketmq_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(64))
+    with pytest.raises(UsageError, match="kafka_log reads a Kafka log directory"):
+        table(tmp_path)
+
+
+# -- a state that stays
+def test_a_growing_log(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 3)
+    frozen = table(root)
+    with Log.open(str(root / "t-0")) as log:
+        log.append([Record(b"new", b"v", START_MS)])
+        assert len(rows_of(frozen)) == 3
+        log.roll()
+        assert len(rows_of(frozen)) == 3
+        assert len(rows_of(table(root))) == 4
+
+
+def test_deleted_records(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 9, segment_bytes=200)
+    strict, lenient = table(root), table(root, failOnDataLoss="false")
+    first = sorted((root / "t-0").glob("*.log"))[1].stem
+    for path in (root / "t-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    with pytest.raises(UsageError, match=r"offsets 0 to 9 are wanted, there are .*failOnDataLoss=false"):
+        rows_of(strict)
+    assert places(rows_of(lenient)) == {"t-0": [*range(int(first), 9)]}
+    shutil.rmtree(root / "t-0")
+    with pytest.raises(UsageError, match="t-0 was deleted meanwhile"):
+        rows_of(strict)
+    assert rows_of(lenient) == []
+    assert "t-0 was deleted meanwhile" in plan_of(lenient).notes[0]
+
+
+# -- several directories
+def test_replicas(tmp_path: Path) -> None:
+    for name, count in (("a", 3), ("b", 5), ("c", 5)):
+        write(tmp_path / name, "t-0", count)
+    (tmp_path / "c" / "meta.properties").write_text("version=1\ncluster.id=other\nnode.id=1\n")
+    write(tmp_path / "b", "u-0", 2)
+    both = table(f"{tmp_path}/a,{tmp_path}/b")
+    assert places(rows_of(both)) == {"t-0": [*range(5)], "u-0": [0, 1]}
+    (note,) = plan_of(both).notes
+    assert note.startswith(f"t-0: the replicas differ: reads {tmp_path}/b (epoch ")
+    assert f"not {tmp_path}/a (epoch " in note
+    rows = rows_of(table(f"{tmp_path}/*"))
+    assert len([row for row in rows if row["topic"] == "t"]) == 10, "another cluster's topic is other data"
+    of_c = Condition("logDir", EQUAL, f"{tmp_path}/c")
+    assert {row["logDir"] for row in rows_of(table(f"{tmp_path}/*"), of_c)} == {f"{tmp_path}/c"}
+
+
+# -- damage
+@pytest.fixture
+def harmed(tmp_path: Path) -> Path:
+    """A partition whose batch at offset 4 has a flipped bit in its value."""
+    root = write(tmp_path / "logs", "t-0", 10)
+    path = root / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 10
+    data[4 * size + size // 2] ^= 1
+    path.write_bytes(data)
+    return root
+
+
+def test_damage(harmed: Path) -> None:
+    with pytest.raises(CorruptError, match=r"\.log: byte \d+: .*mode=PERMISSIVE"):
+        rows_of(table(harmed))
+    whole = [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    rows = rows_of(table(harmed, mode="permissive"))
+    (told,) = (row["_corrupt"] for row in rows if row["_corrupt"] is not None)
+    assert [row["offset"] for row in rows if row["_corrupt"] is None] == whole
+    assert told["file"].endswith(".log")
+    assert 0 < told["begin"] < told["end"]
+    assert [row["offset"] for row in rows_of(table(harmed, mode="DROPMALFORMED"))] == whole
+
+
+def test_a_torn_segment(tmp_path: Path) -> None:
+    """The end of the last segment may be torn, as a broker's crash leaves it. In the middle that is damage."""
+    root = write(tmp_path / "logs", "t-0", 9, segment_bytes=200)
+    paths = sorted((root / "t-0").glob("*.log"))
+    last = paths[-1].read_bytes()
+    paths[-1].write_bytes(last[:-3])
+    whole = rows_of(table(root))
+    assert 0 < len(whole) < 9
+    paths[1].write_bytes(paths[1].read_bytes()[:-3])
+    with pytest.raises(CorruptError, match="mode=PERMISSIVE"):
+        rows_of(table(root))
+    rows = rows_of(table(root, mode="PERMISSIVE"))
+    assert len([row for row in rows if row["_corrupt"] is None]) == len(whole) - 1
+    assert [row["_corrupt"]["file"] for row in rows if row["_corrupt"] is not None] == [str(paths[1])]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_golden_directories(golden_log: Callable[[str], Path], isolation: str) -> None:
+    for name in ("tiny-broker", "tiny-legacy", "tiny-compacted"):
+        path = golden_log(name)
+        with logdex.open(path) as snapshot:
+            local = [*snapshot.scan(isolation=isolation).to_arrow().read_all().to_pylist()]  # type: ignore[call-arg]
+            topics = ",".join(sorted({row["topic"] for row in local}))
+        rows = rows_of(LogDirTable({"path": str(path), "subscribe": topics, "isolation.level": isolation}))
+        fields = ("topic", "partition", "offset", "key", "value")
+        assert sorted(json.dumps([repr(row[name]) for name in fields]) for row in rows) == sorted(
+            json.dumps([repr(row[name]) for name in fields]) for row in local
+        )

@@ -1,0 +1,221 @@
+"""`rocketmq_store` without Spark: options, a state that stays, several stores, damage."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logdex
+from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
+from logdex.spark.sources.conditions import EQUAL, GREATER, Condition
+from logdex.spark.sources.rocketmq.columns import NAMES
+from logdex.spark.sources.rocketmq.table import StoreTable
+from logdex.testing.store_builder import make_message, write_commit_log
+from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, START_MS, build
+from tests.unit.spark.sources.tables import fitting, plan_of, rows_of
+
+GEOMETRY = {"maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("stores") / "broker-a", MESSAGES)
+
+
+def table(path: Path | str, **options: str) -> StoreTable:
+    return StoreTable({"path": str(path), **GEOMETRY, **options})
+
+
+def offsets(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["queueOffset"] for row in rows]
+
+
+def test_rows(store: Path) -> None:
+    rows = rows_of(table(store))
+    assert list(rows[0]) == list(NAMES)
+    assert offsets(rows) == list(range(40))
+    first = rows[0]
+    assert (
+        json.loads(first["properties"]) == dict(first["propertyMap"]) == {"UNIQ_KEY": "u-0", "KEYS": "k-0", "TAGS": "A"}
+    )
+    assert (first["topic"], first["body"], first["brokerName"], first["queueId"]) == (
+        "TopicA",
+        b"body 0",
+        "broker-a",
+        0,
+    )
+    assert first["storeTimestamp"] == START_MS * 1000
+    assert (first["tags"], first["keys"], first["uniqueKey"], first["physicalOffset"]) == ("A", ["k-0"], "u-0", 0)
+
+
+def test_columns_and_parts(store: Path) -> None:
+    small = table(store, columns="queueOffset,brokerName", maxPartitionBytes="1k", brokerName="b")
+    assert rows_of(small)[3] == {"queueOffset": 3, "brokerName": "b"}
+    assert len(plan_of(small).parts) > len(plan_of(table(store)).parts)
+    assert len(plan_of(table(store, minPartitions="6")).parts) >= 5
+    assert all("body" not in part.split.columns for part in plan_of(small).parts)  # type: ignore[attr-defined]
+    assert [set(row) for row in rows_of(table(store, columns="brokerName"))] == [{"brokerName"}] * 40
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"topic": "TopicA"}, range(40)),
+        ({"topic": "Other"}, []),
+        ({"topic": "TopicA", "key": "k-6"}, [6]),
+        ({"topic": "TopicA", "key": "u-7"}, [7]),
+        ({"tag": "A || none"}, range(0, 40, 2)),
+        ({"startingTimestamp": str(START_MS + 1500), "endingTimestamp": str(START_MS + 6000)}, [1, 2, 3]),
+        ({"startingOffsets": '{"TopicA": {"0": 30}}', "endingOffsets": '{"TopicA": {"0": 33}}'}, [30, 31, 32]),
+        ({"startingOffsets": "earliest", "endingOffsets": "latest", "timeSlackMs": "0"}, range(40)),
+    ],
+)
+def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
+    assert offsets(rows_of(table(store, columns="queueOffset", **options))) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"key": "k-6"}, "the option key needs the option topic"),
+        ({"startingOffsets": "latest"}, "say earliest, or JSON"),
+        ({"endingOffsets": "earliest"}, "say latest, or JSON"),
+        ({"startingOffsets": '{"TopicA": 3}'}, "say earliest, or JSON"),
+        ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "say earliest, or JSON"),
+        ({"subscribe": "TopicA"}, "no option 'subscribe'"),
+        ({"startingOfset": "1"}, "did you mean startingOffsets"),
+        ({"brokerName": "a,b"}, "give one name for each of the 1 stores"),
+    ],
+)
+def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        table(store, **options)
+
+
+def test_a_kafka_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    with pytest.raises(UsageError, match="rocketmq_store reads a RocketMQ store"):
+        table(tmp_path)
+
+
+def test_several_stores(tmp_path: Path) -> None:
+    for name in ("broker-a", "broker-b"):
+        build(tmp_path / name, MESSAGES[:5])
+    rows = rows_of(table(f"{tmp_path}/broker-*"))
+    assert [row["brokerName"] for row in rows] == ["broker-a"] * 5 + ["broker-b"] * 5
+    named = table(f"{tmp_path}/broker-a,{tmp_path}/broker-b", brokerName="x,y")
+    of_y = Condition("brokerName", EQUAL, "y")
+    assert {row["brokerName"] for row in rows_of(named, of_y)} == {"y"}
+    assert plan_of(named, of_y).pruned_files == 1
+
+
+def test_what_was_left_out_is_told(store: Path) -> None:
+    condition = Condition("physicalOffset", GREATER, 3 * FILE_SIZE)
+    plan = plan_of(table(store), condition)
+    assert plan.pruned_files == 3
+    line = plan.describe("rocketmq_store", type("C", (), {"__str__": lambda _: "x > 1"})())
+    assert line.startswith(
+        f"rocketmq_store: reads {plan.size_bytes} of {plan.total_bytes} bytes for x > 1; left out 3 of "
+    )
+
+
+# -- a state that stays
+def test_a_growing_store(tmp_path: Path) -> None:
+    with logdex.rocketmq.MessageStore.open(str(tmp_path / "s")) as growing:  # type: ignore[attr-defined]
+        message = logdex.rocketmq.Message(topic="t", body=b"x")  # type: ignore[attr-defined]
+        growing.put_message(message)
+        frozen = StoreTable({"path": str(tmp_path / "s")})
+        growing.put_message(message)
+        assert len(rows_of(frozen)) == 1
+        assert len(rows_of(StoreTable({"path": str(tmp_path / "s")}))) == 2
+
+
+def test_files_that_are_removed(tmp_path: Path) -> None:
+    root = build(tmp_path / "s", MESSAGES)
+    strict, lenient = table(root), table(root, failOnDataLoss="false")
+    planned = plan_of(strict).parts
+    (root / "commitlog" / f"{0:020d}").unlink()
+    with pytest.raises(UsageError, match=r"messages before 2048 were removed meanwhile .*failOnDataLoss=false"):
+        plan_of(strict)
+    with pytest.raises(VanishedError, match="a broker has removed the file meanwhile"):
+        list(planned[0].batches(None))
+    kept = offsets(rows_of(lenient))
+    assert kept == list(range(kept[0], 40))
+    assert kept[0] > 0
+
+
+# -- damage
+def harmed(tmp_path: Path) -> Path:
+    """A store whose messages 13 and 27 have a wrong CRC."""
+    root = build(tmp_path / "s", MESSAGES)
+    for file in sorted((root / "commitlog").iterdir()):
+        data = file.read_bytes()
+        for body in (b"body 13", b"body 27"):
+            data = data.replace(body, body.replace(b"body", b"harm"))
+        file.write_bytes(data)
+    return root
+
+
+def test_damage_fails(tmp_path: Path) -> None:
+    with pytest.raises(CorruptError, match=r"commitlog/\d{20}: byte \d+: .*PERMISSIVE"):
+        rows_of(table(harmed(tmp_path), maxPartitionBytes="1k"))
+
+
+@pytest.mark.parametrize("size", ["1k", "1g"])
+def test_damage_as_rows_or_dropped(tmp_path: Path, size: str) -> None:
+    root = harmed(tmp_path)
+    rows = rows_of(table(root, mode="PERMISSIVE", maxPartitionBytes=size))
+    whole = [row for row in rows if row["_corrupt"] is None]
+    harm = [row for row in rows if row["_corrupt"] is not None]
+    assert offsets(whole) == [number for number in range(40) if number not in (13, 27)]
+    assert [row["body"] for row in harm] == [None, None]
+    assert all(row["_corrupt"]["begin"] < row["_corrupt"]["end"] for row in harm)
+    assert all("commitlog" in row["_corrupt"]["file"] and "CRC" in row["_corrupt"]["reason"].upper() for row in harm)
+    dropped = rows_of(table(root, mode="DROPMALFORMED", maxPartitionBytes=size))
+    assert offsets(dropped) == offsets(whole)
+    assert "_corrupt" not in dropped[0]
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    root = build(tmp_path / "s", MESSAGES)
+    (root / "commitlog" / f"{FILE_SIZE:020d}").unlink()
+    with pytest.raises(CorruptError, match=f"{FILE_SIZE:020d}: byte 0: the file is missing"):
+        rows_of(table(root))
+    rows = rows_of(table(root, mode="PERMISSIVE"))
+    told = [row["_corrupt"] for row in rows if row["_corrupt"] is not None]
+    assert [(each["begin"], each["end"]) for each in told] == [(0, FILE_SIZE)]
+    assert {row["physicalOffset"] // FILE_SIZE for row in rows if row["physicalOffset"] is not None} == {0, 2}
+
+
+def test_compressed_bodies(tmp_path: Path) -> None:
+    bodies = [zlib.compress(b"long " * 50), b"plain", b"no stream"]
+    flags = [SYS_FLAG_COMPRESSED, 0, SYS_FLAG_COMPRESSED]
+    messages = [
+        make_message(queue_offset=n, body=body, sys_flag=flag)
+        for n, (body, flag) in enumerate(zip(bodies, flags, strict=True))
+    ]
+    write_commit_log(str(tmp_path), messages, FILE_SIZE)
+    assert [row["body"] for row in rows_of(StoreTable({"path": str(tmp_path), "rawBody": "true"}))] == bodies
+    with pytest.raises(CorruptError, match="not a complete zlib stream"):
+        rows_of(StoreTable({"path": str(tmp_path)}))
+    rows = rows_of(StoreTable({"path": str(tmp_path), "mode": "PERMISSIVE"}))
+    assert [row["body"] for row in rows] == [b"long " * 50, b"plain", None, None]
+    assert rows[3]["_corrupt"]["reason"].startswith("the body is not")
+
+
+def test_golden_stores(golden_store: Callable[..., Path]) -> None:
+    for name in ("tiny-broker", "tiny-4.7.0", "tiny-trimmed"):
+        path = golden_store(name)
+        rows = rows_of(StoreTable({"path": str(path), "rawBody": "true"}))
+        with logdex.open(path) as snapshot:
+            local = snapshot.scan().to_arrow().read_all().to_pylist()
+        assert [(row["topic"], row["body"], row["msgId"]) for row in rows] == [
+            (row["topic"], row["body"], row["msg_id"]) for row in local
+        ]
+        assert fitting(rows, Condition("queueOffset", GREATER, -1)) == rows

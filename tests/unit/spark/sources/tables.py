@@ -1,0 +1,55 @@
+"""Reads a table of a source without Spark, for tests."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.spark.sources.columns import Projection, resized
+from logdex.spark.sources.conditions import Condition, Conditions
+from logdex.spark.sources.damage import FAILFAST, DamageLog
+from logdex.spark.sources.table import LogTable, TablePlan
+
+Row = dict[str, Any]
+
+
+def plan_of(table: LogTable, *conditions: Condition, names: Iterable[str] = (), env: Env = DEFAULT_ENV) -> TablePlan:
+    """The plan of a table that went through a pickle, as Spark's do."""
+    copied: LogTable = pickle.loads(pickle.dumps(table))
+    return copied.plan(Projection(table.columns, tuple(names) or table.names).reads, Conditions(conditions), env)
+
+
+def rows_of(table: LogTable, *conditions: Condition, names: Iterable[str] = (), env: Env = DEFAULT_ENV) -> list[Row]:
+    """The rows that a task per part gives, times as microseconds."""
+    plan = plan_of(table, *conditions, names=names, env=env)
+    projection = Projection(table.columns, tuple(names) or table.names)
+    damage = DamageLog()
+    for each in plan.damage:
+        damage.note(each)
+    found: list[Row] = []
+    for part in pickle.loads(pickle.dumps(plan.parts)):
+        read = part.batches(None if table.read.mode == FAILFAST else damage.note, env)
+        for batch in resized(projection.convert(each, part.constants) for each in read):
+            found += _plain(batch)
+        found += [row for batch in damage.rows(projection.schema) for row in _plain(batch)]
+    return found + [row for batch in damage.rows(projection.schema) for row in _plain(batch)]
+
+
+def _plain(batch: pa.RecordBatch) -> list[Row]:
+    batch.validate(full=True)
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
+    rows: list[Row] = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
+    return rows
+
+
+def fitting(rows: Iterable[Row], *conditions: Condition) -> list[Row]:
+    """The rows for which all conditions hold."""
+    return [row for row in rows if all(_holds(each, row[each.column]) for each in conditions)]
+
+
+def _holds(condition: Condition, value: object) -> bool:
+    return value is not None and condition.holds(value)

@@ -1,0 +1,74 @@
+"""Options: names in any case, values that are checked, and errors that name the nearest option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from logdex.errors import UsageError
+from logdex.formats import FORMATS
+from logdex.spark.sources.options import Options, camel_case, format_settings
+from logdex.spark.sources.table import ReadOptions
+
+KNOWN = ("columns", "mode", "failOnDataLoss", "maxPartitionBytes", "minPartitions", "startingOffsets")
+
+
+def options(**given: str) -> Options:
+    return Options("some_log", given, KNOWN)
+
+
+def test_names_have_any_case() -> None:
+    assert options(FAILONDATALOSS="TRUE").boolean("failOnDataLoss", False)
+    assert options(failondataloss="false").text("failOnDataLoss") == "false"
+
+
+@pytest.mark.parametrize(("name", "hint"), [("startingOffset", "startingOffsets"), ("max_bytes", "maxPartitionBytes")])
+def test_unknown_option_names_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=rf"some_log has no option '{name.lower()}' \(did you mean {hint}\?\)"):
+        options(**{name: "1"})
+
+
+def test_unknown_option_far_from_all() -> None:
+    with pytest.raises(UsageError, match="choose from columns, mode"):
+        options(zzz="1")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("64m", 64 << 20), ("1g", 1 << 30), ("10 KB", 10 << 10), ("2MiB", 2 << 20)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert options(maxPartitionBytes=text).size_bytes("maxPartitionBytes", 7) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("maxPartitionBytes", "0", lambda o: o.size_bytes("maxPartitionBytes", 7)),
+        ("maxPartitionBytes", "64x", lambda o: o.size_bytes("maxPartitionBytes", 7)),
+        ("minPartitions", "0", lambda o: o.integer("minPartitions", 1)),
+        ("minPartitions", "two", lambda o: o.integer("minPartitions", 1)),
+        ("failOnDataLoss", "yes", lambda o: o.boolean("failOnDataLoss", True)),
+        ("columns", "topic,,body", lambda o: o.names("columns")),
+    ],
+)
+def test_wrong_values(name: str, value: str, read: Callable[[Options], Any]) -> None:
+    with pytest.raises(UsageError, match=f"the option {name} is '{value}'"):
+        read(options(**{name: value}))
+
+
+def test_a_mode_may_be_misspelt() -> None:
+    with pytest.raises(UsageError, match="did you mean PERMISSIVE"):
+        ReadOptions.of(options(mode="permisive"))
+    assert ReadOptions.of(options(mode="permissive")).mode == "PERMISSIVE"
+
+
+def test_settings_have_the_brokers_names() -> None:
+    assert camel_case("mapped_file_size_commit_log") == "mappedFileSizeCommitLog"
+    named = format_settings(FORMATS["rocketmq"])
+    assert named["maxIndexNum"] == ("max_index_num", True)
+    assert named["rocketmqVersion"] == ("rocketmq_version", False)
+    given = Options("s", {"maxindexnum": "7", "rocketmqVersion": "5.5.0"}, tuple(named))
+    assert given.settings(FORMATS["rocketmq"]) == {"max_index_num": 7, "rocketmq_version": "5.5.0"}
+    assert format_settings(FORMATS["kafka"])["indexIntervalBytes"] == ("index_interval_bytes", True)
