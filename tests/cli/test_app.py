@@ -219,4 +219,5 @@ def test_interrupted_at_any_moment(command: str, tmp_path: Path) -> None:
             _, errors = process.communicate()
         assert (process.returncode, errors) in ((130, b""), (0, b"")), process.returncode
         codes.add(process.returncode)
-    assert codes == {0, 130} if command == "cat" else codes <= {0, 130}
+    assert codes <= {0, 130}
+    assert command != "cat" or 130 in codes

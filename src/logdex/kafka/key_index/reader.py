@@ -21,7 +21,7 @@ import pyarrow as pa
 from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
-from logdex.io.mapped.mapping import require_no_faults
+from logdex.io.mapped.mapping import require_no_faults, require_readable
 from logdex.io.path_look import StrPath
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, filter_blocks
@@ -253,6 +253,8 @@ class KeyIndex:
         bad = np.zeros(1, np.int64)
         passed = kernel.passes_filter(self._body, np.uint64(value), bad.ctypes.data)
         self._refuse_damage(int(bad[0]))
+        if not passed:  # checked blocks are not checked again, but the file may have been truncated since
+            require_readable(self._mapped.array)
         return bool(passed)
 
     def _lookup(self, hashes: npt.NDArray[np.uint64]) -> KeyCandidates:
@@ -262,7 +264,7 @@ class KeyIndex:
         np.cumsum(runs[:, 1], out=starts[1:])
         offsets = np.empty(int(starts[-1]), np.int64)
         kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.base_offset, offsets.ctypes.data)
-        require_no_faults(self._mapped.array)
+        require_readable(self._mapped.array)
         return KeyCandidates(starts, offsets)
 
     def verify(self) -> None:
@@ -272,6 +274,7 @@ class KeyIndex:
     def _refuse_damage(self, bad: int) -> None:
         require_no_faults(self._mapped.array)
         if bad != kernel.GOOD:
+            require_readable(self._mapped.array)  # the zeros of a truncated file are no damage
             raise CrcMismatchError(
                 f"{KEY_INDEX_BLOCK_SIZE_BYTES} bytes of a key index are damaged",
                 path=self.path,

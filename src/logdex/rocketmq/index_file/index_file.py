@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from logdex.errors import GeometryError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile
-from logdex.io.mapped.mapping import require_no_faults
+from logdex.io.mapped.mapping import require_readable
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
@@ -317,7 +317,7 @@ class IndexFile:
                 out = np.tile(out, 2)
                 if done == before:
                     found_row, found_offset = np.tile(found_row, 2), np.tile(found_offset, 2)
-        require_no_faults(mapped)
+        require_readable(mapped)
         return IndexSelection(out[:filled], row_end, np.flatnonzero(wild))
 
     def _map(self) -> npt.NDArray[np.uint8]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from logdex.errors import CorruptError, NotAStoreError, StorageError, UsageError
+from logdex.errors import CorruptError, NotAStoreError, StorageError, UnreadableError, UsageError
 from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.columns.record_columns import read_record_batches
@@ -129,3 +131,22 @@ def test_sizes_grow_with_the_entries() -> None:
         *(1, 1, 1, 2, 2, 3, 20, 22)
     ]
     assert [filter_blocks(count) for count in (0, 1, 127, 128, 6400)] == [0, 1, 1, 2, 100]
+
+
+def test_a_file_that_is_truncated_after_its_blocks_were_checked(tmp_path: Path) -> None:
+    keys = [b"key-%d" % number for number in range(40)]
+    log = write_log(tmp_path, batch(BASE, *keys))
+    with index_of(log) as index:
+        size = index.header.file_size
+    for cut in range(0, size, 3):
+        with index_of(log) as index:
+            before = [index.candidates(key).tolist() for key in keys]
+            os.truncate(index.path, cut)
+            for key in keys:
+                with pytest.raises(UnreadableError):
+                    index.candidates(key)
+                with suppress(UnreadableError):
+                    assert index.may_contain(key)
+            with pytest.raises(UnreadableError):
+                index.lookup_many(keys)
+        assert all(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from logdex.io.env import Env
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify import verify
+from logdex.kafka.verify.index import index_entries
 from tests.unit.kafka import busy_writer
 from tests.unit.kafka.snapshot.test_changed_segments import CONFIG, put
 
@@ -95,6 +98,33 @@ def test_every_look_may_find_something_else(tmp_path: Path) -> None:
     with Log.open(path, LogConfig(segment_bytes=1500, index_interval_bytes=200)) as log:
         put(log, 60)
         assert verify(path, env=Meanwhile(lambda: put(log, 7))).findings == []
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_an_index_that_is_trimmed_and_preallocated_while_it_is_read(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, size = tmp_path / "events-0", 1 << 20
+    with Log.open(path, LogConfig(index_interval_bytes=200)) as log:
+        put(log, 60)
+        index = path / "00000000000000000000.index"
+        os.truncate(index, size)
+        used_slots, calls = index_entries._used_slots, 0
+
+        def used_meanwhile(slots: Any) -> int:
+            nonlocal calls
+            if slots.nbytes != size or calls == times:
+                return used_slots(slots)
+            calls += 1
+            with index.open("r+b") as file:
+                file.truncate(4096)
+                used = used_slots(slots)
+                file.truncate(size)
+            return used
+
+        monkeypatch.setattr(index_entries, "_used_slots", used_meanwhile)
+        checks = {finding.check for finding in verify(path).findings}
+        assert checks == (set() if times == 1 else {"unreadable"})
 
 
 @pytest.mark.slow

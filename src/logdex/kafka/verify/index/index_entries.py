@@ -22,6 +22,9 @@ from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.base import Layout
 
 _STEP_ENTRIES = 1 << 16
+_LOOKS = 3
+"""How often an index is read. A broker that stops trims its indexes, and preallocates them again
+when it starts; what was cut off while it was read can be read then."""
 
 
 class IndexEntries(ABC):
@@ -64,13 +67,17 @@ class IndexEntries(ABC):
             self._find(
                 "size", whole, f"{size - whole} bytes behind the last whole entry", f"a multiple of {slot}", size
             )
-        array = env.map_read(self.path).array
-        size = min(size, array.size)  # it may have been truncated meanwhile
-        slots = array[: size // slot * slot].view(self.layout.dtype)
-        count = _used_slots(slots)
-        raw = slots[:count].copy()
-        error = find_unreadable(array, 0, size)
-        if error is not None and error.size_bytes is None:
+        for _ in range(_LOOKS):
+            array = env.map_read(self.path).array
+            size = min(size, array.size)  # it may have been truncated meanwhile
+            slots = array[: size // slot * slot].view(self.layout.dtype)
+            count = _used_slots(slots)
+            raw = slots[:count].copy()
+            error = find_unreadable(array, 0, size)
+            if error is None or error.size_bytes is not None:
+                break
+        else:
+            assert error is not None
             self.is_unreadable = True
             self._out.find_error("unreadable", error, self._out.rebuild)
             return
