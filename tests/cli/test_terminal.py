@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "put": ("put", "{output}", "--create", "rocketmq", "--topic", "T", "--body", "hello"),
     "put of Kafka": ("put", "{output}/T-0", "--create", "kafka", "--value", "hello"),
     "consume": ("consume", "{copy}", "--topic", "TopicA", "--group", "G"),
+    "offsets of Kafka": ("offsets", "{logs}", "--topic", "orders", "--group", "G"),
     "offsets": ("offsets", "{store}", "--topic", "TopicA", "--group", "G"),
     "bench": ("bench", "{store}"),
     "bench of Kafka": ("bench", "{logs}"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers; the same names as below
     from logdex.kafka.log.transactions import Transaction as Transaction
     from logdex.kafka.read.follow.follower import LogFollower as LogFollower
     from logdex.kafka.read.read_filter import ReadFilter as ReadFilter
+    from logdex.kafka.readers.log_reader import LogReader as LogReader
     from logdex.kafka.segment.derive_indexes import derive_offset_index as derive_offset_index
     from logdex.kafka.segment.derive_indexes import derive_time_index as derive_time_index
     from logdex.kafka.segment.file_records import FileRecords as FileRecords
@@ -45,6 +46,7 @@ _HOMES = {
     "Log": "log.log",
     "LogConfig": "settings.log_config",
     "LogFollower": "read.follow.follower",
+    "LogReader": "readers.log_reader",
     "LogSegment": "segment.log_segment",
     "OffsetIndex": "segment.offset_index",
     "ReadFilter": "read.read_filter",

@@ -51,10 +51,6 @@ def test_put_says_what_is_wrong(tmp_path: Path) -> None:
     assert "--queue" in run("put", logs / "a-0", "--queue", 1, "--value", "y").stderr
     (tmp_path / "lines").write_text('{"timestamp_ms": "x"}')
     assert "line 1: timestamp_ms" in run("put", logs / "a-0", "--file", tmp_path / "lines").stderr
-    for command in (("consume", logs, "--group", "G"), ("offsets", logs)):
-        result = run(*command)
-        assert result.exit_code == 2
-        assert "logdex cat" in result.stderr
 
 
 def test_cat_waits_for_more(tmp_path: Path) -> None:
@@ -83,3 +79,39 @@ def test_filters_of_a_cat_that_waits(tmp_path: Path, flags: tuple[object, ...]) 
         expected = run_json("cat", tmp_path, *flags)
         assert run_json("cat", tmp_path, *flags, "--follow", "--limit", len(expected)) == expected
         assert len(expected) < 9
+
+
+def test_a_group_goes_on_where_it_ended(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log, Log.open(tmp_path / "a-1") as other:
+        log.append([Record(value=b"%d" % number, timestamp_ms=number + 1) for number in range(9)])
+        other.append(Record(value=b"x"))
+        found = [run_json("consume", tmp_path, "--topic", "a", "--group", "G", "--limit", 6) for _ in range(3)]
+        assert [len(lines) for lines in found] == [6, 4, 0]
+        assert run_json("consume", tmp_path / "a-1", "--group", "L", "--start", "last") == []
+        rows = run_json("offsets", tmp_path)
+        assert [(row["group"], row["partition"], row["offset"], row["lag"]) for row in rows] == [
+            ("G", 0, 9, 0),
+            ("G", 1, 1, 0),
+            ("L", 1, 1, 0),
+        ]
+        reset = ("offsets", tmp_path, "--group", "G", "--topic", "a", "--reset-to")
+        assert "nothing was changed" in run(*reset, "earliest").stderr
+        assert [row["reset_to"] for row in run_json(*reset, "latest")] == [9, 1]
+        assert [row["reset_to"] for row in run_json(*reset, "1970-01-01T00:00:00.004Z")] == [3, 0]
+        assert run(*reset, 2, "--yes").exit_code == 0
+        assert [(row["offset"], row["lag"]) for row in run_json("offsets", tmp_path / "a-0")] == [(2, 7)]
+        with log.reader("G"):
+            assert "open in this process" in run(*reset, "latest", "--yes").stderr
+        assert len(run_json("consume", tmp_path, "--topic", "a", "--group", "G")) == 7
+        assert [row["lag"] for row in run_json("offsets", tmp_path, "--topic", "a", "--group", "N")] == [9, 1]
+
+
+def test_consume_and_offsets_say_what_is_wrong(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log:
+        log.append(Record(value=b"x"))
+    assert "--topic" in run("consume", tmp_path, "--group", "G").stderr
+    assert "name" in run("consume", tmp_path / "a-0", "--group", "../x").stderr
+    assert "partition's directory" in run("consume", tmp_path / "a-0" / f"{0:020}.log", "--group", "x").stderr
+    assert "no reader" in run("offsets", tmp_path).stderr
+    result = run("offsets", tmp_path, "--group", "G")
+    assert (result.exit_code, "no reader G" in result.stderr) == (2, True)

@@ -17,8 +17,10 @@ from logdex.errors import UsageError
         "logdex consume store --topic orders --group billing --limit 2",
         "logdex consume store --topic orders --group audit --tag 'created || completed' --json --limit 1",
         notes="What was printed is committed, batch by batch: the next run goes on behind it. If this process dies, "
-        "what was not committed comes again. Several processes of one group share the queues. Messages that a "
-        "consumer sent back come again here. While a broker runs on the store, nothing can be committed.",
+        "what was not committed comes again. In a RocketMQ store several processes of one group share the queues, "
+        "messages that a consumer sent back come again, and nothing can be committed while a broker runs. In Kafka's "
+        "directories a group is a named reader of Logdex, in .logdex-readers, which brokers and their groups do not "
+        "know; one process at a time reads under a name.",
     )
 )
 @path_command

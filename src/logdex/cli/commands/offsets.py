@@ -18,6 +18,7 @@ from logdex.errors import UsageError
         "logdex offsets store --group billing --topic orders",
         "logdex offsets store --group billing --topic orders --reset-to latest",
         "logdex offsets store --group billing --topic orders --reset-to 2026-03-05T12:00:00Z --json",
+        "logdex offsets logs --topic orders --group billing",
         notes="A reset is shown first and changes nothing; --yes makes it. A group with running consumers, and a store "
         "with a running broker, are refused.",
     )

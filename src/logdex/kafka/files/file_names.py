@@ -44,6 +44,8 @@ LOG_DIRECTORY_FILES = frozenset(
     )
 )
 """The files that a broker keeps beside the partitions of a log directory."""
+READERS_DIR = ".logdex-readers"
+"""Logdex's own directory in a partition: where named readers are."""
 LOST_AND_FOUND = "lost+found"
 """Where `logdex recover` puts batches that it cannot place. Brokers ignore directories in a
 partition."""

@@ -31,6 +31,8 @@ from logdex.kafka.log.reading import ReadableLog
 from logdex.kafka.log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
 from logdex.kafka.log.swap import replace_segments
 from logdex.kafka.log.transactions import Transaction
+from logdex.kafka.read.log_read import READ_UNCOMMITTED
+from logdex.kafka.readers.log_reader import LogReader
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.segment_base import wall_clock_ms
 from logdex.kafka.settings.log_config import LogConfig, make_config
@@ -205,6 +207,13 @@ class Log(ReadableLog):
         """Ends the active segment; the next record starts a new one."""
         with self._core.writing():
             self._core.roll()
+
+    def reader(self, name: str, *, isolation: str = READ_UNCOMMITTED) -> LogReader:
+        """Opens the reader of that name, which goes on where it has committed, or else at the log
+        start offset. Records are on disk before they are committed."""
+        core = self._core
+        start = core.log_start_offset
+        return LogReader(core.path, name, start=start, isolation=isolation, before_commit=self.flush, env=core.env)
 
     def flush(self) -> None:
         """Writes everything to disk, and moves the recovery point to the log end offset."""

@@ -58,7 +58,7 @@ def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dic
                 found=name,
                 mend=MOVE_AWAY,
             )
-        elif not name.endswith(_QUORUM_SNAPSHOT):
+        elif not name.endswith(_QUORUM_SNAPSHOT) and name != files.READERS_DIR:
             kind = "lost-and-found" if name == files.LOST_AND_FOUND else "foreign-file"
             out.info(kind, path, _FOREIGN[kind])
     _check_orphans(found, out)

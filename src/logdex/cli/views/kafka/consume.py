@@ -1,14 +1,23 @@
-"""`logdex consume` for Kafka paths, where no place for a reader's offsets is kept."""
+"""`logdex consume` for Kafka paths: a group is a named reader of each partition."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from logdex.cli.output import human_count, note
+from logdex.cli.views.kafka.records import print_record
 from logdex.errors import UsageError
+from logdex.jobs import look_again
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.readers.log_reader import LogReader
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+_AT_ONCE = 256
 
 
 def show(
@@ -22,8 +31,43 @@ def show(
     limit: int | None,
     as_json: bool,
 ) -> bool:
-    """Refuses, and says what to use."""
-    raise UsageError(
-        f"{found.path} is {found.description}: the offsets of readers are kept for RocketMQ stores alone",
-        hint=f"logdex cat {found.path} --follow prints what comes",
-    )
+    """Prints records and commits them."""
+    from logdex.kafka.directory.recognise import KafkaPathKind
+    from logdex.kafka.readers.log_reader import LogReader
+    from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
+
+    if found.kind is KafkaPathKind.LOG_DIR and topic is None:
+        raise UsageError("which topic?", hint=f"give --topic T; logdex info {found.path} lists them")
+    if found.kind not in (KafkaPathKind.LOG_DIR, KafkaPathKind.PARTITION):
+        raise UsageError(f"{found.path} is {found.description}", hint="give its partition's directory")
+    with open_kafka(found, **settings) as snapshot, ExitStack() as stack:
+        readers = []
+        for partition in snapshot.scan(topic=topic).partitions:
+            first = partition.log_end_offset if start == "last" else partition.log_start_offset
+            reader = stack.enter_context(LogReader(partition.path, group, start=first))
+            if start == "last":
+                reader.commit()
+            readers.append((partition, reader))
+        _print(readers, limit, follow=follow, as_json=as_json)
+    note(f"{group} goes on behind this; it read {human_count(len(readers), 'partition')}")
+    return True
+
+
+def _print(
+    readers: list[tuple[PartitionSnapshot, LogReader]], left: int | None, *, follow: bool, as_json: bool
+) -> None:
+    while left is None or left > 0:
+        is_idle = True
+        for partition, reader in readers:
+            count = _AT_ONCE if left is None else min(left, _AT_ONCE)
+            records = reader.poll(count) if count else []
+            for record in records:
+                print_record(partition, record, as_json=as_json)
+            sys.stdout.flush()
+            reader.commit()
+            is_idle = is_idle and not records
+            left = None if left is None else left - len(records)
+        if is_idle and not follow:
+            return
+        if is_idle:
+            look_again.pause()

@@ -1,0 +1,1 @@
+"""Named readers of a partition, whose positions are kept beside its segments."""

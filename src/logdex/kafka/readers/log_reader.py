@@ -1,0 +1,136 @@
+"""`LogReader`: reads a partition on from where a reader of that name stopped."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from logdex.errors import LogClosedError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.batch.record import Record
+from logdex.kafka.read.follow.follower import LogFollower
+from logdex.kafka.read.log_read import READ_UNCOMMITTED
+from logdex.kafka.readers.positions import checked_name, read_position, reader_lock, write_position
+
+_PAUSE_S = 0.01
+
+
+class LogReader:
+    """A named reader of the partition directory `path`: `poll` returns records, `commit` marks all
+    that were returned as read. `Log.reader` opens one for a `Log`.
+
+    At least once: records that were not committed come again when the reader is opened the next
+    time. A name is open once at a time (`LogInUseError`); readers of other names do not know of each
+    other. Another process may write the partition. A reader that has committed nothing starts at
+    `start`. With ``read_committed`` the records of aborted transactions are left out. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str,
+        *,
+        start: int = 0,
+        isolation: str = READ_UNCOMMITTED,
+        before_commit: Callable[[], None] | None = None,
+        env: Env = DEFAULT_ENV,
+    ) -> None:
+        self.path, self.name = os.fspath(path).rstrip("/"), checked_name(name)
+        self._before_commit, self._env = before_commit, env
+        self._guard = threading.RLock()
+        self._waiting: deque[Record] = deque()
+        self._resources = ExitStack()
+        if not env.is_dir(self.path):
+            raise UsageError(f"{self.path} is no directory of a partition", hint="give TOPIC-N")
+        with ExitStack() as stack:
+            stack.enter_context(reader_lock(self.path, name, env=env))
+            self._committed = read_position(self.path, name, env=env)
+            offset = start if self._committed is None else self._committed
+            self._isolation = isolation
+            self._follower = LogFollower(self.path, offset, isolation=isolation, env=env)
+            self._position = offset
+            self._resources = stack.pop_all()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"LogReader({self.path!r}, {self.name!r}, position={self.position})"
+
+    @property
+    def position(self) -> int:
+        """The offset behind the last record that `poll` returned."""
+        return self._position
+
+    @property
+    def committed(self) -> int | None:
+        """The committed offset; None if nothing was committed."""
+        return self._committed
+
+    def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record]:
+        """Returns the next records, at most `max_records`, control records left out. Waits up to
+        `timeout` seconds if there are none. Raises what `LogFollower.poll` raises."""
+        if max_records < 1:
+            raise UsageError(f"max_records must be 1 or more, got {max_records}")
+        until = time.monotonic() + timeout
+        while True:
+            with self._guard:
+                found = self._take(max_records)
+            left = until - time.monotonic()
+            if found or left <= 0:
+                return found
+            time.sleep(min(left, _PAUSE_S))
+
+    def _take(self, count: int) -> list[Record]:
+        self._require_open()
+        if not self._waiting:
+            self._waiting.extend(self._follower.poll())
+        found: list[Record] = []
+        position = self._position
+        while self._waiting and len(found) < count:
+            record = self._waiting.popleft()
+            position = record.offset + 1
+            if not record.is_control:
+                found.append(record)
+        # Not the follower's offset, which is behind the records of transactions that are open yet.
+        self._position = position
+        return found
+
+    def commit(self) -> None:
+        """Marks all records that `poll` has returned as read, on disk when this returns."""
+        with self._guard:
+            self._require_open()
+            if self._position != self._committed:
+                if self._before_commit is not None:
+                    self._before_commit()
+                write_position(self.path, self.name, self._position, env=self._env)
+                self._committed = self._position
+
+    def seek(self, offset: int) -> None:
+        """Goes on at an offset. A commit then commits that."""
+        with self._guard:
+            self._require_open()
+            follower = LogFollower(self.path, offset, isolation=self._isolation, env=self._env)
+            self._follower.close()
+            self._follower, self._position = follower, offset
+            self._waiting.clear()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the reader was closed", path=self.path)
+
+    def close(self) -> None:
+        """Closes the reader. Commits nothing."""
+        with self._guard:
+            if not self._closed:
+                self._closed = True
+                self._follower.close()
+                self._resources.close()
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import CorruptError, LogClosedError, LogInUseError, UsageError
+from logdex.io.env import DEFAULT_ENV
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from logdex.kafka.readers.log_reader import LogReader
+from logdex.kafka.readers.positions import read_position, reader_names
+from logdex.kafka.verify import verify
+from logdex.testing import Fault, FaultEnv, Killed
+
+
+def a_log(path: Path, count: int) -> Log:
+    log = Log.open(path / "events-0")
+    append(log, range(count))
+    return log
+
+
+def append(log: Log, numbers: range) -> None:
+    for number in numbers:
+        log.append(Record(value=b"%d" % number))
+
+
+def numbers(records: list[Record]) -> list[int]:
+    return [int(record.value or b"") for record in records]
+
+
+def test_a_reader_goes_on_where_it_committed(tmp_path: Path) -> None:
+    with a_log(tmp_path, 20) as log:
+        with log.reader("billing") as reader:
+            assert numbers(reader.poll(5)) == [0, 1, 2, 3, 4]
+            reader.commit()
+            assert (reader.position, reader.committed) == (5, 5)
+            assert numbers(reader.poll(5)) == [5, 6, 7, 8, 9]
+        with log.reader("billing") as reader, log.reader("audit") as other:
+            assert numbers(reader.poll()) == list(range(5, 20))
+            assert reader.poll() == []
+            append(log, range(20, 22))
+            assert numbers(reader.poll(timeout=10)) == [20, 21]
+            reader.commit()
+            assert numbers(other.poll()) == list(range(22))
+            reader.seek(3)
+            assert numbers(reader.poll(1)) == [3]
+        assert reader_names(log.path) == ["billing"]
+        assert read_position(log.path, "billing") == 22
+    report = verify(tmp_path / "events-0")
+    assert report.findings == []
+    assert not [info for info in report.infos if "readers" in str(info)]
+
+
+def test_another_process_may_write(tmp_path: Path) -> None:
+    with a_log(tmp_path, 3) as log, LogReader(log.path, "r") as reader:
+        assert numbers(reader.poll()) == [0, 1, 2]
+
+        def write() -> None:
+            time.sleep(0.02)
+            append(log, range(3, 5))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        found = numbers(reader.poll(timeout=30))
+        thread.join()
+        found += numbers(reader.poll())
+        assert found == [3, 4]
+
+
+def test_a_name_is_open_once(tmp_path: Path) -> None:
+    with a_log(tmp_path, 1) as log:
+        with log.reader("r") as reader:
+            with pytest.raises(LogInUseError, match="this process"):
+                log.reader("r")
+            with pytest.raises(UsageError, match="max_records"):
+                reader.poll(0)
+        with pytest.raises(LogClosedError):
+            reader.poll()
+        with pytest.raises(UsageError, match="name"):
+            log.reader("../r")
+        log.reader("r").close()
+    with pytest.raises(UsageError, match="directory"):
+        LogReader(tmp_path / "no", "r")
+
+
+def test_what_was_aborted_is_left_out(tmp_path: Path) -> None:
+    with a_log(tmp_path, 1) as log:
+        for value, end in ((b"7", "abort"), (b"8", "commit")):
+            transaction = log.transaction(5)
+            transaction.append([Record(value=value)])
+            getattr(transaction, end)()
+        with log.reader("r", isolation="read_committed") as reader:
+            assert numbers(reader.poll()) == [0, 8]
+            transaction = log.transaction(5)
+            transaction.append([Record(value=b"9")])
+            append(log, range(10, 12))
+            assert reader.poll() == []
+            reader.commit()
+        with log.reader("r", isolation="read_committed") as reader:
+            transaction.commit()
+            assert numbers(reader.poll()) == [9, 10, 11]
+
+
+def test_a_damaged_position_is_named(tmp_path: Path) -> None:
+    with a_log(tmp_path, 1) as log:
+        with log.reader("r") as reader:
+            reader.poll()
+            reader.commit()
+        for text in ("", "[", '{"offset": -1}', '{"offset": true}', "[]", "{}"):
+            (tmp_path / "events-0" / ".logdex-readers" / "r.json").write_text(text)
+            with pytest.raises(CorruptError, match="position"):
+                log.reader("r")
+
+
+def test_a_kill_at_each_call_of_a_commit(tmp_path: Path) -> None:
+    for at in range(1, 60):
+        path = tmp_path / str(at)
+        with a_log(path, 10) as log:
+            with log.reader("r") as reader:
+                reader.poll(4)
+                reader.commit()
+            env = FaultEnv(str(path), Fault(at))
+            try:
+                with LogReader(log.path, "r", env=env) as reader:
+                    reader.poll(2)
+                    reader.commit()
+            except Killed:
+                env.release()
+            env.survivor(str(tmp_path / f"cut-{at}"), at)
+            for left in (path, tmp_path / f"cut-{at}"):
+                assert read_position(str(left / "events-0"), "r") in (4, 6)
+            if not env.killed:
+                assert read_position(str(tmp_path / f"cut-{at}" / "events-0"), "r") == 6
+                return
+    assert DEFAULT_ENV.is_dir(str(tmp_path))
+    raise AssertionError("a commit makes more calls than expected")
