@@ -41,3 +41,46 @@ def test_many_queues_and_files_under_a_small_limit(tmp_path: Path, queues: int) 
         assert digests(out / folder) == digests(root / folder)
     scanned = run_limited("cat", root, "--json", *GEOMETRY)
     assert scanned.count("\n") == len(messages)
+
+
+_WRITES = """
+import os, sys
+from logdex.rocketmq import Message, MessageStore
+
+path, queues = sys.argv[1], int(sys.argv[2])
+sizes = dict(mapped_file_size_commit_log=2048, mapped_file_size_consume_queue=40, max_hash_slot_num=7, max_index_num=12)
+
+def work(store, turns, first):
+    for turn in turns:
+        for queue in range(queues):
+            put = store.put_message(Message("T", b"x", keys=f"k{queue}", queue_id=queue))
+            assert put.is_stored and put.queue_offset == turn, put
+        store.dispatch()
+    for queue in range(queues):
+        assert len(store.get_message("T", queue, first, 9).messages) == turns[-1] + 1 - first
+    for queue in range(0, queues, 50):
+        assert len(store.query_message("T", f"k{queue}").messages) == turns[-1] + 1
+    store.flush()
+
+def opened(**options):
+    return MessageStore.open(path, background=False, default_topic_queue_nums=queues, **sizes, **options)
+
+with opened(unique_keys=False) as store:
+    work(store, range(3), 0)
+store = opened()
+assert store.load_report.was_clean
+work(store, range(3, 5), 0)
+store._core.close_files()  # as a killed process leaves it
+store._dispatch.close_files()
+store._core.process_lock.release()
+with opened() as store:
+    assert not store.load_report.was_clean
+    work(store, range(5, 6), 0)
+    print(len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0)
+"""
+
+
+@pytest.mark.parametrize("queues", [160, pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+def test_a_store_of_many_queues_is_written_under_a_small_limit(tmp_path: Path, queues: int) -> None:
+    assert int(run_limited("-c", _WRITES, tmp_path / "store", queues)) < 256
+    assert run_json_limited("verify", tmp_path / "store", *GEOMETRY)[-1]["messages"] == 6 * queues

@@ -24,13 +24,16 @@ from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
+_OPEN_MAX = 48
+"""Files of queues that are open for writing: together with the readers of the log, the queues and
+the IndexFiles (160 at most), a store needs fewer than 256 descriptors, the limit of macOS."""
 
 
 class QueueFiles(OutputFiles):
     """Files that are written for as long as the store is open, and synced now and then."""
 
     def __init__(self, env: Env) -> None:
-        super().__init__(env, sync=False)
+        super().__init__(env, sync=False, open_max=_OPEN_MAX)
         self._dirty: dict[str, None] = {}
         self._named: set[str] = set()
         """Directories with names that may not be on disk yet: an earlier process may have been
