@@ -18,6 +18,7 @@ from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.io.process_lock import ProcessLock
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.files.broker_lock import take_broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.offset_files import list_offset_files
@@ -187,7 +188,7 @@ class _Opening:
                 self.report.cut_reason = "a torn message" if stop is None else stop.reason
         damaged = [queue for queue in found_queues if is_damaged(queue)]
         is_missing = bool(damaged) or not found_queues
-        if is_missing or (is_clean and lacks_entries(found_queues, log, end_offset, self.config, self.env)):
+        if is_missing or (is_clean and self._lacks_entries(found_queues, log, end_offset)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
         index = find_start(self.paths, log, end_offset, self.config, trusted_ms, self.env)
@@ -196,6 +197,10 @@ class _Opening:
         self.report.removed_index_files = list(index.doomed)
         self.report.removed_queues = [queue.directory for queue in damaged]
         return _Found(end_offset, last_ms, queues_from, index)
+
+    def _lacks_entries(self, queues: list[ConsumeQueue], log: CommitLog, end_offset: int) -> bool:
+        known = KnownTopics.read(self.paths.root, env=self.env)
+        return lacks_entries(queues, log, end_offset, cache(known.is_deleted), self.config, self.env)
 
     def _new_log(self) -> _Found:
         start, size = self.options.first_offset, self.config.mapped_file_size_commit_log

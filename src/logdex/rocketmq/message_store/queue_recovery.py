@@ -7,7 +7,7 @@ Source: ``docs/formats/consume-queue.md``; ConsumeQueue.recover.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from logdex.errors import StorageError, StoreError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.scan.log_walk import walk
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -40,23 +41,31 @@ def last_offsets(queues: Iterable[ConsumeQueue], log: CommitLog) -> list[int]:
 
 
 def lacks_entries(
-    queues: Iterable[ConsumeQueue], log: CommitLog, end_offset: int, config: StoreConfig, env: Env
+    queues: Sequence[ConsumeQueue],
+    log: CommitLog,
+    end_offset: int,
+    is_deleted: Callable[[bytes], bool],
+    config: StoreConfig,
+    env: Env,
 ) -> bool:
-    """Whether a message near the end of the log has no entry. Reads the entries for the last few
-    MiB of the log, and the messages that they do not name."""
+    """Whether a message near the end of the log lacks its entry. Reads the entries for the last few
+    MiB of the log, and the messages that they do not name. Messages of deleted topics have no
+    entries, nor have those of an earlier life of a queue."""
     if end_offset == log.min_offset:
         return False
-    spans = [_tail(queue, max(end_offset - _TAIL_BYTES, log.min_offset), end_offset) for queue in queues]
+    begin = max(end_offset - _TAIL_BYTES, log.min_offset)
+    gaps = _Gaps(queues, log, is_deleted, config, env)
+    spans = [_tail(queue, begin, end_offset) for queue in queues]
+    if begin == log.min_offset:
+        spans.append(np.array([[begin, 0]], np.int64))  # a message begins here
     named = np.concatenate(spans) if spans else np.empty((0, 2), np.int64)
     if not len(named):
-        return _has_queued(log, log.file_at_or_before(end_offset - 1).start_offset, end_offset, config, env)
+        return gaps.have_queued(log.file_at_or_before(end_offset - 1).start_offset, end_offset)
     named = named[np.argsort(named[:, 0], kind="stable")]
     ends = np.maximum.accumulate(named[:, 0] + named[:, 1])
     following = np.append(named[1:, 0], end_offset)
-    for place in np.flatnonzero(following > ends).tolist():
-        if _has_queued(log, int(ends[place]), int(following[place]), config, env):
-            return True
-    return False
+    places = np.flatnonzero(following > ends).tolist()
+    return any(gaps.have_queued(int(ends[place]), int(following[place])) for place in places)
 
 
 def _tail(queue: ConsumeQueue, begin: int, end: int) -> npt.NDArray[np.int64]:
@@ -73,16 +82,40 @@ def _tail(queue: ConsumeQueue, begin: int, end: int) -> npt.NDArray[np.int64]:
     return rows[(rows[:, 0] >= begin) & (rows[:, 0] < end)]
 
 
-def _has_queued(log: CommitLog, begin: int, end: int, config: StoreConfig, env: Env) -> bool:
-    """Whether a message that belongs into a queue begins in [begin, end)."""
-    try:
-        for offset, message in walk(log, begin, config, env, look_behind=False):
-            if offset >= end:
-                return False
-            if message.is_queued:
-                return True
-    except StorageError:
-        raise  # the file may be sound
-    except StoreError:
-        return True
-    return False
+class _Gaps:
+    """The parts of the log that no entry names."""
+
+    def __init__(
+        self,
+        queues: Iterable[ConsumeQueue],
+        log: CommitLog,
+        is_deleted: Callable[[bytes], bool],
+        config: StoreConfig,
+        env: Env,
+    ) -> None:
+        self._queues = {(queue.topic, queue.queue_id): queue for queue in queues}
+        self._log, self._is_deleted, self._config, self._env = log, is_deleted, config, env
+
+    def have_queued(self, begin: int, end: int) -> bool:
+        """Whether a message begins in [begin, end) that must have an entry."""
+        try:
+            for offset, message in walk(self._log, begin, self._config, self._env, look_behind=False):
+                if offset >= end:
+                    return False
+                if message.is_queued and not self._is_earlier(offset, message) and not self._is_deleted(message.topic):
+                    return True
+        except StorageError:
+            raise  # the file may be sound
+        except StoreError:
+            return True
+        return False
+
+    def _is_earlier(self, offset: int, message: StoredMessage) -> bool:
+        """Whether a message lies before the first one of its queue's life."""
+        queue = self._queues.get((message.topic, message.queue_id))
+        return (
+            queue is not None
+            and queue.start_offset == 0
+            and queue.max_offset > 0
+            and queue.entry(0).physical_offset > offset
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +207,37 @@ def test_the_checkpoint_moves_on(tmp_path: Path) -> None:
         assert checkpoint.physic_msg_timestamp_ms == checkpoint.logics_msg_timestamp_ms < last.store_timestamp_ms
         assert 0 < checkpoint.index_msg_timestamp_ms <= checkpoint.logics_msg_timestamp_ms
         assert (root / "abort").exists()
+
+
+def test_a_lost_queue_that_has_the_first_message_alone(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        for queue_id in (1, 0, 0):
+            store.put_message(Message("orders", queue_id=queue_id))
+    shutil.rmtree(tmp_path / "store" / "consumequeue" / "orders" / "1")
+    with open_store(tmp_path / "store") as store:
+        assert [queue.max_offset for queue in store.queues()] == [2, 1]
+
+
+def test_what_a_deleted_topic_left_in_the_log_lacks_nothing(tmp_path: Path) -> None:
+    """Neither before the topic is made again nor afterwards is the whole log scanned at each clean opening."""
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        for turn in range(6):
+            store.put_message(Message("TV"[turn % 2], keys="k", queue_id=0))
+    config = root / "config" / "topics.json"
+    for _ in range(2):
+        raw = json.loads(config.read_text())
+        del raw["topicConfigTable"]["T"]
+        config.write_text(json.dumps(raw))
+        shutil.rmtree(root / "consumequeue" / "T")
+        with open_store(root) as store:
+            assert store.load_report.queues_from == store.load_report.log_end_offset
+            assert [(queue.topic, queue.max_offset) for queue in store.queues()] == [(b"V", 3)]
+            assert store.put_message(Message("T", keys="k", queue_id=0)).queue_offset == 0
+        with open_store(root) as store:
+            assert store.load_report.queues_from == store.load_report.log_end_offset
+            assert [(queue.topic, queue.max_offset) for queue in store.queues()] == [(b"T", 1), (b"V", 3)]
+        require_sound(root)
 
 
 @pytest.mark.parametrize("lost", ["consumequeue", "none"])
