@@ -239,6 +239,8 @@ class MessageStore(ReadableStore):
             finally:
                 self._core.close_files()
                 self._dispatch.close_files()
+                with self._dispatch.lock:
+                    self._close_index()
                 self._core.process_lock.release()
 
     def _close_cleanly(self) -> None:

@@ -37,6 +37,8 @@ class ReadableStore(QueueReads):
         self.load_report = opened.report
         """What opening the store found and changed."""
         self._queues = opened.dispatch.derived.queues
+        self._index: IndexService | None = None
+        self._index_changes = 0
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -156,8 +158,24 @@ class ReadableStore(QueueReads):
         with self._reading(), self._dispatch.lock:
             end, reput_from = core.log.end_offset, self._dispatch.reput_from
             missing = ((reput_from, end),) if reput_from < end else ()
-            with IndexService(core.paths.index, core.config, env=core.env) as index:
-                source = QuerySource(core.reader, index, missing, end, core.config, core.env)
-                if broker_semantics:
-                    return query_as_broker(source, question, max_num=max)
-                return query_exact(KeySearch(source, question, cursor, scan_missing=True), max_num=max)
+            source = QuerySource(core.reader, self._index_service(), missing, end, core.config, core.env)
+            if broker_semantics:
+                return query_as_broker(source, question, max_num=max)
+            return query_exact(KeySearch(source, question, cursor, scan_missing=True), max_num=max)
+
+    def _index_service(self) -> IndexService:
+        """Returns the IndexFiles as they are now. They stay open until files are created or removed.
+        Call it with the dispatch's lock held, and use what it returns while it is held."""
+        changes, service = self._dispatch.derived.index.changes, self._index
+        if service is not None and service.files and self._index_changes == changes:
+            service.files[-1].reload()  # the others are full
+            return service
+        self._close_index()
+        self._index = IndexService(self._core.paths.index, self._core.config, env=self._core.env)
+        self._index_changes = changes
+        return self._index
+
+    def _close_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None

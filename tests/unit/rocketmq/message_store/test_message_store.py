@@ -202,6 +202,20 @@ def test_a_refused_index_file_is_no_damaged_one(tmp_path: Path) -> None:
     assert refused >= len(before)
 
 
+def test_queries_between_puts_see_every_index_file(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        for number in range(150):
+            store.put_message(Message("orders", keys=(f"a-{number}", f"b-{number // 40}"), queue_id=0))
+            store.dispatch()
+            for key, count in ((f"a-{number}", 1), (f"a-{number // 2}", 1), (f"b-{number // 40}", number % 40 + 1)):
+                found = store.query_message("orders", key)
+                assert (len(found.messages), found.complete) == (count, True)
+        assert len(list((tmp_path / "store" / "index").iterdir())) > 5
+        assert store.delete_expired(hours=0, now_ms=1 << 50).index_files
+        assert not store.query_message("orders", "a-0").messages
+        assert store.query_message("orders", "a-149").messages
+
+
 def test_threads_flush_and_dispatch(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", background=True, flush="sync") as store:
 

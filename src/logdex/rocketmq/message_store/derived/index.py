@@ -119,6 +119,8 @@ class LiveIndex:
     ) -> None:
         self._paths, self._config, self._checkpoint, self._env = paths, config, checkpoint, env
         self._known = 0
+        self.changes = 0
+        """How often a file was created or removed."""
         for path in start.doomed:
             env.remove(path)
         if start.doomed:
@@ -144,6 +146,7 @@ class LiveIndex:
         self._env.sync_dir(self._paths.index)
         self._last_name = index_file_name(first_store_timestamp_ms, self._last_name)
         path = f"{self._paths.index}/{self._last_name}"
+        self.changes += 1
         return IndexTarget(path, self._config, env=self._env, sync=True, mapped=True)
 
     def put(self, window: IndexWindow, first_message: int = 0, first_key: int = 0) -> None:
