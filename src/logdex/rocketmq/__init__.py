@@ -34,6 +34,7 @@ _HOMES = {
     "StoreCheckpoint": "files.checkpoint",
     "StoreConfig": "settings.store_config",
     "StoreSnapshot": "snapshot.store_snapshot",
+    "StoreStats": "message_store.services.stats",
     "StoredMessage": "message.stored_message",
     "derive_index_files": "index_file.writer",
 }

@@ -61,7 +61,7 @@ class Background:
     def __init__(self, core: StoreCore, dispatch: Dispatch, schedule: ScheduleMessageService) -> None:
         options = core.options
         self._core, self._dispatch, self._schedule = core, dispatch, schedule
-        self._flushed_s = self._derived_s = self._saved_s = time.monotonic()
+        self._flushed_s = self._derived_s = self._saved_s = self._disk_s = time.monotonic()
         self._workers = [
             _Worker("dispatch", options.reput_interval_ms, self._reput, dispatch.wanted),
             _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log, threading.Event()),
@@ -88,8 +88,12 @@ class Background:
             core.prepare_file()
 
     def _flush_derived(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._derived_s >= self._core.options.flush_consume_queue_thorough_interval_ms / 1000:
+        now_s, options = time.monotonic(), self._core.options
+        if now_s - self._disk_s >= options.clean_resource_interval_ms / 1000:
+            self._disk_s = now_s
+            with suppress(StorageError):
+                self._core.look_at_disk()
+        if now_s - self._derived_s >= options.flush_consume_queue_thorough_interval_ms / 1000:
             self._derived_s = now_s
             self._dispatch.flush()
 

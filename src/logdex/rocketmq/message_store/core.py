@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from logdex.errors import LogClosedError, LogInUseError, StorageError
 from logdex.io.env import Env, WriteFile
@@ -20,6 +21,7 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from logdex.rocketmq.message_store.services.stats import StoreStatsService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -66,6 +68,10 @@ class StoreCore:
         self.wait_slaves: Callable[[int], PutMessageStatus] | None = None
         """Waits until slaves have the log up to an offset; None if no put waits for slaves."""
         self.closed = self.closing = False
+        self._is_slave = options.is_slave
+        self.disk_full = False
+        """Whether too much of the disk was in use when it was last looked at."""
+        self.stats = StoreStatsService(log.end_offset)
         self._unreleased: list[WriteFile] = []
 
     # -- state ---------------------------------------------------------------------------------------------------------
@@ -74,6 +80,18 @@ class StoreCore:
         """Whether messages can be put: the store is open in this process, is not being closed, and
         no write has failed."""
         return not self.closing and self.group_commit.failed is None and self.process_lock.is_own
+
+    @property
+    def takes_puts(self) -> bool:
+        """Whether callers can put messages: the store is writeable, no slave, and the disk is not
+        too full."""
+        return not (
+            self.closing
+            or self.group_commit.failed is not None
+            or self._is_slave
+            or self.disk_full
+            or not self.process_lock.is_own
+        )
 
     def require_open(self) -> None:
         """Raises `LogClosedError` after `close`."""
@@ -94,6 +112,11 @@ class StoreCore:
         """As `require_own`; raises `LogFailedError` after a failed write."""
         self.require_own()
         self.group_commit.require_unfailed()
+
+    def look_at_disk(self) -> None:
+        """Looks how full the disk is. Above the option's limit puts are refused."""
+        limit = self.options.disk_space_warning_level_ratio
+        self.disk_full = self.env.used_ratio(self.log.directory) > limit
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def make_room(self, size_bytes: int) -> bool:
@@ -147,7 +170,7 @@ class StoreCore:
         self.require_usable()
         end, timestamp_ms = self.log.end_offset, self.last_timestamp_ms
         try:
-            yield self.log.active.sync
+            yield partial(self.stats.flush, self.log.active.sync)
             self.durable_offset = max(self.durable_offset, end)
             self.durable_timestamp_ms = timestamp_ms
         finally:

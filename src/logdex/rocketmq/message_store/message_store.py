@@ -10,12 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from logdex.errors import UsageError
+from logdex.errors import StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.host import Host
 from logdex.primitives.text import to_bytes
@@ -27,9 +28,10 @@ from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.append import put_message, put_messages
 from logdex.rocketmq.message_store.put.columns import put_columns
 from logdex.rocketmq.message_store.put.encode import as_host
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Text
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
 from logdex.rocketmq.message_store.reading import ReadableStore
 from logdex.rocketmq.message_store.services.retention import ExpiredFiles, RetentionService
+from logdex.rocketmq.message_store.services.stats import AT_ONCE_S, StoreStats
 from logdex.rocketmq.message_store.services.transactions import TransactionService
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
@@ -103,6 +105,14 @@ class MessageStore(ReadableStore):
         """The state that the parts of an open store share, for replication."""
         return self._core
 
+    @property
+    def stats(self) -> StoreStats:
+        """Figures since the store was opened; ``stats.prometheus()`` is their text for Prometheus."""
+        core = self._core
+        return core.stats.snapshot(
+            end_offset=core.log.end_offset, durable_offset=core.durable_offset, behind_bytes=self._dispatch.behind_bytes
+        )
+
     # -- putting -------------------------------------------------------------------------------------------------------
     def put_message(self, message: Message) -> PutMessageResult:
         """Puts one message and returns the engine's status with its place. With ``flush="sync"``
@@ -111,12 +121,21 @@ class MessageStore(ReadableStore):
         Raises `UsageError` for a message that no store can hold, and `StorageError` or
         `LogFailedError` if writing fails.
         """
-        return put_message(self._core, self._encoder, message)
+        begin_s = perf_counter()
+        try:
+            result = put_message(self._core, self._encoder, message)
+        except StoreError:
+            self._core.stats.put_failed("ERROR")
+            raise
+        seconds = perf_counter() - begin_s
+        if seconds >= AT_ONCE_S or result[0] is not PutMessageStatus.PUT_OK:
+            self._core.stats.put_ended(seconds, result)
+        return result
 
     def put_messages(self, messages: Iterable[Message]) -> PutMessageResult:
         """Puts messages of one topic and queue as one unit: all or none, with consecutive queue
         offsets. Errors are those of `put_message`."""
-        return put_messages(self._core, self._encoder, list(messages))
+        return self._core.stats.timed(put_messages, self._core, self._encoder, list(messages))
 
     def put_columns(self, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
         """Puts all rows of an Arrow table in one go. Its columns are ``topic``, and as many as are
@@ -128,7 +147,7 @@ class MessageStore(ReadableStore):
         before or after. A power cut may leave the first rows alone, unless ``flush="sync"``
         acknowledged them.
         """
-        return put_columns(self._core, self._encoder, table)
+        return self._core.stats.timed(put_columns, self._core, self._encoder, table)
 
     # -- transactions --------------------------------------------------------------------------------------------------
     def put_half(self, message: Message, producer_group: Text = "DEFAULT_PRODUCER") -> PutMessageResult:

@@ -237,7 +237,7 @@ class _Opening:
         size = self.config.mapped_file_size_commit_log
         if log is not None:
             remove_later_files(log, end_offset, self.env)
-        files = LogFiles(self.env, self.directory, size, end_offset)
+        files = LogFiles(self.env, self.directory, size, end_offset, warm=self.options.warm_mapped_file_enable)
         try:
             if log is None:
                 log = CommitLog(self.directory, file_size_bytes=size, env=self.env)

@@ -15,7 +15,8 @@ from logdex.primitives.host import Host
 _LOOPBACK = bytes((127, 0, 0, 1))
 
 
-def _never() -> bool:
+def never() -> bool:
+    """False, always."""
     return False
 
 
@@ -41,8 +42,16 @@ class StoreOptions:
     """A slave refuses puts."""
     first_offset: int = 0
     """The physical offset at which the log of a new store begins: the start of a file."""
-    page_cache_busy: Callable[[], bool] = _never
+    page_cache_busy: Callable[[], bool] = never
     """Whether puts are refused for now (isOSPageCacheBusy)."""
+    disk_space_warning_level_ratio: float = 0.90
+    """Above this part of the disk in use, puts are refused (diskSpaceWarningLevelRatio). It is
+    looked at by a thread, and after `delete_expired`."""
+    clean_resource_interval_ms: int = 10_000
+    """How often the thread looks at the disk (cleanResourceInterval)."""
+    warm_mapped_file_enable: bool = False
+    """Whether the disk space of the next file of the log is reserved when it is made ahead, so that
+    no put meets a full disk in the middle of it (warmMapedFileEnable)."""
     background: bool = True
     """Whether threads flush and dispatch. Without them, `flush` and `dispatch` do it when called."""
     flush_interval_commit_log_ms: int = 500
@@ -62,6 +71,9 @@ class StoreOptions:
             raise UsageError(f"first_offset must be 0 or more, got {self.first_offset}")
         if self.flush not in ("async", "sync"):
             raise UsageError(f"flush is {self.flush!r}", hint="use 'async' or 'sync'")
+        if not 0 < self.disk_space_warning_level_ratio <= 1:
+            found = self.disk_space_warning_level_ratio
+            raise UsageError(f"disk_space_warning_level_ratio must be above 0 and at most 1, got {found}")
         for name in ("max_message_size", "default_topic_queue_nums"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be 1 or more, got {getattr(self, name)}")

@@ -23,7 +23,7 @@ from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.query import query_as_broker, query_exact
 from logdex.rocketmq.read.queue_reads import QueueReads
-from logdex.rocketmq.read.results import QueryMessageResult, QueueInfo
+from logdex.rocketmq.read.results import GetMessageResult, QueryMessageResult, QueueInfo
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 
@@ -46,6 +46,20 @@ class ReadableStore(QueueReads):
         with self._core.gate.reading():
             self._core.require_open()
             yield
+
+    def get_message(
+        self,
+        topic: Text,
+        queue_id: int,
+        offset: int,
+        max_count: int = 32,
+        max_bytes: int | None = None,
+        tags: Text | None = None,
+    ) -> GetMessageResult:
+        """As `QueueReads.get_message`, and counted."""
+        with self._core.stats.getting() as results:
+            results.append(super().get_message(topic, queue_id, offset, max_count, max_bytes, tags))
+        return results[0]
 
     # -- offsets -------------------------------------------------------------------------------------------------------
     @property

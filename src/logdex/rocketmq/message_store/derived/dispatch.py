@@ -114,6 +114,8 @@ class Dispatch:
             end = self._core.log.end_offset
             if self.reput_from >= end:
                 return False
+            stats = self._core.stats
+            stats.behind_max = max(stats.behind_max, end - self.reput_from)
             try:
                 self._dispatch(end)
                 self._note_rolled()

@@ -13,18 +13,12 @@ from dataclasses import replace
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.options import never
 from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
 
 _BATCH_ITEM_SIZE_BYTES = 22
 """The bytes of a message in a client's batch beside body and properties."""
-
-
-def refusal(core: StoreCore) -> PutMessageStatus | None:
-    """Why the store takes no message now, None if it does."""
-    if core.options.is_slave or not core.is_writeable:
-        return PutMessageStatus.SERVICE_NOT_AVAILABLE
-    return None
 
 
 def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessageResult:
@@ -41,10 +35,10 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     encoded = encoder.encode(message, found, queue_id, now_ms)
     if isinstance(encoded, PutMessageStatus):
         return PutMessageResult(encoded)
-    return put_encoded(core, encoded, waits=message.wait_store_msg_ok)
+    return put_encoded(core, encoded, message.wait_store_msg_ok)
 
 
-def put_encoded(core: StoreCore, encoded: Encoded, *, waits: bool) -> PutMessageResult:
+def put_encoded(core: StoreCore, encoded: Encoded, waits: bool) -> PutMessageResult:
     """Puts a message that is encoded. With `waits` and ``flush="sync"`` it is on disk when this
     returns. Errors are those of `put_message`."""
     with core.lock:
@@ -60,13 +54,13 @@ def put_encoded(core: StoreCore, encoded: Encoded, *, waits: bool) -> PutMessage
 def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | PutMessageStatus:
     """The checks before a message is looked at as a whole. Returns the topic's bytes, or why the
     message is refused."""
-    stopped = refusal(core)
-    if stopped is not None:
-        return stopped
+    if not core.takes_puts:
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE
     known = encoder.topic_of(topic)
     if known is None or body is None:
         return PutMessageStatus.MESSAGE_ILLEGAL
-    return PutMessageStatus.OS_PAGE_CACHE_BUSY if core.options.page_cache_busy() else known
+    is_busy = core.options.page_cache_busy
+    return known if is_busy is never or not is_busy() else PutMessageStatus.OS_PAGE_CACHE_BUSY
 
 
 def queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -> int:
@@ -87,6 +81,7 @@ def _append(core: StoreCore, encoded: Encoded) -> PutMessageResult:
     if is_queued:
         core.queue_offsets[key] = queue_offset + 1
     core.last_timestamp_ms = now_ms
+    core.stats.puts += 1
     place = (at, queue_offset, encoded.size_bytes, now_ms, *key, encoded.store_host, 1, ())
     return tuple.__new__(PutMessageResult, (PutMessageStatus.PUT_OK, *place))
 
@@ -136,9 +131,8 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
     if not encoder.admits_batch(total, sum(_size_in_batch(encoded) for encoded in batch)):
         return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
     with core.lock:
-        stopped = refusal(core)
-        if stopped is not None:
-            return PutMessageResult(stopped)
+        if not core.takes_puts:
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         if not core.make_room(total):
             return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
         result = _append_batch(core, batch, total)
@@ -166,6 +160,8 @@ def _append_batch(core: StoreCore, batch: list[Encoded], total: int) -> PutMessa
     core.append(b"".join(parts))
     core.queue_offsets[key] = queue_offset + len(batch)
     core.last_timestamp_ms = now_ms
+    core.stats.puts += 1
+    core.stats.more_messages += len(batch) - 1
     return PutMessageResult(
         PutMessageStatus.PUT_OK,
         begin,

@@ -15,7 +15,7 @@ from logdex.rocketmq.index_file.index_keys import KeyBatch, hash_keys
 from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import head_struct
 from logdex.rocketmq.message_store.core import StoreCore
-from logdex.rocketmq.message_store.put.append import acknowledged, refusal
+from logdex.rocketmq.message_store.put.append import acknowledged
 from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoder
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
 
@@ -53,11 +53,10 @@ class Prepared(NamedTuple):
 
 def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
     """See `MessageStore.put_columns`."""
-    stopped = refusal(core)
-    if stopped is None and core.options.page_cache_busy():
-        stopped = PutMessageStatus.OS_PAGE_CACHE_BUSY
-    if stopped is not None:
-        return PutMessageResult(stopped)
+    if not core.takes_puts:
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    if core.options.page_cache_busy():
+        return PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)
     if not table.num_rows:
         return PutMessageResult(PutMessageStatus.PUT_OK)
     prepared = _prepare(core, encoder, table)
@@ -67,6 +66,9 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
         if core.closing or core.group_commit.failed is not None:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         result = _Writing(core, encoder, prepared).run()
+        if result.msg_num:
+            core.stats.puts += 1
+            core.stats.more_messages += result.msg_num - 1
         ticket = core.group_commit.next_ticket()
     return acknowledged(core, result, ticket, result.is_stored)
 

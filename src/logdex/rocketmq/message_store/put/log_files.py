@@ -22,15 +22,16 @@ class LogFiles:
     """The last file of the log, in which `position` bytes are written, and the one after it. The
     caller orders the calls."""
 
-    def __init__(self, env: Env, directory: str, file_size_bytes: int, end_offset: int) -> None:
-        """Opens the file that holds `end_offset`, where the log ends; creates it if it is
-        missing."""
+    def __init__(self, env: Env, directory: str, file_size_bytes: int, end_offset: int, *, warm: bool = False) -> None:
+        """Opens the file that holds `end_offset`, where the log ends; creates it if it is missing.
+        With `warm`, disk space is reserved for files that are made ahead."""
         self.directory = directory
         self.file_size_bytes = file_size_bytes
         self.end_offset = end_offset
         """The physical offset after the last message. Any thread may read it."""
         self.start_offset = end_offset - end_offset % file_size_bytes
         self._env = env
+        self._warm = warm
         self._ahead: WriteFile | None = None
         self._active = self._open(self.start_offset, self.position)
 
@@ -69,6 +70,8 @@ class LogFiles:
             write_zeros_from(file, position, self._env)
             if self._env.size_bytes(path) != self.file_size_bytes:
                 file.truncate(self.file_size_bytes)
+            if self._warm and not position:
+                file.reserve(0, self.file_size_bytes)
             file.sync()
             self._env.sync_dir(self.directory)
         except BaseException:

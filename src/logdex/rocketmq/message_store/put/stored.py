@@ -98,4 +98,4 @@ def put_stored(
         head=head,
     )
     core.topics.require_all([place], core.clock_ms())
-    return put_encoded(core, encoded, waits=False)
+    return put_encoded(core, encoded, False)

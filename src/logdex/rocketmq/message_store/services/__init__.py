@@ -1,2 +1,2 @@
 """What an open store does beside putting and reading: it delivers delayed messages, ends
-transactions, and removes what is too old."""
+transactions, removes what is too old, and counts what it does."""

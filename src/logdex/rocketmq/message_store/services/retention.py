@@ -50,6 +50,7 @@ class RetentionService:
             with core.gate.excluding(), dispatch.lock:
                 logs = self._remove_logs(hours, disk_ratio, now_ms)
                 start = core.reader.min_offset
+                core.look_at_disk()
                 queues = dispatch.derived.queues.remove_expired(start)
                 return ExpiredFiles(tuple(logs), tuple(queues), tuple(self._remove_index_files(start)), start)
 

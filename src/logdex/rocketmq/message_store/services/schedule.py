@@ -96,6 +96,8 @@ class ScheduleMessageService:
                 if put is not None and put is not PutMessageStatus.PUT_OK:
                     return count
                 count += put is not None
+                self._core.stats.delivered += put is not None
+                self._core.stats.passed_over += put is None
                 self._note(level, self._offsets[level] + 1)
         return count
 

@@ -79,7 +79,7 @@ class TransactionService:
         encoded = encoder.encode(half, HALF_TOPIC_NAME, 0, now_ms)
         if isinstance(encoded, PutMessageStatus):
             return PutMessageResult(encoded)
-        return put_encoded(core, encoded, waits=message.wait_store_msg_ok)
+        return put_encoded(core, encoded, message.wait_store_msg_ok)
 
     def _require_topic(self, topic: bytes, now_ms: int) -> None:
         if topic not in self._core.topics:
