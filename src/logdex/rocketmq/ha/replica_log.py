@@ -79,7 +79,8 @@ class ReplicaLog:
         body = transfer.body
         again = max(min(self.end_offset - self._next, len(body)), 0)
         if again:
-            own = self._core.reader.read(self._next, again)
+            with self._core.gate.reading():
+                own = self._core.reader.read(self._next, again)
             if own != body[:again]:
                 at = next(place for place in range(again) if own[place] != body[place])
                 raise NotAPrefixError(

@@ -22,6 +22,7 @@ from logdex.errors import (
     UsageError,
 )
 from logdex.rocketmq.ha.service import HAService
+from logdex.rocketmq.ha.timing import HATiming
 from logdex.rocketmq.ha.wire import Transfer, TransferDecoder, pack_report
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
@@ -193,53 +194,50 @@ def test_a_slave_ahead_gets_heartbeats_alone(tmp_path: Path) -> None:
         slave.socket.close()
 
 
-def remove_first_file(store: MessageStore) -> None:
-    core = store.core
-    with core.gate.excluding():
-        core.env.remove(core.reader.files[0].path)
-        core.reader.refresh()
-
-
 def test_removed_files(tmp_path: Path) -> None:
-    """A slave that needs them is refused, one that is behind them goes on."""
+    """Retention runs while a slave is connected, which goes on. A slave that needs what was removed is refused."""
     with master(tmp_path / "master") as (store, service):
         with following(service, tmp_path / "slave") as slave:
+            for turn in range(4):
+                wait_until(lambda: slave.report.acknowledged == store.max_phy_offset)
+                assert store.delete_expired(0, now_ms=1 << 50).commit_log_files
+                put_messages(store, 30, first=30 * turn)
             wait_until(lambda: slave.report.acknowledged == store.max_phy_offset)
-            store.dispatch()
-            remove_first_file(store)
-            put_messages(store, 30)
-            wait_until(lambda: slave.report.acknowledged == store.max_phy_offset)
+        assert slave.report.reconnects == 0
+        begin, end = store.min_phy_offset, store.max_phy_offset
+        assert begin > 3 * FILE
         with (
             follow(f"127.0.0.1:{service.port}", tmp_path / "other") as late,
             pytest.raises(NotAPrefixError, match="older ones were removed"),
         ):
             late.run()
-        with follow(f"127.0.0.1:{service.port}", tmp_path / "later", start=FILE) as late:
-            assert late.run(until_caught_up=True).end_offset == store.max_phy_offset
+        with follow(f"127.0.0.1:{service.port}", tmp_path / "later", start=begin) as late:
+            assert late.run(until_caught_up=True).end_offset == end
     held = log_bytes(tmp_path / "master")
-    assert log_bytes(tmp_path / "slave")[FILE:] == log_bytes(tmp_path / "later") == held
+    assert log_bytes(tmp_path / "slave")[begin:] == log_bytes(tmp_path / "later") == held
+    for name in ("master", "slave", "later"):
+        require_sound(tmp_path / name)
 
 
 def test_files_that_are_removed_while_they_are_sent(tmp_path: Path) -> None:
-    """The connection ends, and a slave that asks again is told."""
-    with master(tmp_path / "master", 5) as (store, service):
+    """The connection ends, and a slave that asks again is refused."""
+    patient = HATiming(heartbeat_s=0.05, idle_s=30)
+    with master(tmp_path / "master", 5, timing=patient) as (store, service):
         end = store.max_phy_offset
         slave = RawSlave(service, end)
         slave.receive()
         [known] = service.slaves
         with store.core.gate.excluding():  # the slave is slow meanwhile
             put_messages(store, 60)
-            store.dispatch()
-            store.core.env.remove(store.core.reader.files[0].path)
-            store.core.reader.refresh()
+            store.delete_expired(0, now_ms=1 << 50)
+            begin = store.min_phy_offset
         slave.receive_all()
         assert isinstance(known.ended_by, MissingFileError)
-        with RawSlave(service, end).socket as late:
+        with RawSlave(service, end).socket:
             wait_until(lambda: service.slaves)
             [known] = service.slaves
             wait_until(lambda: known.refused)
-            assert known.refused == f"it asks for offset {end}, the log begins at {FILE}"
-            late.close()
+            assert known.refused == f"it asks for offset {end}, the log begins at {begin}"
 
 
 # -- waiting for slaves ------------------------------------------------------------------------------------------------
