@@ -23,6 +23,7 @@ from benchmarks import (
     rocketmq_put,
     rocketmq_query,
     rocketmq_spark,
+    spark_sources,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,12 +43,14 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
         "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),
         "spark-8g": lambda: rocketmq_spark.rebuild_on_spark(["8g"], data, repeats),
+        "spark-source": lambda: spark_sources.rocketmq_source(data, repeats),
         "kafka-recover": lambda: kafka_local.recovery(data / "kafka", repeats),
         "kafka-decode": lambda: kafka_local.decoding(data / "kafka", repeats),
         "kafka-append": lambda: kafka_local.appending(data / "kafka", repeats),
         "kafka-lookup": lambda: kafka_lookups.look_ups(data / "kafka", repeats),
         "kafka-keyindex": lambda: kafka_lookups.key_index(data / "kafka", repeats),
         "kafka-peers": lambda: kafka_others.peers(data / "kafka", repeats),
+        "kafka-source": lambda: spark_sources.kafka_source(data / "kafka", repeats),
     }
 
 
@@ -72,7 +75,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="scan,rebuild-1k,rebuild-100b,index",
-        help=f"some of {names}; kafka for its six, or all (default: %(default)s)",
+        help=f"some of {names}; kafka for its seven, or all (default: %(default)s)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="the JSON file (default: a dated one in bench-results/)")

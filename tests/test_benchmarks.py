@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kafka_data, kafka_local, kafka_lookups, kafka_others, kafka_peer, rocketmq_others, rocketmq_put
+from benchmarks import (
+    kafka_data,
+    kafka_local,
+    kafka_lookups,
+    kafka_others,
+    kafka_peer,
+    peer,
+    rocketmq_others,
+    rocketmq_put,
+    spark_sources,
+    stores,
+)
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
 from logdex.kafka.columns.record_columns import read_record_batches
@@ -115,3 +126,14 @@ def test_embedded_stores_are_measured_alike(tmp_path: Path) -> None:
     for row in measured:
         assert all(row[name] > 0 for name in ("put_per_s", "synced_put_per_s", "bulk_per_s", "look_ups_per_s"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_sources_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 100))
+    monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
+    rows = spark_sources.rocketmq_source(tmp_path, 1) + spark_sources.kafka_source(tmp_path, 1, RECORDS)
+    assert len(rows) == 12
+    assert all(row["median"] >= 0 and "ratio" not in row for row in rows)

@@ -30,9 +30,10 @@ LOGGER = logging.getLogger("logdex.spark")
 class LogSource(DataSource):
     """A source whose DataFrames read what there was when they were made.
 
-    Spark makes one object per DataFrame, pickles it, and uses it for all actions. A user who gives a
-    schema is not asked for one, so the logs are looked at when the object is made. What goes wrong
-    then is raised when the object is used for reading, because Spark makes one for writing as well.
+    Spark makes one object per DataFrame, pickles it, and uses it for all actions. It is made when the
+    DataFrame is, or at the first action if the user gives a schema, and then `schema` is not called.
+    So the logs are looked at when the object is made. What goes wrong then is raised when the object
+    is used for reading, because Spark makes one for writing as well.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -1,0 +1,82 @@
+"""`kafka_log` on a real Spark: rows, filters that are pushed down, with and without Spark's setting for it, errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import logdex
+from logdex.spark.sources import PUSHDOWN
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def no_pushdown(spark: SparkSession) -> Iterator[None]:
+    """Spark's default, which refuses sources that override `pushFilters`."""
+    before = str(spark.conf.get(PUSHDOWN))
+    spark.conf.set(PUSHDOWN, "false")
+    yield
+    spark.conf.set(PUSHDOWN, before)
+
+
+def expected(path: Path) -> Counter[tuple[str, int, int, bytes | None]]:
+    with logdex.open(path) as snapshot:
+        rows = snapshot.scan(isolation="read_uncommitted").to_arrow().read_all().to_pylist()  # type: ignore[call-arg]
+    return Counter((row["topic"], row["partition"], row["offset"], row["value"]) for row in rows)
+
+
+def test_rows_and_filters(
+    spark: SparkSession, golden_log: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = golden_log("tiny-broker")
+    local = expected(path)
+    frame = spark.read.format("kafka_log").option("includeHeaders", "true").load(str(path))
+    assert frame.columns[:8] == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+    ]
+    rows = frame.collect()
+    found = Counter((row.topic, row.partition, row.offset, row.value and bytes(row.value)) for row in rows)
+    assert found == Counter({each: n for each, n in local.items() if not each[0].startswith("__")})
+    kept = frame.where("topic = 'orders' and offset between 3 and 9 and timestamp > '2000-01-01' and length(value) > 0")
+    assert sorted((row.partition, row.offset) for row in kept.collect()) == sorted(
+        (row.partition, row.offset) for row in rows if row.topic == "orders" and 3 <= row.offset <= 9
+    )
+    kept.explain()
+    plan = capfd.readouterr().out
+    assert "length(value" in plan
+    assert "offset" not in plan.split("Filter", 1)[1].splitlines()[0], (
+        "Spark does not check again what the read applies"
+    )
+
+
+@pytest.mark.usefixtures("no_pushdown")
+def test_without_pushdown(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
+    """PySpark lets the read through, and does not call `pushFilters`."""
+    frame = spark.read.schema("topic string, offset bigint").format("kafka_log").load(str(golden_log("tiny-broker")))
+    assert frame.where("topic = 'orders' and offset = 3").count() >= 1
+
+
+def test_damage_and_options(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
+    path = str(golden_log("tiny-crash"))
+    read = spark.read.format("kafka_log")
+    with pytest.raises(Exception, match=r"byte \d+: the batch's bytes are not those that were written"):
+        read.load(path).count()
+    damaged = read.option("mode", "PERMISSIVE").load(path).where("_corrupt is not null").select("_corrupt.*").collect()
+    assert [(row.begin, row.end) for row in damaged] == [(1087, 1214)]
+    with pytest.raises(Exception, match="did you mean subscribe"):
+        spark.read.format("kafka_log").option("subscribes", "orders").load(path)

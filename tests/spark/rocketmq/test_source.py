@@ -1,0 +1,90 @@
+"""`rocketmq_store` on a real Spark: rows, a user's schema, a look-up by key, a store that grows, SQL, Connect."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import logdex
+from logdex.rocketmq import Message, MessageStore
+from tests.golden import rocketmq as golden
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+CONNECT = """
+import sys
+from logdex.spark import register
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+register(spark)
+frame = spark.read.format("rocketmq_store").load(sys.argv[1])
+print(frame.count(), frame.where("topic = 'Orders'").count())
+spark.stop()
+"""
+
+
+def rows_match(spark: SparkSession, path: Path, **options: str) -> int:
+    with logdex.open(path) as snapshot:
+        local = snapshot.scan().to_arrow().read_all().to_pylist()
+    rows = spark.read.format("rocketmq_store").options(rawBody="true", **options).load(str(path)).collect()
+    names = (("topic", "topic"), ("queueId", "queue_id"), ("queueOffset", "queue_offset"), ("msgId", "msg_id"))
+    assert [[row[a] for a, _ in names] + [bytes(row.body)] for row in rows] == [
+        [row[b] for _, b in names] + [row["body"]] for row in local
+    ]
+    return len(rows)
+
+
+def test_rows(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
+    assert rows_match(spark, golden_store("tiny-broker"), maxPartitionBytes="4k") == 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_golden_stores(name: str, spark: SparkSession, golden_store: Callable[..., Path]) -> None:
+    rows_match(spark, golden_store(name))
+
+
+def test_schema_key_and_view(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
+    path = str(golden_store("tiny-broker"))
+    few = spark.read.schema("topic string, queueOffset bigint").format("rocketmq_store").load(path)
+    assert few.columns == ["topic", "queueOffset"]
+    assert few.where("topic = 'Orders' and queueOffset >= 1").count() > 0
+    found = spark.read.format("rocketmq_store").options(topic="Orders", key="order-0").load(path).collect()
+    assert [row.uniqueKey for row in found if "order-0" in row["keys"]] == [row.uniqueKey for row in found] != []
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW m USING rocketmq_store OPTIONS (path '{path}')")
+    assert spark.sql("SELECT count(*) FROM m WHERE tags = 'TagC'").first()[0] > 0  # type: ignore[index]
+    with pytest.raises(Exception, match="did you mean topic"):
+        spark.read.format("rocketmq_store").option("topik", "x").load(path)
+
+
+def test_a_store_that_grows(spark: SparkSession, tmp_path: Path) -> None:
+    """All actions of a DataFrame see the store as it was when the DataFrame was made; with a schema, which lets Spark
+    look later, as it was at the first action."""
+    path = str(tmp_path / "store")
+    with MessageStore.open(path) as store:
+        store.put_message(Message(topic="t", body=b"x"))
+        frame = spark.read.format("rocketmq_store").option("columns", "body").load(path)
+        lazy = spark.read.schema("body binary").format("rocketmq_store").load(path)
+        store.put_message(Message(topic="t", body=b"y"))
+        assert [bytes(row.body) for row in frame.collect()] == [b"x"]
+        assert lazy.count() == 2
+        store.put_message(Message(topic="t", body=b"z"))
+        assert [bytes(row.body) for row in lazy.collect()] == [b"x", b"y"]
+        assert frame.count() == 1
+
+
+@pytest.mark.slow
+def test_connect(golden_store: Callable[..., Path]) -> None:
+    pytest.importorskip("grpc")
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, str(golden_store("tiny-broker"))], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["60", "49"], done.stderr[-2000:]
