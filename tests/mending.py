@@ -20,12 +20,14 @@ ROUNDS_MAX = 4
 @dataclass
 class Mending:
     """A harmed directory `root`, and `sound`, the same before it was harmed, which stands for a replica. `flags` are
-    given to `verify`. Outputs of commands lie in `work`. `mends` are those that were carried out."""
+    given to `verify`. Outputs of commands lie in `work`. `mends` are those that were carried out. Without
+    `has_replica`, what is said to do if there is none is done."""
 
     root: Path
     sound: Path
     work: Path
     flags: tuple[str, ...] = ()
+    has_replica: bool = True
     mends: list[str] = field(default_factory=list)
     _outputs: int = 0
 
@@ -33,7 +35,11 @@ class Mending:
         """The findings."""
         code = PROBLEMS_FOUND if run("verify", self.root, *self.flags).exit_code else 0
         lines = run_json("verify", self.root, *self.flags, exit_code=code)
-        return [line for line in lines if "check" in line]
+        found = [line for line in lines if "check" in line]
+        if not self.has_replica:
+            for finding in found:
+                finding["mend"] = re.sub(".*; if there is none, (?=logdex )", "", finding["mend"])
+        return found
 
     def mend(self) -> list[Finding]:
         """Carries out what is printed until nothing is left to do. Returns the findings that are left."""

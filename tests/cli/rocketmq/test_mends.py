@@ -10,6 +10,7 @@ import pytest
 
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import CHECKS
+from tests.examples import cases
 from tests.golden import rocketmq as golden
 from tests.mending import Finding, Mending
 from tests.unit.rocketmq.verify.store_harm import Store, config_of
@@ -116,6 +117,25 @@ def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Findin
     return mending, left
 
 
+WITHOUT_REPLICA = ["size", "magic", "stored CRC", "body", "topic length", "delay", "filler magic", "zeroed message"]
+WITHOUT_REPLICA += ["cut CommitLog", "missing CommitLog", "a directory for a CommitLog file"]
+"""The harms of the log before its end, for which verify names `recover` where there is no replica."""
+
+
+def recovered(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, dict[int, bytes]]:
+    """A store of which the harm `name` is mended without a replica, and what a broker must serve: the messages that are
+    as they were."""
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    CASES[name](Store(root, NAME))
+    mending = Mending(root, sound, tmp_path, flags(), has_replica=False)
+    before = mending.verify()
+    assert any(finding["mend"].startswith("logdex recover ") for finding in before), before
+    assert mending.mend() == []
+    assert any(mend.startswith("logdex recover ") for mend in mending.mends)
+    after, whole = bodies(root), bodies(sound)
+    return mending, {at: body for at, body in after.items() if whole.get(at) == body}
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in CASES]
 )
@@ -124,6 +144,18 @@ def test_a_mend_mends(name: str, sound: Path, tmp_path: Path) -> None:
     assert [finding["check"] for finding in left] == ([LEFT[name]] if name in LEFT else [])
     commands = [mend for mend in mending.mends if mend.startswith("logdex ")]
     assert all(f" {' '.join(flags())}" in mend for mend in commands)
+
+
+@pytest.mark.parametrize("name", cases(WITHOUT_REPLICA, 5, first=3))
+def test_without_a_replica_a_damaged_log_is_recovered(name: str, sound: Path, tmp_path: Path) -> None:
+    """All but the messages that the harm hit, or that the missing file held, stay where they were."""
+    _, kept = recovered(name, sound, tmp_path)
+    whole = bodies(sound)
+    lost = [at for at in whole if at not in kept]
+    if name in ("missing CommitLog", "a directory for a CommitLog file", "cut CommitLog"):
+        assert {at // config_of(NAME).mapped_file_size_commit_log for at in lost} == {lost[0] // (1 << 15)}
+    else:
+        assert len(lost) <= 1
 
 
 def test_every_check_has_a_case(tmp_path: Path) -> None:

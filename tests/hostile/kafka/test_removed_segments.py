@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,13 @@ from logdex.io.env import Env, ReadFile
 from logdex.kafka.batch.record import Record
 from logdex.kafka.files.checkpoints import TopicPartition, write_offset_checkpoint
 from logdex.kafka.log.log import Log
+from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.split import ReadSplit
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
+from tests.examples import cases
 from tests.hostile.kafka.cut_readers import START_MS, logs, make
 
 Change = Callable[[Path], None]
@@ -126,6 +130,35 @@ def test_a_log_by_itself_that_is_removed_is_an_error(home: Path) -> None:
         path.unlink()
         assert [*scan] == []
         assert scan.deleted == [snapshot]
+
+
+@pytest.mark.parametrize("split_bytes", cases([700, None], 2))
+@pytest.mark.parametrize("wanted", [ReadFilter(), ReadFilter(offset=25, end_offset=333, isolation="read_committed")])
+@pytest.mark.parametrize("change", [expire, join, shorten])
+def test_splits_find_their_records_again(
+    change: Change, wanted: ReadFilter, split_bytes: int | None, home: Path
+) -> None:
+    """A plan is read later, by other processes. Each record that is left is read once, in order."""
+
+    def rows(splits: Iterable[ReadSplit]) -> list[int]:
+        batches = [batch for split in splits for batch in split.to_batches()]
+        return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+    def plan() -> tuple[ReadSplit, ...]:
+        with PartitionSnapshot(home / "events-0") as snapshot:
+            return snapshot.plan_read(wanted, columns=["offset"], split_bytes=split_bytes).splits
+
+    planned = plan()
+    assert (len(planned) > 3) == (split_bytes is not None)
+    before = rows(planned)
+    change(home)
+    sent = [pickle.loads(pickle.dumps(split)) for split in planned]
+    found = rows(sent)
+    assert found == rows(plan())
+    assert set(found) <= set(before)
+    shutil.move(home / "events-0", home / "events-0.01-delete")
+    with pytest.raises(VanishedError):
+        rows(sent)
 
 
 @pytest.mark.parametrize("change", [expire, join, shorten])

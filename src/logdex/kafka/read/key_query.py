@@ -139,6 +139,8 @@ class _SegmentScan:
             end=part.end,
             offset=part.offset,
             end_offset=part.end_offset,
+            first_offset=self.segment.base_offset,
+            next_offset=part.next_base,
             filter=self._wanted,
         )
         segment = self.segment

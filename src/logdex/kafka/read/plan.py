@@ -84,7 +84,8 @@ def splits_of(
         aborted, wanted = _find_aborted(partition, wanted)
     for part in prune(partition, wanted):
         ends = _ends(part, split_bytes)
-        for begin, end in pairwise(ends):
+        offsets = [part.segment.base_offset, *_offsets_at(part, ends[1:-1]), part.next_base]
+        for (begin, end), (first, following) in zip(pairwise(ends), pairwise(offsets), strict=True):
             yield ReadSplit(
                 topic=partition.topic,
                 partition=partition.partition,
@@ -94,6 +95,9 @@ def splits_of(
                 end=end,
                 offset=part.offset,
                 end_offset=part.end_offset,
+                first_offset=first,
+                next_offset=following,
+                identity=part.segment.log.identity,
                 filter=wanted,
                 columns=columns,
                 aborted=aborted.between(part.segment.base_offset, part.next_base),
@@ -119,6 +123,11 @@ def _find_aborted(partition: ReadPartition, wanted: ReadFilter) -> tuple[Aborted
             return aborted, wanted
         if not removed:
             raise error
+
+
+def _offsets_at(part: SegmentPart, positions: list[int]) -> list[int]:
+    """Returns the base offsets of the batches at some positions, at which the part is cut."""
+    return [next(part.segment.log.headers(position)).base_offset for position in positions]
 
 
 def _ends(part: SegmentPart, split_bytes: int | None) -> list[int]:

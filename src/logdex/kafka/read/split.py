@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
+from logdex.kafka.read.split_again import parts_now
+from logdex.kafka.read.steady import LOOKS_MAX
 from logdex.kafka.scan.scanner import ScanEnd
 from logdex.kernels.kafka.batch_columns import Int64s
 
@@ -50,6 +53,9 @@ class ReadSplit:
     at `begin`. Of these, the records are read that have offsets in [`offset`, `end_offset`), pass
     the filter and are not of an aborted transaction, with some columns (None: all).
 
+    These batches hold the partition's records with offsets in [`first_offset`, `next_offset`): by
+    them `to_batches` finds the records again if the .log is not the file `identity` any more.
+
     `base_offset` is that of the segment. `path` is as it was given to the plan; a process with
     another working directory needs a plan of absolute paths. Immutable; can be pickled.
     """
@@ -63,6 +69,9 @@ class ReadSplit:
     offset: int
     end_offset: int
     filter: ReadFilter
+    first_offset: int
+    next_offset: int
+    identity: Identity | None = None
     columns: tuple[str, ...] | None = None
     aborted: AbortedTransactions = NOTHING_ABORTED
 
@@ -86,11 +95,33 @@ class ReadSplit:
 
         Raises `CorruptError` for a bad batch, after the records before it, unless `on_bad_batch`
         takes the error; then reading continues after the batch. Returns how the part ends, or None
-        if the offsets ended it earlier.
+        if the offsets ended it earlier. If a broker has removed or replaced the segment, the
+        records are read from where they are now, and `VanishedError` is raised if their partition
+        is gone.
         """
         schema = self.schema
         names = [name for name in schema.names if name not in _PLACE]
-        read = self.read(names, env=env, on_bad_batch=on_bad_batch)
+        reached = self.first_offset
+        try:
+            end = yield from self._placed(names, schema, env, self.identity, on_bad_batch)
+            return end
+        except VanishedError:
+            pass  # raised before the first batch, as the file was opened
+        for look in range(LOOKS_MAX):
+            try:
+                for split in self._now(reached, env):
+                    yield from split._placed(names, schema, env, split.identity, on_bad_batch)
+                    reached = split.next_offset
+                return None
+            except VanishedError:
+                if look == LOOKS_MAX - 1 or not env.exists(posixpath.dirname(self.path) or "."):
+                    raise
+        return None
+
+    def _placed(
+        self, names: list[str], schema: pa.Schema, env: Env, identity: Identity | None, on_bad_batch: OnBadBatch | None
+    ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
+        read = self.read(names, env=env, identity=identity, on_bad_batch=on_bad_batch)
         while True:
             try:
                 batch = next(read)
@@ -98,6 +129,27 @@ class ReadSplit:
                 end: ScanEnd | None = stopped.value
                 return end
             yield with_place(batch, schema, self.topic, self.partition)
+
+    def _now(self, reached: int, env: Env) -> Iterator[ReadSplit]:
+        """Yields splits of the segments that the partition has now, with the records of this split
+        from offset `reached` on."""
+        first, end = max(self.offset, reached), min(self.end_offset, self.next_offset)
+        if first >= end:
+            return
+        wanted = replace(self.filter, offset=first, end_offset=None if end > OFFSET_MAX else end, isolation=None)
+        for part in parts_now(self.path, self.topic, self.partition, wanted, env):
+            yield replace(
+                self,
+                path=part.segment.log.path,
+                base_offset=part.segment.base_offset,
+                begin=part.begin,
+                end=part.end,
+                offset=first,
+                end_offset=end,
+                first_offset=first,
+                next_offset=part.next_base,
+                identity=part.segment.log.identity,
+            )
 
     def read(
         self,

@@ -21,8 +21,10 @@ from logdex.io.path_look import StrPath
 from logdex.rocketmq.index_file.derive import index_file_name
 from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, list_index_files
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import UTC_ZONE
 
 _FOREVER_MS = (1 << 63) - 1
 
@@ -54,10 +56,18 @@ class IndexService:
     The files are opened for reading by default; `build_index` needs `writable`. Threads may share
     the object for reading. While one thread writes, no other may use it. Raises `GeometryError` if
     no file has the size that the config gives, or, if `writable`, if any file has another size.
+    New files are named by times in `time_zone`, by default that of the files that are there, else
+    the machine's (see `resolve_name_zone`).
     """
 
     def __init__(
-        self, directory: StrPath, config: StoreConfig, *, env: Env = DEFAULT_ENV, writable: bool = False
+        self,
+        directory: StrPath,
+        config: StoreConfig,
+        *,
+        env: Env = DEFAULT_ENV,
+        writable: bool = False,
+        time_zone: str | None = None,
     ) -> None:
         self.directory = directory = os.fspath(directory)
         self.config = config
@@ -65,6 +75,7 @@ class IndexService:
         self._env = env
         self._writable = writable
         self._open_files = OpenFiles(env)
+        self._zone = resolve_name_zone(directory, time_zone, env=env).zone if writable else UTC_ZONE
         if writable:
             env.make_dirs(directory)
         self.unusable: list[GeometryError] = []
@@ -171,7 +182,8 @@ class IndexService:
         """Adds the keys of a message one by one, as the engine does, and rolls to a new file if one
         is full. The plain twin of `IndexFilesWriter`.
 
-        A new file is named by the store time of the message for which it is created. Raises
+        A new file is named by the store time of the message for which it is created, in the
+        service's time zone. Raises
         `UsageError` unless writable.
         """
         file = self._last_file(message.store_timestamp_ms)
@@ -189,7 +201,7 @@ class IndexService:
         last = self.files[-1] if self.files else None
         if last is not None and not last.is_write_full:
             return last
-        name = index_file_name(store_timestamp_ms, last.path.rpartition("/")[2] if last else None)
+        name = index_file_name(store_timestamp_ms, last.path.rpartition("/")[2] if last else None, self._zone)
         path = f"{self.directory}/{name}"
         self.files.append(IndexFile(path, self.config, env=self._env, writable=True, previous=self._last_update()))
         return self.files[-1]

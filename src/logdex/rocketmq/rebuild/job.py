@@ -23,8 +23,9 @@ from logdex.jobs.tasks import Count, Runner
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
-from logdex.rocketmq.geometry.name_zone import resolve_name_zone
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.parts import (
     PartScan,
     ScanPart,
@@ -82,7 +83,7 @@ def rebuild_on(
     total = log.size_bytes
     require_space(output, log, config, env, copies=2)  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)
-    named = resolve_name_zone(root, time_zone, env=env)
+    named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", root, output, in_place=in_place)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:

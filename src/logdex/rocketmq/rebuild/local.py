@@ -17,8 +17,9 @@ from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
-from logdex.rocketmq.geometry.name_zone import resolve_name_zone
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import check_output, require_space, settle_unfinished
@@ -55,7 +56,7 @@ def rebuild(
     log = CommitLog.of_config(root, config, env=env)
     require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
-    named = resolve_name_zone(root, time_zone, env=env)
+    named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)
     scanner = Scanner(config, env=env, unreadable_is_damage=True)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)

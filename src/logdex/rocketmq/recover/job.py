@@ -26,8 +26,8 @@ from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, StorePaths
-from logdex.rocketmq.geometry.name_zone import resolve_name_zone
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.carry_over import carry_over_queues
 from logdex.rocketmq.rebuild.local import derive_files
 from logdex.rocketmq.rebuild.report import RebuildReport
@@ -169,7 +169,7 @@ class _Recovery:
         )
         with written:
             scanner = Scanner(config, env=env)
-            zone = resolve_name_zone(self._root, None, env=env).zone
+            zone = resolve_name_zone(StorePaths(self._root).index, None, env=env).zone
             end = derive_files(scanner, written, directory, config, known, zone, derived, sync=self._sync, env=env)
             carry_over_queues(self._root, directory, written.min_offset, config, derived, sync=self._sync, env=env)
         derived.note_end(end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 
 from logdex.jobs.findings import Finding, FindingCollector
@@ -65,9 +66,15 @@ class Collector(FindingCollector):
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None, flags: str = "") -> None:
         super().__init__(CHECKS, root, max_findings, checks, flags)
+        self._or_recover = f"; if there is none, logdex recover {shlex.quote(root)} --output DIR{flags}"
         self._about: dict[int, list[tuple[str, int]]] = {}
         self._suspects: dict[int, Finding] = {}
         self._last_suspect = -1
+
+    def restore_log(self, note: str = "") -> str:
+        """Returns how a log is mended that is damaged before its end. `note` follows the first
+        way."""
+        return f"{RESTORE}{note}{self._or_recover}"
 
     def find(
         self,

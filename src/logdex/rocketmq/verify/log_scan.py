@@ -130,7 +130,7 @@ class LogPass:
             path = f"{self.log.directory}/{name}"
             if len(name) == FILE_NAME_DIGITS and name.isdigit() and self._env.is_dir(path):
                 text = "no file, but with the name of one of the log"
-                self._out.find("unreadable", path, 0, text, expected="a CommitLog file", mend=RESTORE)
+                self._out.find("unreadable", path, 0, text, expected="a CommitLog file", mend=self._out.restore_log())
 
     def _check_size(self, file: CommitLogFile) -> None:
         size = self._config.mapped_file_size_commit_log
@@ -143,7 +143,7 @@ class LogPass:
                 "a CommitLog file of another size: no broker loads it",
                 expected=size,
                 found=file.size_bytes,
-                mend=f"{RESTORE}; if all files are so long, state --mapped-file-size-commit-log",
+                mend=self._out.restore_log("; if all files are so long, state --mapped-file-size-commit-log"),
             )
 
     def _check_place(self, previous: CommitLogFile, file: CommitLogFile) -> None:
@@ -157,7 +157,7 @@ class LogPass:
                 "a CommitLog file is missing, the log goes on behind it",
                 expected=f"{expected:020d}",
                 found=f"{file.start_offset:020d}",
-                mend=RESTORE,
+                mend=self._out.restore_log(),
             )
             self._settle(expected)
             self.damage.add(expected, file.start_offset)
@@ -291,7 +291,7 @@ class LogPass:
             "the blank's magic is wrong: for a broker the log ends here",
             expected=f"{BLANK_MAGIC:08x}",
             found=f"{magic:08x}",
-            mend=RESTORE,
+            mend=self._out.restore_log(),
         )
         self._settle(end.offset)
         self.end_offset = file.end_offset
@@ -345,12 +345,12 @@ class LogPass:
                 "zeros where a message must be, messages follow",
                 expected="a message",
                 found="zeros",
-                mend=RESTORE,
+                mend=self._out.restore_log(),
             )
         elif stop.file.size_bytes >= self._config.mapped_file_size_commit_log or end.kind is not EndKind.TORN:
-            self._report_message(end)
+            self._report_message(end, self._out.restore_log(": a broker that recovers cuts the log here"))
 
-    def _report_message(self, end: LogEnd, mend: str = f"{RESTORE}: a broker that recovers cuts the log here") -> None:
+    def _report_message(self, end: LogEnd, mend: str) -> None:
         error = end.error
         assert error is not None  # every stop except zeros has an error
         check = _check_of(error)

@@ -3,10 +3,12 @@ match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout.rocketmq import FILE_NAME_DIGITS
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
@@ -17,8 +19,9 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
-from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_written
+from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
 
+_ENTRY = CONSUME_QUEUE_ENTRY.size_bytes
 _OPEN_FILES_MAX = 96
 """Enough to find most queues' files open, and well below a limit of 256 descriptors."""
 
@@ -101,16 +104,26 @@ class QueueSet:
         self._out.find_error("unreadable", error, self._out.rebuild)
 
     def _life_start(self, folder: str, disk: QueueDisk) -> int:
-        """Returns the physical offset where the queue's life on disk begins: that of its entry with
-        queue offset 0, if the message there states this offset, else 0."""
-        entries = fields_of(disk.read(0, 1))
-        if not disk.has(0) or not is_written(entries).all():
+        """Returns the physical offset where the queue's life on disk begins, if the message there
+        states its queue offset, else 0. It begins with queue offset 0, or behind pre-blank entries:
+        a recovery that met a deleted topic made the queue anew from there on."""
+        at, entries = disk.start, fields_of(disk.read(disk.start, 1))
+        if disk.start == disk.end or not is_written(entries).all():
+            return 0
+        if is_pre_blank(entries).all():
+            at, rows = next(disk.chunks(disk.start, disk.end, disk.file_size_bytes // _ENTRY))
+            entries = fields_of(rows)
+            at += int(np.argmin(is_pre_blank(entries)))
+            entries = entries[at - disk.start : at - disk.start + 1]
+        elif at:
+            return 0
+        if is_pre_blank(entries).all() or not is_written(entries).all():
             return 0
         try:
             message = self._log.read_message(int(entries["physical_offset"][0]), check_crc=False)
         except StoreError:
             return 0  # reported elsewhere
-        is_its_own = message.queue_offset == 0 and queue_folder(message.topic, message.queue_id) == folder
+        is_its_own = message.queue_offset == at and queue_folder(message.topic, message.queue_id) == folder
         return message.physical_offset if is_its_own else 0
 
     def _check_files(self, disk: QueueDisk) -> None:

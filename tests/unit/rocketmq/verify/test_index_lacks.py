@@ -192,6 +192,16 @@ def test_expired_files_before_a_crash(tmp_path: Path) -> None:
     assert findings == []
 
 
+def test_all_files_are_gone_before_the_index_is_switched_off(tmp_path: Path) -> None:
+    """The full files have expired with their part of the log, and a crash took the newest one."""
+    broker = Broker(tmp_path, [3_000 * n for n in range(90)])
+    broker.put(0, 30)
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    for path in broker.files:
+        path.unlink()
+    assert broker.look() == ([], ["index-not-written"])
+
+
 def test_the_newest_files_that_were_deleted(tmp_path: Path) -> None:
     """The checkpoint vouches for full files. The newest one is what a broker removes itself after a crash."""
     for lost, expected in ((1, []), (2, ["index-missing-range"]), (3, ["index-missing-range"])):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -156,3 +157,24 @@ def test_a_topic_that_was_created_again_with_messages_in_another_queue(between: 
     report = verify(str(tmp_path), SMALL)
     assert [check for check, _ in findings(report)] == ["consume-queue-missing"] * between
     assert [info.kind for info in report.infos if "queue" in info.kind] == ["deleted-queue"] * (2 - between)
+
+
+@pytest.mark.parametrize("first", [3, 12, 33])
+def test_a_queue_that_a_recovery_made_anew(first: int, tmp_path: Path) -> None:
+    """The topic was deleted, and a crash came before its CommitLog files were gone: the broker's next start makes the
+    queue anew of the messages that it reads, and fills the places before with pre-blank entries."""
+    built(tmp_path, messages(90))
+    queue = tmp_path / "consumequeue" / "TopicA" / "0"
+    for path in queue.iterdir():
+        if int(path.name) + 200 <= first * 20:
+            path.unlink()
+    begin = min(queue.iterdir())
+    at = first * 20 - int(begin.name)
+    begin.write_bytes(struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * (at // 20) + begin.read_bytes()[at:])
+    report = verify(str(tmp_path), SMALL)
+    assert findings(report) == []
+    assert [info.message.split()[0] for info in report.infos if info.kind == "earlier-life"] == [str(first)]
+    data = bytearray(begin.read_bytes())
+    data[at + 20 + 10] ^= 1
+    begin.write_bytes(data)
+    assert [check for check, _ in findings(verify(str(tmp_path), SMALL))] == ["consume-queue-size"]

@@ -19,6 +19,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
 from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, list_index_files
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.read.keys.index_coverage import find_missing
@@ -121,6 +122,7 @@ class LiveIndex:
         self._known = 0
         self.changes = 0
         """How often a file was created or removed."""
+        self._zone = resolve_name_zone(paths.index, None, env=env).zone
         for path in start.doomed:
             env.remove(path)
         if start.doomed:
@@ -144,7 +146,7 @@ class LiveIndex:
 
     def _next_file(self, first_store_timestamp_ms: int) -> IndexTarget:
         self._env.sync_dir(self._paths.index)
-        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name)
+        self._last_name = index_file_name(first_store_timestamp_ms, self._last_name, self._zone)
         path = f"{self._paths.index}/{self._last_name}"
         self.changes += 1
         return IndexTarget(path, self._config, env=self._env, sync=True, mapped=True)

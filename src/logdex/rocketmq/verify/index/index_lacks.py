@@ -160,7 +160,8 @@ class IndexLacks:
             return False
         following = lack.next
         if following is None:
-            return self._flushed_ms() > self._newest_ms
+            flushed_ms = self._flushed_ms()  # of a file that expired, if it ended before these messages
+            return flushed_ms > self._newest_ms and flushed_ms >= lack.begin_ms
         if lack.end_ms > following.end_ms:
             return False  # the clock was set back, so a broker may have removed the file and kept the next
         if not self._names_previous(lack, following):

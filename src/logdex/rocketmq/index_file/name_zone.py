@@ -14,7 +14,6 @@ from itertools import islice
 from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_HEADER
-from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_file import list_index_files
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.settings.time_zone import (
@@ -45,12 +44,12 @@ class NameZone:
         return f"{self.zone.text}, {self.reason}"
 
 
-def resolve_name_zone(root: str, given: str | None, *, env: Env) -> NameZone:
-    """Returns the time zone for the names of IndexFiles of the store at `root`. `given` is the text
-    of a flag. Raises `UsageError` if it is not a time zone."""
+def resolve_name_zone(directory: str, given: str | None, *, env: Env) -> NameZone:
+    """Returns the time zone for the names of new IndexFiles in a directory. `given` is the text of a
+    flag. Raises `UsageError` if it is not a time zone."""
     if given is not None:
         return NameZone(parse_time_zone(given), "as given")
-    seen = _observed(root, env)
+    seen = _observed(directory, env)
     machine = machine_zone()
     if seen and all(machine.local_ms(begin_ms) - begin_ms == offset_ms for begin_ms, offset_ms in seen):
         return NameZone(UTC_ZONE if machine.text == "UTC" else machine, "as the IndexFiles are named")
@@ -62,13 +61,13 @@ def resolve_name_zone(root: str, given: str | None, *, env: Env) -> NameZone:
     return NameZone(machine, "as on this machine (--time-zone states another)")
 
 
-def _observed(root: str, env: Env) -> list[tuple[int, int]]:
+def _observed(directory: str, env: Env) -> list[tuple[int, int]]:
     """Returns (begin timestamp, offset from UTC) of the newest files whose name shows an offset.
 
     A name that is the UTC time to the millisecond is no evidence: Logdex once named files so.
     """
     found = []
-    for path in islice(reversed(list_index_files(StorePaths(root).index, env)), _FILES_READ):
+    for path in islice(reversed(list_index_files(directory, env)), _FILES_READ):
         named_ms = _time_of(path.rpartition("/")[2])
         try:
             with env.open_read(path) as file:

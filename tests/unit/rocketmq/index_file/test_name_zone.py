@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.jobs.tasks import LocalRunner
-from logdex.rocketmq.geometry.name_zone import resolve_name_zone
 from logdex.rocketmq.index_file.derive import index_file_name
+from logdex.rocketmq.index_file.index_service import IndexService
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.rocketmq.settings.time_zone import fixed_zone, parse_time_zone
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, START_MS, build
 
 HOUR_MS = 3_600_000
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": CONFIG.mapped_file_size_commit_log,
+    "mapped_file_size_consume_queue": CONFIG.mapped_file_size_consume_queue,
+    "max_hash_slot_num": CONFIG.max_hash_slot_num,
+    "max_index_num": CONFIG.max_index_num,
+}
 
 
 @pytest.fixture
@@ -101,21 +113,50 @@ def test_the_newest_files_decide(tmp_path: Path, machine: pytest.MonkeyPatch) ->
         header = bytearray(shown.read_bytes())
         header[:8] = (begin_ms + 24 * number * HOUR_MS - 900).to_bytes(8, "big")
         shown.write_bytes(header)
-    found = resolve_name_zone(str(root), None, env=DEFAULT_ENV)
+    found = resolve_name_zone(str(root / "index"), None, env=DEFAULT_ENV)
     assert found.text == "-08:00, as the IndexFiles are named"
 
 
 def test_else_the_machine_decides(tmp_path: Path, machine: pytest.MonkeyPatch) -> None:
     root = build(tmp_path / "store", MESSAGES)  # named exactly after the first entries: no evidence
     assert (
-        resolve_name_zone(str(root), None, env=DEFAULT_ENV).text
+        resolve_name_zone(str(root / "index"), None, env=DEFAULT_ENV).text
         == "UTC, as on this machine (--time-zone states another)"
     )
     machine.setenv("TZ", "America/Lima")
     time.tzset()
-    found = resolve_name_zone(str(root), None, env=DEFAULT_ENV)
+    found = resolve_name_zone(str(root / "index"), None, env=DEFAULT_ENV)
     assert found.text.startswith("-05:00, as on this machine")
     assert found.zone.local_ms(START_MS) == START_MS - 5 * HOUR_MS
     name_files(root, 8 * HOUR_MS, late_ms=5 * 60_000)  # created late, from a log that was dispatched anew
-    assert resolve_name_zone(str(root), None, env=DEFAULT_ENV).zone == found.zone
-    assert resolve_name_zone(str(root), "local", env=DEFAULT_ENV).text == "-05:00, as given"
+    assert resolve_name_zone(str(root / "index"), None, env=DEFAULT_ENV).zone == found.zone
+    assert resolve_name_zone(str(root / "index"), "local", env=DEFAULT_ENV).text == "-05:00, as given"
+
+
+@pytest.mark.parametrize("given", [None, "Asia/Shanghai"])
+def test_an_index_service_names_new_files_in_a_zone(given: str | None, tmp_path: Path) -> None:
+    """A broker west of UTC names its files by local time; a name by UTC would sort behind its next ones."""
+    root = build(tmp_path / "store", MESSAGES)
+    name_files(root, -5 * HOUR_MS)
+    with StoreSnapshot(root, config=CONFIG) as store:
+        last = [*store.scan()][-1]
+    before = {path.name for path in (root / "index").iterdir()}
+    later = replace(last, store_timestamp_ms=last.store_timestamp_ms + 30 * HOUR_MS)
+    with IndexService(root / "index", CONFIG, writable=True, time_zone=given) as service:
+        while len(service.files) == len(before):
+            service.build_index(later)
+    (new,) = {path.name for path in (root / "index").iterdir()} - before
+    zone = fixed_zone(-5 * HOUR_MS) if given is None else parse_time_zone(given)
+    assert new == index_file_name(later.store_timestamp_ms, None, zone)
+
+
+def test_a_message_store_goes_on_in_the_zone_of_the_files(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES)
+    name_files(root, -5 * HOUR_MS)
+    before = {path.name for path in (root / "index").iterdir()}
+    now_ms = START_MS + 90 * HOUR_MS
+    with MessageStore.open(root, background=False, clock_ms=lambda: now_ms, rocketmq_version="5.5.0", **SIZES) as store:
+        for _ in range(CONFIG.max_index_num):
+            assert store.put_message(Message(topic="T", body=b"", keys=["k"])).is_stored
+    new = {path.name for path in (root / "index").iterdir()} - before
+    assert min(new) == index_file_name(now_ms, None, fixed_zone(-5 * HOUR_MS))
