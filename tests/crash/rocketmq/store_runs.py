@@ -4,6 +4,7 @@ left."""
 from __future__ import annotations
 
 import random
+from ast import literal_eval
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ FIRST_ACTIONS = {"put": 12, "batch": 3, "dispatch": 3, "flush": 1}
 ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "create_topic": 1}
 """What else changes a store (retention, the delivery of delayed messages, a consumer's commits) is one more method,
 which keeps `Model` right, and one more line here; what must be true of it afterwards belongs into `check_left`."""
+DELAYS = {**FIRST_ACTIONS, "delayed": 6, "deliver": 3}
 Identity = tuple[bytes, int, bytes, bytes]
 """Topic, queue id, body and properties of a message."""
 
@@ -184,12 +186,31 @@ class Run:
         elif self.is_sync:
             self.model.kept = len(self.model.puts)
 
+    def deliver(self) -> None:
+        """Delivers all delayed messages, each level from where the store says that it is."""
+        self.store.dispatch()
+        known = [
+            ((each["REAL_TOPIC"].encode(), int(each["REAL_QID"]), body, properties), key)
+            for level, (start, _) in self.store.delay_progress().items()
+            for (_, _, body, properties), key in delayed_of(self.model, level)[start:]
+            for each in [dict(literal_eval(properties.decode()))]
+        ]
+        if known:
+            with self.adding(known):
+                count = self.store.deliver_due(1 << 60)
+            del self.model.puts[len(self.model.puts) - len(known) + count :]
+
     def dispatch(self) -> None:
         self.store.dispatch()
 
     def flush(self) -> None:
         self.store.flush()
         self.model.kept = len(self.model.puts)
+
+
+def delayed_of(model: Model, level: int) -> list[tuple[Identity, bytes]]:
+    """The messages of a delay level's queue."""
+    return [each for each in model.puts if each[0][:2] == (b"SCHEDULE_TOPIC_XXXX", level - 1)]
 
 
 def open_store(place: Path, sizes: dict[str, Any], chance: random.Random, env: Env, flush: str) -> MessageStore:
@@ -207,8 +228,12 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
         for (_, topic), (message, key) in found.items():
             if message.transaction_type != 12:
                 rows = store.query_message(topic, key)
-                assert [row.physical_offset for row in rows.messages] == [message.physical_offset]
+                same = [at for (at, each), (_, its_key) in found.items() if (each, its_key) == (topic, key)]
+                assert [row.physical_offset for row in rows.messages] == same[::-1]
                 assert rows.complete
+        elsewhere = {key for known, key in model.puts if known[0] != b"SCHEDULE_TOPIC_XXXX"}
+        for level, (start, _) in store.delay_progress().items():
+            assert [key for _, key in delayed_of(model, level)[:start] if key not in elsewhere] == []
     config = config_of(sizes)
     report = verify(str(place), config)
     assert [str(finding) for finding in report.findings] == []

@@ -16,6 +16,7 @@ from logdex.errors import LogdexError
 from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 from tests.crash.rocketmq.store_runs import (
     ALL_ACTIONS,
+    DELAYS,
     FIRST_ACTIONS,
     Actions,
     Model,
@@ -129,3 +130,11 @@ def test_files_made_ahead_may_come_back(tmp_path: Path) -> None:
             )
         shutil.rmtree(root)
         (tmp_path / "kept").rename(root)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 400), marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_delayed_messages_are_delivered_at_least_once(tmp_path: Path, seeds: range) -> None:
+    for seed in seeds:
+        cut(tmp_path / str(seed), seed, DELAYS)
