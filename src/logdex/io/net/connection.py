@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from contextlib import suppress
 
 from logdex.errors import ConnectionLostError, EnvironmentProblem, UsageError
 
 PORT_MAX = 65_535
+_PAUSE_S = 0.05
+"""The pause after a connection could not be accepted, which may not change at once."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -34,15 +37,15 @@ class Connection:
         self._poll = select.poll()
         self._poll.register(own, select.POLLIN)
 
-    @classmethod
-    def connect(cls, host: str, port: int, *, timeout_s: float, send_timeout_s: float) -> Connection:
+    @staticmethod
+    def connect(host: str, port: int, *, timeout_s: float, send_timeout_s: float) -> Connection:
         """Connects to a listener within `timeout_s` seconds."""
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             own = socket.create_connection((host, port), timeout_s)
+            return _made(own, peer, send_timeout_s)
         except OSError as error:
             raise ConnectionLostError(f"{peer}: {_reason(error)}", hint="is the master running there?") from error
-        return cls(own, peer, send_timeout_s=send_timeout_s)
 
     def send(self, data: bytes) -> None:
         """Sends all of `data`, within the time that the connection was made with."""
@@ -98,14 +101,23 @@ class Listener:
             return None
         try:
             own, address = self._socket.accept()
+            return _made(own, f"{address[0]}:{address[1]}", send_timeout_s)
         except OSError:  # the other side is gone, or this process has too many files open
+            time.sleep(_PAUSE_S)
             return None
-        own.setblocking(True)
-        return Connection(own, f"{address[0]}:{address[1]}", send_timeout_s=send_timeout_s)
 
     def close(self) -> None:
         """Stops listening. No thread may be in `accept`."""
         self._socket.close()
+
+
+def _made(own: socket.socket, peer: str, send_timeout_s: float) -> Connection:
+    """Returns the connection of a socket, which is closed if its other side is gone already."""
+    try:
+        return Connection(own, peer, send_timeout_s=send_timeout_s)
+    except BaseException:
+        own.close()
+        raise
 
 
 def _reason(error: OSError) -> str:

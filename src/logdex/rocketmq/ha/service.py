@@ -18,6 +18,8 @@ from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 
 _SLICE_S = 0.2
+_SLAVES_MAX = 100
+"""More connections at once are refused: each takes two threads."""
 _SLAVE_GAP_BYTES_MAX = 256 << 20
 """haSlaveFallbehindMax: how far behind a slave may be before engines before 5.0 do not wait for it."""
 
@@ -74,7 +76,9 @@ class HAService:
     def _accept(self) -> None:
         while not self._closed:
             connection = self._listener.accept(_SLICE_S, send_timeout_s=self._timing.idle_s)
-            if connection is not None:
+            if connection is not None and len(self._slaves) >= _SLAVES_MAX:
+                connection.close()
+            elif connection is not None:
                 slave = SlaveConnection(
                     connection, self._core, self._changed, self._timing, self._batch_bytes, self._forget
                 )

@@ -178,6 +178,16 @@ def test_a_slave_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
         lazy.socket.close()
 
 
+def test_too_many_slaves_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logdex.rocketmq.ha.service._SLAVES_MAX", 1)
+    with master(tmp_path / "master", 5) as (store, service):
+        first = RawSlave(service, 1)
+        wait_until(lambda: service.slaves)
+        assert RawSlave(service, 1).receive_all() == []
+        first.receive_until(store.max_phy_offset)
+        first.socket.close()
+
+
 # -- offsets that are not there ----------------------------------------------------------------------------------------
 def test_a_slave_ahead_gets_heartbeats_alone(tmp_path: Path) -> None:
     with master(tmp_path / "master") as (store, service):
