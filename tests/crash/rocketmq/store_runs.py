@@ -31,8 +31,9 @@ Actions = Mapping[str, int]
 """Methods of `Run`, and how often each is taken."""
 FIRST_ACTIONS = {"put": 12, "batch": 3, "dispatch": 3, "flush": 1}
 ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "create_topic": 1}
-"""What else changes a store (retention, the delivery of delayed messages, a consumer's commits) is one more method,
-which keeps `Model` right, and one more line here; what must be true of it afterwards belongs into `check_left`."""
+WITH_RETENTION = {**ALL_ACTIONS, "expire": 1}
+"""What else changes a store (a consumer's commits) is one more method, which keeps `Model` right, and one more
+line here; what must be true of it afterwards belongs into `check_left`."""
 DELAYS = {**FIRST_ACTIONS, "delayed": 6, "deliver": 3}
 Identity = tuple[bytes, int, bytes, bytes]
 """Topic, queue id, body and properties of a message."""
@@ -40,12 +41,13 @@ Identity = tuple[bytes, int, bytes, bytes]
 
 @dataclass
 class Model:
-    """What was put, in order. The first `kept` messages must be there after a crash; what is there is a beginning of
-    `puts`."""
+    """What was put, in order. The first `kept` messages must be there after a crash, but for the first `expired`, which
+    may have been removed; what is there is a beginning of `puts`, without some of the expired."""
 
     puts: list[tuple[Identity, bytes]] = field(default_factory=list)
     """Each message with its key."""
     kept: int = 0
+    expired: int = 0
     turn: int = 0
 
 
@@ -169,6 +171,11 @@ class Run:
         elif self.is_sync:
             self.model.kept = len(self.model.puts)
 
+    def expire(self) -> None:
+        """Removes all files but the newest."""
+        self.model.expired = len(self.model.puts)
+        self.store.delete_expired(disk_ratio=0.0)
+
     def create_topic(self) -> None:
         self.store.create_topic(self.chance.choice("TUV"), self.chance.randint(2, 5))
 
@@ -224,7 +231,7 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
     there."""
     with open_store(place, sizes, chance, DEFAULT_ENV, "async") as store:
         found = check_log(place, sizes, model)
-        check_queues(store, found)
+        check_queues(store, found, is_whole=not model.expired)
         for (_, topic), (message, key) in found.items():
             if message.transaction_type != 12:
                 rows = store.query_message(topic, key)
@@ -236,7 +243,10 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
             assert [key for _, key in delayed_of(model, level)[:start] if key not in elsewhere] == []
     config = config_of(sizes)
     report = verify(str(place), config)
-    assert [str(finding) for finding in report.findings] == []
+    # The clock of these runs goes back at times: the checkpoint may state the time of a message that has expired.
+    tolerated = {"checkpoint-time"} if model.expired else set()
+    findings = [str(finding) for finding in report.findings if finding.check not in tolerated]
+    assert not findings, findings
     model.kept = len(model.puts)
 
 
@@ -245,25 +255,47 @@ def check_log(place: Path, sizes: dict[str, Any], model: Model) -> dict[tuple[in
     with StoreSnapshot(str(place), config=config_of(sizes)) as snapshot:
         messages = list(snapshot.scan())
     found = {}
-    assert model.kept <= len(messages) <= len(model.puts)
-    for message, (known, key) in zip(messages, model.puts, strict=False):
+    gone = gone_of(model, messages)
+    end = gone + len(messages)
+    assert model.kept <= end
+    assert end <= len(model.puts)
+    for message, (known, key) in zip(messages, model.puts[gone:], strict=False):
         pairs = sorted((name.decode(), value.decode()) for name, value in message.properties.items())
         assert (message.topic, message.queue_id, message.body, repr(pairs).encode()) == known
         found[message.physical_offset, message.topic] = (message, key)
-    del model.puts[len(messages) :]
+    del model.puts[end:]
+    model.expired = min(model.expired, end)
     return found
 
 
-def check_queues(store: MessageStore, found: dict[tuple[int, bytes], tuple[StoredMessage, bytes]]) -> None:
+def gone_of(model: Model, messages: list[StoredMessage]) -> int:
+    """How many of the expired messages are no longer there."""
+    if not model.expired:
+        return 0
+    if not messages:
+        assert model.kept <= model.expired
+        return min(model.expired, len(model.puts))
+    first = messages[0].properties[b"KEYS"].split()[0]
+    gone = next(place for place, (_, key) in enumerate(model.puts) if key == first)
+    assert gone <= model.expired
+    return gone
+
+
+def check_queues(
+    store: MessageStore, found: dict[tuple[int, bytes], tuple[StoredMessage, bytes]], *, is_whole: bool
+) -> None:
+    """Requires that each queue has its messages in order, from offset 0 on if the log `is_whole`."""
     queues: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+    begins: dict[tuple[bytes, int], int] = {}
     for message, _ in found.values():
         if message.is_queued:
-            queue = queues[message.topic, message.queue_id]
-            assert message.queue_offset == len(queue)
-            queue.append(message.physical_offset)
-    held = {(queue.topic, queue.queue_id): queue for queue in store.queues() if queue.max_offset}
+            name = message.topic, message.queue_id
+            begin = begins.setdefault(name, 0 if is_whole else message.queue_offset)
+            assert message.queue_offset == begin + len(queues[name])
+            queues[name].append(message.physical_offset)
+    held = {(queue.topic, queue.queue_id): queue for queue in store.queues() if queue.max_offset > queue.min_offset}
     assert held.keys() == queues.keys()
     for (topic, queue_id), offsets in queues.items():
-        rows = store.get_message(topic, queue_id, 0, 10_000)
+        rows = store.get_message(topic, queue_id, begins[topic, queue_id], 10_000)
         assert list(rows.phy_offsets) == offsets
-        assert rows.max_offset == len(offsets)
+        assert rows.max_offset == begins[topic, queue_id] + len(offsets)

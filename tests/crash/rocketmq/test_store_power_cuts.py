@@ -15,9 +15,9 @@ import pytest
 from logdex.errors import LogdexError
 from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 from tests.crash.rocketmq.store_runs import (
-    ALL_ACTIONS,
     DELAYS,
     FIRST_ACTIONS,
+    WITH_RETENTION,
     Actions,
     Model,
     Run,
@@ -58,7 +58,7 @@ def a_fault(chance: random.Random) -> Fault | None:
     return Fault(chance.randrange(1, 400 if kinds is None else 120), errno=code, kinds=kinds)
 
 
-def cut(folder: Path, seed: int, actions: Actions = ALL_ACTIONS) -> None:
+def cut(folder: Path, seed: int, actions: Actions = WITH_RETENTION) -> None:
     """One to three power cuts of one store, each after one or more processes."""
     chance = random.Random(seed)
     sizes, model, place = sizes_of(chance), Model(), folder / "0"
