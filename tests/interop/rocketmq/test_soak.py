@@ -4,7 +4,6 @@ finding, no crash and no wrong row, and a scan has all that the engine had ackno
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
 import threading
 import time
@@ -17,6 +16,7 @@ import pytest
 import logdex as api
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.interop import soak
+from tests.interop.rocketmq.engines import compiled, java_command
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(7200), pytest.mark.slow]
 
@@ -36,37 +36,16 @@ class Engine:
         self.acknowledged = -1
         self.starts: set[int] = set()
         self._peers = peers
-        self._classes = work / "classes"
+        self._class_paths: dict[str, str] = {}
         self._work = work
 
     def compile(self, version: str) -> None:
         """Compiles SoakStore beside the peers' own classes of `version`."""
-        probe = [str(self._peers / "run"), "-v", version, "DumpStore"]
-        subprocess.run(probe, capture_output=True, check=False, timeout=600)
-        source = Path(__file__).parent / "SoakStore.java"
-        command = ["javac", "-d", str(self._classes / version), "-cp", self._class_path(version), str(source)]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-
-    def _class_path(self, version: str) -> str:
-        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        builds = sorted((Path(cache) / "logdex-peers" / "rocketmq").glob(f"{version}-*"), key=os.path.getmtime)
-        jars = (builds[-1] / "classpath.txt").read_text().strip()
-        return f"{self._classes / version}:{builds[-1] / 'classes'}:{jars}"
+        self._class_paths[version] = compiled("SoakStore", version, self._peers, self._work / "classes")
 
     @contextmanager
     def running(self, store: Path, version: str, end: str) -> Iterator[None]:
-        exports = ["--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"]
-        opened = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
-        exports += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened]
-        command = [
-            "java",
-            "-Xmx1g",
-            *exports,
-            "-Dpeers.log.level=OFF",
-            "-Duser.timezone=UTC",
-            f"-Duser.home={self._work}",
-        ]
-        command += ["-cp", self._class_path(version), "logdex.SoakStore", "--dir", str(store)]
+        command = [*java_command(self._class_paths[version], self._work), "logdex.SoakStore", "--dir", str(store)]
         command += ["--number", str(self.acknowledged + 1), *GEOMETRY]
         self.starts.add(self.acknowledged + 1)
         errors = self._work / "engine.stderr"
