@@ -50,10 +50,11 @@ class Mending:
                 return left
             by_hand = [finding for mend, finding in to_do.items() if not mend.startswith("logdex ")]
             for finding in by_hand or list(to_do.values())[:1]:
-                self._carry_out(finding)
+                self.carry_out(finding)
         raise AssertionError(left)
 
-    def _carry_out(self, finding: Finding) -> None:
+    def carry_out(self, finding: Finding) -> None:
+        """Does what a finding says."""
         mend, path = finding["mend"], Path(finding["path"])
         assert mend, finding
         for pattern, action in _ACTIONS:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from logdex.io.env import Env
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.verify import CHECKS
+from logdex.testing import BadSectorsEnv
 from tests.mending import Finding, Mending
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, SECOND, make_log_dir
 from tests.unit.kafka.verify.test_harm import HARMS
@@ -83,6 +85,34 @@ def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Findin
     return mending, left
 
 
+UNREADABLE = [".log", ".index", ".timeindex", ".txnindex"]
+
+
+def mended_unreadable(suffix: str, sound: Path, tmp_path: Path) -> Mending:
+    """A log directory of which the disk cannot read a file of a segment, mended to another disk."""
+    root = Path(shutil.copytree(sound, tmp_path / "the logs"))
+    whole, path = rows(sound), root / f"{SECOND}{suffix}"
+    mending = Mending(root, sound, tmp_path, FLAGS)
+    with pytest.MonkeyPatch.context() as patch:
+        disk = BadSectorsEnv({str(path): [(0, 16)]})
+        patch.setattr(Env, "open_read", lambda _, path: disk.open_read(path))
+        found = mending.verify()
+        (finding,) = [each for each in found if each["path"] == str(path)]
+        mending.carry_out(finding)
+    assert finding["check"] == "unreadable" or suffix == ".log"
+    assert mending.mend() == []
+    *_, end = sorted(int(each.stem) for each in (sound / PARTITION).glob("*.log"))
+    lost = range(int(Path(SECOND).name), end) if suffix == ".log" else range(0)
+    assert {offset: value for offset, value in whole.items() if offset not in lost}.items() <= rows(root).items()
+    return mending
+
+
+@pytest.mark.parametrize("suffix", UNREADABLE)
+def test_what_the_disk_cannot_read_is_mended(suffix: str, sound: Path, tmp_path: Path) -> None:
+    mending = mended_unreadable(suffix, sound, tmp_path)
+    assert mending.mends[0].startswith("logdex recover " if suffix == ".log" else "logdex rebuild ")
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in CASES]
 )
@@ -97,4 +127,4 @@ def test_a_mend_mends(name: str, sound: Path, tmp_path: Path) -> None:
 def test_every_check_has_a_case() -> None:
     """A check whose mend is carried out by no case here fails this test."""
     checks = {check for check, *_ in HARMS} | {check for check, _ in MORE.values()}
-    assert checks | set(ELSEWHERE) | {"unreadable"} == set(CHECKS)
+    assert checks | set(ELSEWHERE) | {"unreadable"} == set(CHECKS)  # test_what_the_disk_cannot_read_is_mended
