@@ -17,7 +17,7 @@ from tests.examples import cases, takes_all
 from tests.unit.rocketmq.consuming.stores import consumer
 from tests.unit.rocketmq.message_store.open_stores import open_store
 
-SEEDS = cases(range(120), 20)
+SEEDS = [68, *cases((seed for seed in range(120) if seed != 68), 20)]  # 68 once committed an older offset
 
 
 class Group:

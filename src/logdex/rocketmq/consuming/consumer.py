@@ -145,6 +145,7 @@ class Consumer:
         if own != self._positions.keys():
             self._positions = {queue: at for queue, at in self._positions.items() if queue in own}
             committed = self._share.committed()
+            self._source.refresh()  # an older view may end before what another member has committed
             self._positions = {queue: committed.get(queue, 0) for queue in own} | self._positions
             self._committed = {queue: at for queue, at in committed.items() if queue in own}
         self._shared_s = time.monotonic()
