@@ -170,11 +170,17 @@ def _is_clean(log_dir: KafkaLogDir, look: KafkaOverview, env: Env) -> bool | Non
 
 
 def _add_partition(each: PartitionDir, config: LogConfig, look: KafkaOverview, env: Env) -> None:
+    problems, found = look.problems, None
+    look.problems = [*problems]
     try:
         with PartitionSnapshot(each.kafka_path, config, env=env) as snapshot:
-            look.partitions.append(_steady_partition(snapshot, look))
+            found = _steady_partition(snapshot, look)
     except LogdexError as error:
         look.problems.append(str(error))
+    if not env.exists(each.path):  # a broker has deleted it since the directory was listed
+        look.problems = problems
+    elif found is not None:
+        look.partitions.append(found)
 
 
 def _steady_partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOverview:

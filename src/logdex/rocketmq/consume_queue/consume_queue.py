@@ -9,11 +9,12 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import MissingFileError, TruncatedError
+from logdex.errors import MissingFileError, TruncatedError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -30,6 +31,9 @@ EntryArray = npt.NDArray[np.void]
 
 EXT_ADDRESS_MAX = -(1 << 31) - 1
 """A tagsCode up to this value is an address in the queue's ConsumeQueueExt, not a hash."""
+
+_LOOKS_MAX = 10
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,16 @@ class ConsumeQueue:
         inferred = infer_file_size(self.files, unit_bytes=ENTRY_SIZE_BYTES)
         self.file_size_bytes = self._given_file_size or inferred or StoreConfig().consume_queue_file_size_bytes
         self.max_offset = self._find_end()
+
+    def steadily(self, act: Callable[[], T]) -> T:
+        """Returns the result of `act`, which reads the queue. Where a broker has removed files since
+        they were listed, they are listed again, and `act` is called once more."""
+        for _ in range(_LOOKS_MAX):
+            try:
+                return act()
+            except VanishedError:
+                self.refresh()
+        return act()
 
     def _list(self) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
         if self._env.is_dir(self.directory):

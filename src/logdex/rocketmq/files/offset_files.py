@@ -15,6 +15,7 @@ from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 
 OFFSET_MAX = (1 << 63) - 1
+_LISTINGS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,29 @@ def list_offset_files(
 
     The other names include files that would extend beyond the largest offset. Paths with an offset
     as name that are no files are added to `refused`; without it, a dangling link raises
-    `StorageError`, and a directory is another name. A file that is removed meanwhile is left out.
+    `StorageError`, and a directory is another name. Where a broker removes files meanwhile, the
+    directory is listed again.
     """
-    files, foreign = [], []
+    for _ in range(_LISTINGS_MAX):
+        refused_now: list[str] = []
+        files, foreign, is_whole = _list(env, directory, None if refused is None else refused_now)
+        if is_whole:
+            break
+    if refused is not None:
+        refused += refused_now
+    return tuple(files), tuple(foreign)
+
+
+def _list(env: Env, directory: str, refused: list[str] | None) -> tuple[list[OffsetFile], list[str], bool]:
+    """Returns the files, the other names, and whether no file was removed meanwhile."""
+    files, foreign, is_whole = list[OffsetFile](), list[str](), True
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
         is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
         if is_offset and refused is not None and not env.is_file(path):
+            if not env.exists(path):
+                is_whole = False
+                continue
             refused.append(path)
         elif is_offset and not env.is_dir(path):  # a dangling link or a FIFO raises in size_bytes
             try:
@@ -59,12 +76,13 @@ def list_offset_files(
             except VanishedError:
                 if env.exists(path):
                     raise
+                is_whole = False
                 continue
             if file.end_offset <= OFFSET_MAX:
                 files.append(file)
                 continue
         foreign.append(name)
-    return tuple(files), tuple(foreign)
+    return files, foreign, is_whole
 
 
 def was_trimmed(file: OffsetFile, env: Env) -> bool:

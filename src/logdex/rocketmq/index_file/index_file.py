@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import GeometryError, TruncatedError, UsageError
+from logdex.errors import GeometryError, TruncatedError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile
 from logdex.io.mapped.mapping import require_readable
 from logdex.io.open_files import OpenFiles
@@ -44,8 +44,16 @@ def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[s
     if not env.is_dir(directory):
         return []
     names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
-    found = (f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS)
-    return [path for path in found if env.is_file(path) and (empty or env.size_bytes(path))]
+    found = [f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS]
+    return [path for path in found if env.is_file(path) and (empty or _size_or_zero(path, env))]
+
+
+def _size_or_zero(path: str, env: Env) -> int:
+    """Returns a file's size, 0 if a broker has removed it meanwhile."""
+    try:
+        return env.size_bytes(path)
+    except VanishedError:
+        return 0
 
 
 class IndexEntries(NamedTuple):

@@ -30,9 +30,11 @@ _PAGE_SIZE = 4096
 class IndexTarget:
     """An IndexFile that is being written: a sparse file of full size. For one writer.
 
-    `array` holds the header and the slots, either `mapped` or in memory and written at the end.
-    `block` holds the next entries, which `write_entries` writes. Raises `StorageError` if the disk
-    is full, and never causes a signal, because space is allocated before a mapping is written to.
+    `array` holds the header and the slots in memory; they are written at the end. `block` holds the
+    next entries, which `write_entries` writes. If the file is `mapped`, `write_entries` and
+    `write_header` write slots and header as well, each after what it names, so that a reader finds
+    whatever it is led to. Raises `StorageError` if the disk is full, and never causes a signal,
+    because space is allocated before a mapping is written to.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class IndexTarget:
         except BaseException:
             self._file.close()
             raise
-        self.array = np.zeros(self._entries_at, np.uint8) if self._mapped is None else self._mapped.array
+        self.array = np.zeros(self._entries_at, np.uint8)
+        if self._mapped is not None and not exclusive:
+            self.array[:] = self._mapped.array
         self.block = np.empty(INDEX_ENTRY.size_bytes * min(BLOCK_ENTRIES, config.max_index_num), np.uint8)
 
     def reserve(self, index_count: int) -> int:
@@ -80,6 +84,11 @@ class IndexTarget:
         `block`."""
         entry = INDEX_ENTRY.size_bytes
         self._file.write_at(self._entries_at + entry * first, self.block[: entry * (end - first)])
+        if self._mapped is not None and end > first:
+            hashes = self.block[: entry * (end - first)].view(INDEX_ENTRY.dtype)["key_hash"]
+            changed = hashes.astype(np.int64) % self._config.max_hash_slot_num
+            own, found = (each[INDEX_HEADER.size_bytes :].view(">i4") for each in (self.array, self._mapped.array))
+            found[changed] = own[changed]
 
     def _write_back(self, until: int) -> None:
         """Starts writing the entries before byte `until` to disk. Slots change until the end, so
@@ -92,7 +101,8 @@ class IndexTarget:
     def write_header(self, header: IndexHeader) -> None:
         """Puts the header into `array`. A file without entries gets the dialect's count."""
         data = header.pack(self._config.dialect.empty_index_count)
-        self.array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
+        for array in (self.array,) if self._mapped is None else (self.array, self._mapped.array):
+            array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
 
     def sync(self) -> None:
         """Writes everything so far to disk."""

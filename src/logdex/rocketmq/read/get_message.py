@@ -46,6 +46,12 @@ class QueueView:
             high = queue.max_offset_in(log_end_offset)
         return QueueView(queue, min(queue.min_offset(log_min_offset), high), high, log_end_offset)
 
+    @staticmethod
+    def looking_again(queue: ConsumeQueue, log_min_offset: int, log_end_offset: int) -> QueueView:
+        """Returns what `of` returns. Where another process has removed the queue's first files since
+        they were listed, they are listed again."""
+        return queue.steadily(lambda: QueueView.of(queue, log_min_offset, log_end_offset))
+
 
 @dataclass(slots=True)
 class _Batch:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from logdex.errors import StoreError
+from logdex.errors import StoreError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import INDEX_HEADER
@@ -26,6 +26,8 @@ from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.valid_end import find_store_end
+
+_LOOKS_MAX = 10
 
 
 @dataclass(slots=True)
@@ -151,8 +153,12 @@ class StoreOverview:
 def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> StoreOverview:
     """Returns an overview of the store at `root`. Raises the errors of `CommitLog`; damage
     elsewhere is added to the overview's `problems`."""
-    with CommitLog.of_config(root, config, env=env) as commit_log:
-        return _Look(root, config, commit_log, env).run()
+    for _ in range(_LOOKS_MAX):
+        with CommitLog.of_config(root, config, env=env) as commit_log:
+            found = _Look(root, config, commit_log, env).run()
+            if not found.problems or not commit_log.was_trimmed(commit_log.min_offset):
+                break  # else a broker has removed the log's first file meanwhile
+    return found
 
 
 class _Look:
@@ -204,21 +210,23 @@ class _Look:
         return queues
 
     def _queue(self, queue: ConsumeQueue, log_end_offset: int) -> QueueOverview:
-        look = QueueOverview(
-            queue.topic, queue.queue_id, 0, 0, len(queue.files), sum(file.size_bytes for file in queue.files)
-        )
+        look = QueueOverview(queue.topic, queue.queue_id, 0, 0)
         try:
-            # If the log was truncated before a queue's entries, these no longer count, as after the
-            # engine's recovery.
-            look.max_offset = queue.max_offset_in(log_end_offset)
-            look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
-            if look.messages:
-                first = max(queue.first_available_offset(self.log.min_offset), look.min_offset)
-                look.begin_timestamp_ms = self._store_timestamp_ms(queue, first)
-                look.end_timestamp_ms = self._store_timestamp_ms(queue, look.max_offset - 1)
+            queue.steadily(lambda: self._look_at(queue, look, log_end_offset))
         except StoreError as error:
             self.problems.append(error.message)
         return look
+
+    def _look_at(self, queue: ConsumeQueue, look: QueueOverview, log_end_offset: int) -> None:
+        look.files, look.size_bytes = len(queue.files), sum(file.size_bytes for file in queue.files)
+        # If the log was truncated before a queue's entries, these no longer count, as after the
+        # engine's recovery.
+        look.max_offset = queue.max_offset_in(log_end_offset)
+        look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
+        if look.messages:
+            first = max(queue.first_available_offset(self.log.min_offset), look.min_offset)
+            look.begin_timestamp_ms = self._store_timestamp_ms(queue, first)
+            look.end_timestamp_ms = self._store_timestamp_ms(queue, look.max_offset - 1)
 
     def _store_timestamp_ms(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
         if queue_offset >= queue.max_offset:
@@ -273,6 +281,8 @@ class _Look:
             try:
                 with self.env.open_read(path) as file:
                     header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+            except VanishedError:
+                continue
             except StoreError as error:
                 self.problems.append(error.message)
                 continue

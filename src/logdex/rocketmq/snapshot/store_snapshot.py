@@ -191,7 +191,7 @@ class StoreSnapshot(QueueReads):
                     queue = self.consume_queue(*name)
                 except MissingFileError:
                     return None
-                self._views[name] = QueueView.of(queue, self.commit_log.min_offset, end)
+                self._views[name] = QueueView.looking_again(queue, self.commit_log.min_offset, end)
             return self._views[name]
 
     # -- reading -------------------------------------------------------------------------------------------------------

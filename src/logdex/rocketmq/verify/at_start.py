@@ -8,7 +8,7 @@ the log is: each entry that is counted at the start belongs to a message before 
 from __future__ import annotations
 
 from logdex import limits
-from logdex.errors import CorruptError, MissingFileError, NotAStoreError, UnreadableError
+from logdex.errors import CorruptError, MissingFileError, NotAStoreError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.layout.rocketmq import INDEX_HEADER
@@ -20,6 +20,7 @@ from logdex.rocketmq.scan.log_walk import readable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _LOOKS = 3
+_LISTINGS_MAX = 10
 _HEAD_BYTES = 64
 _END_PHY_OFFSET = [field.name for field in INDEX_HEADER.fields].index("end_phy_offset")
 
@@ -48,12 +49,23 @@ class AtStart:
         except (MissingFileError, UnreadableError):
             self.checkpoint = None  # the check itself reports it
         known = [header[_END_PHY_OFFSET] for header in self.index_headers.values() if header]
-        try:
-            with CommitLog.of_config(root, config, env=env) as log:
-                self.end_offset = find_valid_end(log, known, config, look_behind=False, env=env).end.offset
-                self._head = self._head_of(log, self.end_offset)
-        except (CorruptError, MissingFileError, NotAStoreError, UnreadableError):
-            self.end_offset = None  # the check itself reports it
+        for _ in range(_LISTINGS_MAX):
+            try:
+                with CommitLog.of_config(root, config, env=env) as log:
+                    self.end_offset = find_valid_end(log, known, config, look_behind=False, env=env).end.offset
+                    self._head = self._head_of(log, self.end_offset)
+                return
+            except VanishedError:
+                continue  # a broker has removed a file since the log was listed
+            except (CorruptError, MissingFileError, NotAStoreError, UnreadableError):
+                return  # the check itself reports it
+
+    def header_of(self, path: str) -> tuple[int, ...] | None:
+        """Returns the header fields of an IndexFile at the start, zeros for one that had none yet.
+        None if no broker may be writing."""
+        if not self.is_unclean:
+            return None
+        return self.index_headers.get(path) or (0,) * len(INDEX_HEADER.fields)
 
     @staticmethod
     def _head_of(log: CommitLog, offset: int) -> bytes:

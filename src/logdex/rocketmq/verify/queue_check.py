@@ -3,6 +3,7 @@ places without a message."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,8 @@ class LeftOver:
     out: Collector
     is_unclean: bool
     """Whether the store was not shut down cleanly, so that messages may have no entry yet."""
+    log_was_trimmed: Callable[[int], bool] = lambda _: False
+    """Whether the CommitLog file of a physical offset was removed since it was listed."""
     unplaced: dict[int, Unplaced] = field(default_factory=dict)
     extras: list[Extra] = field(default_factory=list)
     looks: int = 1000
@@ -99,6 +102,11 @@ class LeftOver:
         self.looks -= 1
         look_again.pause(0.1)
         return True
+
+    def was_trimmed(self, file: CommitLogFile | None) -> bool:
+        """Whether a broker has removed a file of the log meanwhile, and perhaps its messages'
+        entries."""
+        return self.is_unclean and file is not None and self.log_was_trimmed(file.start_offset)
 
     def may_follow(self, unplaced: Unplaced) -> bool:
         """Whether the entry of a message may be missing after an unclean shutdown."""
@@ -157,10 +165,13 @@ class QueueCheck:
             self._put_consecutive(self.disk, int(part[0]), part_rows)
 
     def _put_consecutive(self, disk: QueueDisk, first: int, rows: Rows) -> None:
-        if self.next < 0:
-            self._begin(disk, first, rows[0])
         found = disk.read(first, len(rows))
         differ = np.flatnonzero((found != rows).any(axis=1))
+        if len(differ) and self._left.was_trimmed(self._file):
+            self.next = max(self.next, first + len(rows))
+            return
+        if self.next < 0:
+            self._begin(disk, first, rows[0])
         if found[differ].any() and self._left.look_again():
             found = disk.read(first, len(rows))
             differ = np.flatnonzero((found != rows).any(axis=1))

@@ -54,7 +54,7 @@ class QueueSet:
         self._is_unclean = is_unclean
         self._open = OpenFiles(env, _OPEN_FILES_MAX)
         self._deriver = ConsumeQueueDeriver()
-        self._left = LeftOver(out, is_unclean)
+        self._left = LeftOver(out, is_unclean, log.was_trimmed)
         self._queues: list[QueueCheck | None] = []
         self._by_folder: dict[str, QueueCheck] = {}
         self._has_any = env.is_dir(self._directory)

@@ -97,7 +97,7 @@ class IndexSet:
                 disk = IndexDisk(path, self._config, self._env)
                 self._check = IndexCheck(disk, self._end_ms, self._config, self._out, self._others.suspect_time)
                 self._check.slot_counting = self._slot_counting
-                self._check.at_start = self._at_start.index_headers.get(path) or None
+                self._check.at_start = self._at_start.header_of(path)
                 return
         except MissingFileError:  # a broker has removed it meanwhile
             self._is_excused, self._end_ms = True, None

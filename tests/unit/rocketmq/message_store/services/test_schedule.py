@@ -171,5 +171,6 @@ def test_a_thread_delivers(tmp_path: Path) -> None:
         path = tmp_path / "store" / "config" / "delayOffset.json"
         while not path.exists() and time.monotonic() < until:
             time.sleep(0.002)
+        store.wait_dispatched()
         assert b"a" in delivered(store)
         assert path.exists()
