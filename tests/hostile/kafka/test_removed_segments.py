@@ -15,7 +15,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.files.checkpoints import TopicPartition, write_offset_checkpoint
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.read_filter import ReadFilter
-from logdex.kafka.read.split import ReadSplit
+from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot

@@ -24,7 +24,7 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.read_filter import ReadFilter
-from logdex.kafka.read.split import SCAN_SCHEMA
+from logdex.kafka.read.splits.split import SCAN_SCHEMA
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from tests.examples import examples

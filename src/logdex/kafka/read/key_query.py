@@ -22,7 +22,7 @@ from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.read.prune import SegmentPart, prune_segment
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.record_scan import records_of
-from logdex.kafka.read.split import OnBadBatch, ReadSplit
+from logdex.kafka.read.splits.split import OnBadBatch, ReadSplit
 from logdex.kafka.read.steady import LOOKS_MAX, LookedAtPartition, PartitionView
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import Int64s

@@ -16,11 +16,11 @@ import pyarrow as pa
 from logdex.errors import UsageError, VanishedError
 from logdex.jobs.read_plan import ReadPlanBase
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions, find_aborted
-from logdex.kafka.read.cuts import cut
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.prune import ReadPartition, SegmentPart, offset_range, prune
 from logdex.kafka.read.read_filter import ReadFilter
-from logdex.kafka.read.split import ReadSplit, schema_of
+from logdex.kafka.read.splits.cuts import cut
+from logdex.kafka.read.splits.split import ReadSplit, schema_of
 from logdex.kafka.read.steady import LookedAtPartition, PartitionView, first_current, steadily
 
 

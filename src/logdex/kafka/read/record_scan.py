@@ -24,7 +24,7 @@ from logdex.kafka.columns.record_columns import RECORD_SCHEMA
 from logdex.kafka.read.plan import splits_of
 from logdex.kafka.read.prune import ReadPartition
 from logdex.kafka.read.read_filter import ReadFilter
-from logdex.kafka.read.split import ReadSplit, schema_of, with_place
+from logdex.kafka.read.splits.split import ReadSplit, schema_of, with_place
 from logdex.kafka.read.steady import PartitionView
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment

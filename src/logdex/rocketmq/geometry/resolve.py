@@ -24,7 +24,7 @@ from logdex.rocketmq.geometry.delay_levels import infer_delay_levels
 from logdex.rocketmq.geometry.dialect_evidence import contradictions, infer_dialect
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size, sizes_of
 from logdex.rocketmq.geometry.set_aside import sizes_set_aside
-from logdex.rocketmq.index_file.index_file import list_index_files
+from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.recognise.layout_check import require_supported_conf
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 from logdex.rocketmq.settings.dialect import Dialect

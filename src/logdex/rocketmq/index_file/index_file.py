@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import GeometryError, TruncatedError, UsageError, VanishedError
+from logdex.errors import GeometryError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile
 from logdex.io.mapped.mapping import require_readable
 from logdex.io.open_files import OpenFiles
@@ -31,29 +31,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", "IndexHeader", "IndexSelection"]
 
 
-NAME_DIGITS = 17
-
 OWN_DESCRIPTORS_MAX = 64
 """The number of IndexFiles of a store that keep a descriptor each; a store may have thousands."""
-
-
-def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[str]:
-    """Returns the paths of the IndexFiles in a directory, in the order of their names, which have
-    at least `NAME_DIGITS` digits. A missing directory has none. Without `empty`, empty files are
-    skipped: a broker has created them and not filled them yet."""
-    if not env.is_dir(directory):
-        return []
-    names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
-    found = [f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS]
-    return [path for path in found if env.is_file(path) and (empty or _size_or_zero(path, env))]
-
-
-def _size_or_zero(path: str, env: Env) -> int:
-    """Returns a file's size, 0 if a broker has removed it meanwhile."""
-    try:
-        return env.size_bytes(path)
-    except VanishedError:
-        return 0
 
 
 class IndexEntries(NamedTuple):

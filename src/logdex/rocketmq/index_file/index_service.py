@@ -19,8 +19,9 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.rocketmq.index_file.derive import index_file_name
-from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, list_index_files
+from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
+from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig

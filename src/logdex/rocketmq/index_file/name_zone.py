@@ -14,8 +14,8 @@ from itertools import islice
 from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_HEADER
-from logdex.rocketmq.index_file.index_file import list_index_files
 from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.settings.time_zone import (
     OFFSET_MS_MAX,
     UTC_ZONE,

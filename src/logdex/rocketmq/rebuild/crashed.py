@@ -16,7 +16,7 @@ from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, INDEX_DIR, StorePaths
 from logdex.rocketmq.geometry.index_geometry import read_header
-from logdex.rocketmq.index_file.index_file import list_index_files
+from logdex.rocketmq.index_file.index_paths import list_index_files
 
 
 def add_checkpoint(root: str, directory: str, *, sync: bool, env: Env) -> bool:

@@ -10,7 +10,7 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, INDEX_DIR, StorePaths
 from logdex.rocketmq.geometry.index_geometry import read_header
-from logdex.rocketmq.index_file.index_file import list_index_files
+from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.recover.place import NewLog
 
 CONFIG_DIR = "config"

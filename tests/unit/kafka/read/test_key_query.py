@@ -104,7 +104,7 @@ def test_indexes_are_used_where_they_are(partition: Partition, monkeypatch: pyte
         scanned.append(path)
         return []
 
-    monkeypatch.setattr("logdex.kafka.read.split.read_record_batches", read)
+    monkeypatch.setattr("logdex.kafka.read.splits.split.read_record_batches", read)
     partition.check()
     assert scanned == []
 

@@ -16,9 +16,9 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.files.file_names import META_PROPERTIES, offset_file_name
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
-from logdex.kafka.read import cuts as cuts_of_parts
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.splits import cuts as cuts_of_parts
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 

@@ -18,7 +18,8 @@ from logdex.io.open_files import OpenFiles
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
-from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile, list_index_files
+from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile
+from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint

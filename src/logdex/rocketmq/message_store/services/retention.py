@@ -14,7 +14,8 @@ import threading
 from dataclasses import dataclass
 
 from logdex.rocketmq.files.offset_files import OffsetFile
-from logdex.rocketmq.index_file.index_file import IndexFile, list_index_files
+from logdex.rocketmq.index_file.index_file import IndexFile
+from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.dispatch import Dispatch
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka.read.split import ReadSplit
+from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.spark.sources.table import OnDamage
 

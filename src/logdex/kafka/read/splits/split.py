@@ -17,7 +17,7 @@ from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
-from logdex.kafka.read.split_again import parts_now
+from logdex.kafka.read.splits.split_again import parts_now
 from logdex.kafka.read.steady import LOOKS_MAX
 from logdex.kafka.scan.scanner import ScanEnd
 from logdex.kernels.kafka.batch_columns import Int64s
