@@ -69,13 +69,16 @@ class IndexService:
         env: Env = DEFAULT_ENV,
         writable: bool = False,
         time_zone: str | None = None,
+        own_descriptors_max: int = OWN_DESCRIPTORS_MAX,
     ) -> None:
+        """`own_descriptors_max` files keep a descriptor each, the others share some."""
         self.directory = directory = os.fspath(directory)
         self.config = config
         self.files: list[IndexFile] = []
         self._env = env
         self._writable = writable
         self._open_files = OpenFiles(env)
+        self._own_descriptors_max = own_descriptors_max
         self._zone = resolve_name_zone(directory, time_zone, env=env).zone if writable else UTC_ZONE
         if writable:
             env.make_dirs(directory)
@@ -96,7 +99,7 @@ class IndexService:
         for path in list_index_files(self.directory, self._env):
             if path in known:
                 continue
-            lent = None if len(self.files) < OWN_DESCRIPTORS_MAX else self._open_files
+            lent = None if len(self.files) < self._own_descriptors_max else self._open_files
             try:
                 file = IndexFile(path, self.config, env=self._env, writable=self._writable, open_files=lent)
                 self.files.append(file)

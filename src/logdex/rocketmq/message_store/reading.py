@@ -26,6 +26,9 @@ from logdex.rocketmq.read.queue_reads import QueueReads
 from logdex.rocketmq.read.results import GetMessageResult, QueryMessageResult, QueueInfo
 from logdex.rocketmq.settings.store_config import StoreConfig
 
+_INDEX_DESCRIPTORS_MAX = 8
+"""They stay open, so there are few: the ConsumeQueues need descriptors as well."""
+
 
 class ReadableStore(QueueReads):
     """The reads of a `MessageStore`. They see what is dispatched; `wait_dispatched` waits for
@@ -185,7 +188,9 @@ class ReadableStore(QueueReads):
             service.files[-1].reload()  # the others are full
             return service
         self._close_index()
-        self._index = IndexService(self._core.paths.index, self._core.config, env=self._core.env)
+        self._index = IndexService(
+            self._core.paths.index, self._core.config, env=self._core.env, own_descriptors_max=_INDEX_DESCRIPTORS_MAX
+        )
         self._index_changes = changes
         return self._index
 
