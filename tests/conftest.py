@@ -66,11 +66,11 @@ MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_
 
 
 def _may_wait(item: pytest.Item) -> bool:
-    """Whether only `scripts/test --all` runs a conformance test: each takes a third of the stores in ../shared, and its
+    """Whether only `scripts/test --all` runs a conformance test: each takes a fifth of the stores in ../shared, and its
     neighbours take others."""
     given = getattr(item, "callspec", None)
     stores = [value for value in given.params.values() if value in FROM_SHARED] if given else []
-    return bool(stores) and zlib.crc32(f"{item.name.partition('[')[0]} {stores[0]}".encode()) % 3 > 0
+    return bool(stores) and zlib.crc32(f"{item.name.partition('[')[0]} {stores[0]}".encode()) % 5 > 0
 
 
 @pytest.hookimpl(tryfirst=True)

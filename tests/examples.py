@@ -24,8 +24,8 @@ def takes_all() -> bool:
 
 
 def examples(most: int) -> int:
-    """How many examples a property tries, for `settings(max_examples=examples(most))`: a fifth in the default run."""
-    return most if takes_all() else -(-most // 5)
+    """How many examples a property tries, for `settings(max_examples=examples(most))`: an eighth in the default run."""
+    return most if takes_all() else -(-most // 8)
 
 
 def some(items: Sequence[T], one_of: int, *, first: int = 0) -> Sequence[T]:

@@ -65,6 +65,7 @@ def test_schema_key_and_view(spark: SparkSession, golden_store: Callable[..., Pa
         spark.read.format("rocketmq_store").option("topik", "x").load(path)
 
 
+@pytest.mark.slow
 def test_a_store_that_grows(spark: SparkSession, tmp_path: Path) -> None:
     """All actions of a DataFrame see the store as it was when the DataFrame was made; with a schema, which lets Spark
     look later, as it was at the first action."""
