@@ -145,7 +145,7 @@ class _Lmdb(_Engine):
 
 def _lmdb() -> ModuleType | None:
     try:
-        import lmdb  # type: ignore[import-untyped, unused-ignore]
+        import lmdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return None
     assert isinstance(lmdb, ModuleType)
