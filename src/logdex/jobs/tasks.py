@@ -6,7 +6,7 @@ A task is a plain value, its function can be imported on every worker, and its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from logdex.jobs.reports import Progress
@@ -20,6 +20,30 @@ Count = Callable[[int, int], None]
 TaskFunction = Callable[[Task, str, Count], Result]
 """Runs a task. The arguments are the task, a name that no other attempt at any task has, and its
 `Count`."""
+
+
+class Sized(Protocol):
+    """A part of the work."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that it reads."""
+
+
+Part = TypeVar("Part", bound=Sized)
+
+
+def group_parts(parts: Iterable[Part], size_bytes: int) -> list[list[Part]]:
+    """Returns the parts in groups of at most `size_bytes`, or of one larger part, in their order."""
+    groups: list[list[Part]] = []
+    room = 0
+    for part in parts:
+        if not groups or part.size_bytes > room:
+            groups.append([])
+            room = size_bytes
+        groups[-1].append(part)
+        room -= part.size_bytes
+    return groups
 
 
 class Runner(Protocol):

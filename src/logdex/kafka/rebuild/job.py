@@ -17,7 +17,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
 from logdex.jobs.reports import Progress
-from logdex.jobs.tasks import LocalRunner, Runner
+from logdex.jobs.tasks import LocalRunner, Runner, group_parts
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
@@ -147,19 +147,6 @@ def _set_intervals(source: RebuildSource, settings: RebuildSettings, env: Env) -
     return describe_intervals(intervals)
 
 
-def plan_tasks(segments: list[SourceSegment], size_bytes: int) -> list[list[SourceSegment]]:
-    """Groups segments into tasks of about `size_bytes`. A larger segment is a task of its own."""
-    tasks: list[list[SourceSegment]] = []
-    room = 0
-    for segment in segments:
-        if not tasks or segment.size_bytes > room:
-            tasks.append([])
-            room = size_bytes
-        tasks[-1].append(segment)
-        room -= segment.size_bytes
-    return tasks
-
-
 @dataclass(slots=True)
 class _Job:
     """The two phases of one rebuild, run on `runner`, below the staging directory `directory`."""
@@ -186,7 +173,7 @@ class _Job:
         return {folder: done[folder] for folder in self.source.partitions}
 
     def _derive(self, segments: list[SourceSegment], size_bytes: int) -> dict[str, list[SegmentDone]]:
-        tasks = plan_tasks(segments, size_bytes)
+        tasks = group_parts(segments, size_bytes)
         task = partial(derive_segments, f"{self.directory}/{SEGMENTS_DIR}", self.settings, self.worker_env)
         done: dict[str, list[SegmentDone]] = {}
         for result in self.runner.run("logdex rebuild: segments", task, tasks):

@@ -8,7 +8,7 @@ byte for byte (a body looked like messages), the rest of that file is scanned ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ import numpy as np
 from logdex.errors import VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.mapping import take_unreadable
+from logdex.jobs.tasks import group_parts
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
@@ -89,20 +90,15 @@ def plan_parts(log: CommitLog, part_size_bytes: int) -> list[list[ScanPart]]:
 
     Uses only the listing of the directory. Files after a missing one are left out, as by a scan.
     """
-    tasks: list[list[ScanPart]] = []
-    room = 0
-    for file in reachable_files(log):
-        count = max(1, round(file.size_bytes / part_size_bytes))
-        bounds = [file.size_bytes * i // count for i in range(count + 1)]
-        for begin, stop in pairwise(bounds):
-            part = ScanPart(file, begin, stop, found=begin == 0)
-            if tasks and part.size_bytes <= room:
-                tasks[-1].append(part)
-                room -= part.size_bytes
-            else:
-                tasks.append([part])
-                room = part_size_bytes - part.size_bytes
-    return tasks
+
+    def parts() -> Iterator[ScanPart]:
+        for file in reachable_files(log):
+            count = max(1, round(file.size_bytes / part_size_bytes))
+            bounds = [file.size_bytes * i // count for i in range(count + 1)]
+            for begin, stop in pairwise(bounds):
+                yield ScanPart(file, begin, stop, found=begin == 0)
+
+    return group_parts(parts(), part_size_bytes)
 
 
 def reachable_files(log: CommitLog) -> list[CommitLogFile]:

@@ -14,11 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from logdex.errors import LogdexError
+from logdex.jobs.tasks import group_parts
 from logdex.spark.sources.columns import Projection, resized
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST, DamageLog
 from logdex.spark.sources.pushdown import FilterTaker
-from logdex.spark.sources.table import LogTable, TablePart, pack, partition_bytes
+from logdex.spark.sources.table import LogTable, TablePart, partition_bytes
 from logdex.spark.tasks import freeze_imports
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ class LogReader(DataSourceReader):
         plan = table.plan(self._projection.reads, self._wanted)
         for line in (plan.describe(table.source, self._wanted), *plan.notes):
             say(line)
-        groups = pack(plan.parts, partition_bytes(table.read, plan.size_bytes))
-        return [InputPartition(group) for group in groups] + [InputPartition(each) for each in plan.damage]
+        groups = group_parts(plan.parts, partition_bytes(table.read, plan.size_bytes))
+        return [InputPartition(tuple(group)) for group in groups] + [InputPartition(each) for each in plan.damage]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one partition of `partitions`."""

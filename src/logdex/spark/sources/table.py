@@ -22,6 +22,9 @@ PARTITION_BYTES = 128 << 20
 _PARTITION_BYTES_MIN = 4 << 20
 _TASKS_PER_CORE = 2
 
+DAMAGE_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
+LOSS_HINT = "option failOnDataLoss=false reads what is left"
+
 OnDamage = Callable[[CorruptError], None]
 
 
@@ -130,21 +133,8 @@ def partition_bytes(read: ReadOptions, total_bytes: int) -> int:
     return max(min(size, -(-total_bytes // read.partitions_min)), 1)
 
 
-def pack(parts: Sequence[TablePart], size_bytes: int) -> list[tuple[TablePart, ...]]:
-    """Returns the parts in groups of at most `size_bytes`, or of one larger part, in their order."""
-    groups: list[list[TablePart]] = []
-    room = 0
-    for part in parts:
-        if not groups or part.size_bytes > room:
-            groups.append([])
-            room = size_bytes
-        groups[-1].append(part)
-        room -= part.size_bytes
-    return [tuple(group) for group in groups]
-
-
 def require_no_loss(read: ReadOptions, what: str) -> str:
     """Returns a note that data is gone. Raises `UsageError` with failOnDataLoss."""
     if read.fail_on_data_loss:
-        raise UsageError(what, hint="option failOnDataLoss=false reads what is left")
+        raise UsageError(what, hint=LOSS_HINT)
     return what

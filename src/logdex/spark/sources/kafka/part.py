@@ -11,10 +11,7 @@ from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
-from logdex.spark.sources.table import OnDamage
-
-_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
-_GONE = "option failOnDataLoss=false reads what is left"
+from logdex.spark.sources.table import DAMAGE_HINT, LOSS_HINT, OnDamage
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,11 @@ class LogPart:
             end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
         except VanishedError as error:
             if self.fail_on_data_loss:
-                error.hint = _GONE
+                error.hint = LOSS_HINT
                 raise
             return
         except CorruptError as error:
-            error.hint = error.hint or _HINT
+            error.hint = error.hint or DAMAGE_HINT
             raise
         if end is None or end.kind not in (EndKind.TORN, EndKind.ZEROS) or end.position >= self.sure_end:
             return
@@ -59,5 +56,5 @@ class LogPart:
     def _error_of(self, end: ScanEnd) -> CorruptError:
         what = "zeros where a batch must be"
         error = end.error or CorruptError(what, path=self.split.path, position=end.position)
-        error.end_position, error.hint = self.split.end, _HINT
+        error.end_position, error.hint = self.split.end, DAMAGE_HINT
         return error

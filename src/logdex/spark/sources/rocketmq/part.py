@@ -14,10 +14,7 @@ from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.split import ReadSplit
 from logdex.spark.sources.rocketmq.frozen import FrozenStore
 from logdex.spark.sources.rocketmq.offsets import QueueRanges
-from logdex.spark.sources.table import OnDamage
-
-_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
-_GONE = "option failOnDataLoss=false reads what is left"
+from logdex.spark.sources.table import DAMAGE_HINT, LOSS_HINT, OnDamage
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +56,11 @@ class StorePart:
             return
         error = error_of(end)
         if on_damage is None:
-            error.hint = _HINT
+            error.hint = DAMAGE_HINT
             raise error
         error.end_position = split.end
         on_damage(error)
 
     @staticmethod
     def _refuse_trimmed(path: str) -> None:
-        raise VanishedError("a broker has removed the file meanwhile", path=path, hint=_GONE)
+        raise VanishedError("a broker has removed the file meanwhile", path=path, hint=LOSS_HINT)
