@@ -4,7 +4,6 @@ store of another one."""
 from __future__ import annotations
 
 import os
-from typing import Protocol
 
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -20,41 +19,45 @@ Text = str | bytes
 _BEYOND_ANY_QUEUE = 1 << 62
 
 
-class Source(Protocol):
+class Source:
     """A store that is read. For one thread at a time."""
 
-    root: str
-    config: StoreConfig
-    env: Env
-    live: MessageStore | None
-    """The store if this process writes it."""
+    def __init__(self, reads: MessageStore | StoreSnapshot, root: str, config: StoreConfig, env: Env) -> None:
+        self.root, self.config, self.env = root, config, env
+        self.live = reads if isinstance(reads, MessageStore) else None
+        """The store if this process writes it."""
+        self._reads = reads
 
     def refresh(self) -> None:
         """Takes in what was put meanwhile."""
+        raise NotImplementedError
 
     def make_durable(self) -> None:
         """Writes to disk what was read, so that no offset is committed for messages that a power cut
         takes."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Closes what was opened for this consumer."""
+        raise NotImplementedError
 
     def get_message(
         self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
     ) -> GetMessageResult:
         """As `MessageStore.get_message`."""
+        return self._reads.get_message(topic, queue_id, offset, max_count, tags=tags)
 
     def offset_by_time(self, topic: bytes, queue_id: int, timestamp_ms: int) -> int:
         """As `MessageStore.get_offset_in_queue_by_time`."""
+        return self._reads.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms)
 
 
-class LiveSource:
+class LiveSource(Source):
     """The `MessageStore` of this process."""
 
     def __init__(self, store: MessageStore) -> None:
-        self.live: MessageStore | None = store
+        super().__init__(store, store.path, store.core.config, store.core.env)
         self._store = store
-        self.root, self.config, self.env = store.path, store.core.config, store.core.env
 
     def refresh(self) -> None:
         """As `Source.refresh`."""
@@ -67,24 +70,13 @@ class LiveSource:
     def close(self) -> None:
         """Does nothing: the store is the caller's."""
 
-    def get_message(
-        self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
-    ) -> GetMessageResult:
-        """As `Source.get_message`."""
-        return self._store.get_message(topic, queue_id, offset, max_count, tags=tags)
 
-    def offset_by_time(self, topic: bytes, queue_id: int, timestamp_ms: int) -> int:
-        """As `Source.offset_by_time`."""
-        return self._store.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms)
-
-
-class FollowedSource:
+class FollowedSource(Source):
     """A snapshot of its own. Another process may write the store."""
 
     def __init__(self, snapshot: StoreSnapshot, env: Env) -> None:
-        self.live: MessageStore | None = None
+        super().__init__(snapshot, snapshot.root, snapshot.config, env)
         self._snapshot = snapshot
-        self.root, self.config, self.env = snapshot.root, snapshot.config, env
 
     def refresh(self) -> None:
         """As `Source.refresh`."""
@@ -96,16 +88,6 @@ class FollowedSource:
     def close(self) -> None:
         """Closes the snapshot."""
         self._snapshot.close()
-
-    def get_message(
-        self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
-    ) -> GetMessageResult:
-        """As `Source.get_message`."""
-        return self._snapshot.get_message(topic, queue_id, offset, max_count, tags=tags)
-
-    def offset_by_time(self, topic: bytes, queue_id: int, timestamp_ms: int) -> int:
-        """As `Source.offset_by_time`."""
-        return self._snapshot.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms)
 
 
 def source_of(store: MessageStore | StoreSnapshot | str | os.PathLike[str], env: Env | None) -> Source:

@@ -6,7 +6,7 @@ Source: DefaultMessageStore.getMessage, queryMessage, lookMessageByOffset.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
@@ -50,19 +50,8 @@ class ReadableStore(QueueReads):
             self._core.require_open()
             yield
 
-    def get_message(
-        self,
-        topic: Text,
-        queue_id: int,
-        offset: int,
-        max_count: int = 32,
-        max_bytes: int | None = None,
-        tags: Text | None = None,
-    ) -> GetMessageResult:
-        """As `QueueReads.get_message`, and counted."""
-        with self._core.stats.getting() as results:
-            results.append(super().get_message(topic, queue_id, offset, max_count, max_bytes, tags))
-        return results[0]
+    def _counted(self) -> AbstractContextManager[list[GetMessageResult]]:
+        return self._core.stats.getting()
 
     # -- offsets -------------------------------------------------------------------------------------------------------
     @property

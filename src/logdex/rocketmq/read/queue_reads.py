@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from logdex.io.env import Env
@@ -34,6 +34,10 @@ class QueueReads:
         """Returns the settings by which messages are read."""
         raise NotImplementedError
 
+    def _counted(self) -> AbstractContextManager[list[GetMessageResult]]:
+        """Opens a list for the result of `get_message`, for who counts them."""
+        return nullcontext([])
+
     def get_message(
         self,
         topic: Text,
@@ -45,8 +49,10 @@ class QueueReads:
     ) -> GetMessageResult:
         """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
         the engine's status. `tags` is ``a || b``, or ``*`` for all."""
-        with self._queue(to_bytes(topic), queue_id) as (view, log):
-            return get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags))
+        with self._counted() as results:
+            with self._queue(to_bytes(topic), queue_id) as (view, log):
+                results.append(get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags)))
+            return results[0]
 
     def get_columns(
         self,
