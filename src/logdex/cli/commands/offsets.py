@@ -9,6 +9,7 @@ import typer
 from logdex.cli.app import app, epilog
 from logdex.cli.dispatch import show
 from logdex.cli.options import JsonOption, PathOptions, TopicOption, path_command
+from logdex.cli.output import hint, note
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 
@@ -50,3 +51,6 @@ def offsets(
         if reset_to not in ("earliest", "latest") and not reset_to.isdecimal():
             time_ms = parse_time(reset_to)
     show("offsets", target, group=group, topic=topic, reset_to=reset_to, time_ms=time_ms, yes=yes, as_json=as_json)
+    if reset_to is not None and not yes:
+        note("nothing was changed")
+        hint("add --yes to reset")

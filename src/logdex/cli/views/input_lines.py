@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
-from logdex.errors import UsageError
+from logdex.errors import LogdexError, UsageError
+
+T = TypeVar("T")
 
 
 def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -24,6 +26,20 @@ def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(value, dict):
             raise UsageError(f"line {number} is no JSON object", hint="give one JSON object per line")
         yield number, value
+
+
+def made_of(
+    lines: Iterable[tuple[int, dict[str, Any]]], flags: Mapping[str, Any], make: Callable[[dict[str, Any]], T]
+) -> Iterator[T]:
+    """Yields what `make` makes of the fields of each line, with those of `flags` where a line states
+    none. Raises `UsageError` with the line's number for fields that it does not take."""
+    for number, fields in lines:
+        try:
+            yield make({**flags, **{name: value for name, value in fields.items() if value is not None}})
+        except (LogdexError, TypeError, ValueError) as error:
+            where = f"line {number}: " if number else ""
+            hint = getattr(error, "hint", None) or "see logdex put --help for the fields of a line"
+            raise UsageError(f"{where}{getattr(error, 'message', error)}", hint=hint) from error
 
 
 def bytes_of(fields: dict[str, Any], name: str) -> bytes | None:

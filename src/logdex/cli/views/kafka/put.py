@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, emit_json, shown
-from logdex.cli.views.input_lines import bytes_of, objects_of
-from logdex.errors import LogdexError, UsageError
+from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
+from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def show(
     flags = {name: each for name, each in flags.items() if each is not None}
     if header is not None:
         flags["headers"] = [_header(text) for text in header]
-    records = _records(objects_of(file) if file is not None else iter([(0, dict[str, Any]())]), flags)
+    lines = objects_of(file) if file is not None else [(0, dict[str, Any]())]
+    records = made_of(lines, flags, lambda fields: (fields, _record(fields)))
     with ExitStack() as stack:
         logs: dict[str, Log] = {}
         while some := list(islice(records, _AT_ONCE)):
@@ -66,19 +67,6 @@ def _header(text: str) -> list[Any]:
     if not separator:
         raise UsageError(f"the header {text} has no value", hint="give --header NAME=VALUE")
     return [name, value.encode("utf-8", "surrogateescape")]
-
-
-def _records(
-    lines: Iterator[tuple[int, dict[str, Any]]], flags: dict[str, Any]
-) -> Iterator[tuple[dict[str, Any], Record]]:
-    for number, fields in lines:
-        merged = {**flags, **{name: value for name, value in fields.items() if value is not None}}
-        try:
-            yield merged, _record(merged)
-        except (LogdexError, TypeError, ValueError) as error:
-            where = f"line {number}: " if number else ""
-            hint = getattr(error, "hint", None) or "see logdex put --help for the fields of a line"
-            raise UsageError(f"{where}{getattr(error, 'message', error)}", hint=hint) from error
 
 
 def _record(fields: dict[str, Any]) -> Record:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import emit_json, hint, note, shown, table
+from logdex.cli.output import shown
+from logdex.cli.views.offset_rows import OffsetRow, print_offsets
 from logdex.errors import LogInUseError, UsageError
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.consuming.progress import QueueProgress
     from logdex.rocketmq.recognise.store_path import StorePath
 
 
@@ -42,10 +42,25 @@ def show(
     if yes and group is not None and wanted is not None:
         pairs = zip(rows, targets, strict=True)
         _reset(path, manager, group, {(wanted, row.queue_id): at for row, at in pairs if at is not None})
-    _print(rows, targets, as_json)
-    if reset_to is not None and not yes:
-        note("nothing was changed")
-        hint("add --yes to reset")
+    print_offsets(
+        [
+            OffsetRow(
+                each.group,
+                shown(each.topic),
+                each.queue_id,
+                each.offset,
+                each.min_offset,
+                each.max_offset,
+                each.lag,
+                target,
+            )
+            for each, target in zip(rows, targets, strict=True)
+        ],
+        names=("queue_id", "min_offset", "max_offset"),
+        column="queue",
+        nothing="no group has committed offsets",
+        as_json=as_json,
+    )
     return True
 
 
@@ -56,25 +71,3 @@ def _reset(path: str, manager: Any, group: str, offsets: dict[tuple[bytes, int],
     if has_members(path, group, DEFAULT_ENV):
         raise LogInUseError(f"consumers of the group {group} run", path=path, hint="stop them first")
     manager.commit_offsets(group, offsets)
-
-
-def _print(rows: list[QueueProgress], targets: list[int | None], as_json: bool) -> None:
-    if as_json:
-        for row, target in zip(rows, targets, strict=True):
-            line = {"group": row.group, "topic": shown(row.topic), "queue_id": row.queue_id, "offset": row.offset}
-            line |= {"min_offset": row.min_offset, "max_offset": row.max_offset, "lag": row.lag}
-            emit_json(line if target is None else {**line, "reset_to": target})
-        return
-    if not rows:
-        note("no group has committed offsets")
-        return
-    is_reset = any(target is not None for target in targets)
-    head = ("group", "topic", "queue", "offset", "from", "to", "lag", *(("reset to",) if is_reset else ()))
-    lines = [
-        (
-            *(row.group, shown(row.topic), str(row.queue_id), "-" if row.offset is None else str(row.offset)),
-            *(str(row.min_offset), str(row.max_offset), str(row.lag), *((str(target),) if is_reset else ())),
-        )
-        for row, target in zip(rows, targets, strict=True)
-    ]
-    table([head, *lines], right=range(2, 8), indent="")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, emit_json, shown
-from logdex.cli.views.input_lines import bytes_of, objects_of
+from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
 from logdex.errors import LogdexError, LogFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -57,22 +57,11 @@ def show(
     flags = {name: value for name, value in {**flags, "delay_level": delay_level}.items() if value is not None}
     if file is None and body is None:
         raise UsageError("put what?", hint="give --body TEXT, or --file JSONL (- for stdin)")
-    messages = _messages(objects_of(file) if file is not None else [(0, {})], flags)
+    messages = made_of(objects_of(file) if file is not None else [(0, {})], flags, _message)
     with MessageStore.open(require_store(found).path, create=False, **settings) as store:
         while some := list(islice(messages, _AT_ONCE)):
             _put(store, some, as_json)
     return True
-
-
-def _messages(lines: Iterable[tuple[int, dict[str, Any]]], flags: dict[str, Any]) -> Iterator[Message]:
-    for number, fields in lines:
-        stated = {name: value for name, value in fields.items() if value is not None}
-        try:
-            yield _message({**flags, **stated})
-        except (LogdexError, TypeError, ValueError) as error:
-            where = f"line {number}: " if number else ""
-            hint = getattr(error, "hint", None) or "see logdex put --help for the fields of a line"
-            raise UsageError(f"{where}{getattr(error, 'message', error)}", hint=hint) from error
 
 
 def _message(fields: dict[str, Any]) -> Message:

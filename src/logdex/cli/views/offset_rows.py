@@ -1,0 +1,46 @@
+"""Prints how far groups have read, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from logdex.cli.output import emit_json, note, table
+
+
+class OffsetRow(NamedTuple):
+    """How far a group has read a queue or a partition, whose `number` it is; offsets are from `low` to `high`
+    (exclusive). `target` is where a reset puts it, None without one."""
+
+    group: str
+    topic: str
+    number: int
+    offset: int | None
+    low: int
+    high: int
+    lag: int
+    target: int | None
+
+
+def print_offsets(
+    rows: Sequence[OffsetRow], *, names: tuple[str, str, str], column: str, nothing: str, as_json: bool
+) -> None:
+    """Prints rows. `names` are the JSON names of number, low and high, `column` is the number's heading in the table,
+    `nothing` says that there is no row."""
+    if as_json:
+        number, low, high = names
+        for row in rows:
+            line = {"group": row.group, "topic": row.topic, number: row.number, "offset": row.offset}
+            line |= {low: row.low, high: row.high, "lag": row.lag}
+            emit_json(line if row.target is None else {**line, "reset_to": row.target})
+        return
+    if not rows:
+        note(nothing)
+        return
+    is_reset = any(row.target is not None for row in rows)
+    lines = [("group", "topic", column, "offset", "from", "to", "lag", *(("reset to",) if is_reset else ()))]
+    for row in rows:
+        shown = "-" if row.offset is None else str(row.offset)
+        more = (str(row.target),) if is_reset else ()
+        lines.append((row.group, row.topic, str(row.number), shown, *map(str, (row.low, row.high, row.lag)), *more))
+    table(lines, right=range(2, 8), indent="")

@@ -1,0 +1,45 @@
+"""How far named readers have read partitions, and where a reset would put them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from logdex.kafka.readers.positions import read_position, reader_names
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderProgress:
+    """How far a reader has read a partition. `offset` is None if it has committed none."""
+
+    name: str
+    partition: PartitionSnapshot
+    offset: int | None
+
+    @property
+    def lag(self) -> int:
+        """How many offsets of the partition the reader has not read."""
+        return max(self.partition.log_end_offset - max(self.offset or 0, self.partition.log_start_offset), 0)
+
+
+def progress_of(partitions: Iterable[PartitionSnapshot], name: str | None, *, is_named: bool) -> list[ReaderProgress]:
+    """The progress of all readers, or of one; with `is_named` also where it has no position."""
+    return [
+        ReaderProgress(each, partition, read_position(partition.path, each))
+        for partition in partitions
+        for each in (reader_names(partition.path) if name is None or not is_named else [name])
+        if name in (None, each)
+    ]
+
+
+def reset_target(partition: PartitionSnapshot, to: str, time_ms: int | None) -> int:
+    """The offset that a reader is reset to: ``earliest``, ``latest``, or an offset; with `time_ms`
+    the first record at or after that time. It lies within the partition."""
+    low, high = partition.log_start_offset, partition.log_end_offset
+    if time_ms is not None:
+        found = partition.offset_for_timestamp(time_ms)
+        return high if found is None else found.offset
+    if to in ("earliest", "latest"):
+        return low if to == "earliest" else high
+    return min(max(int(to), low), high)
