@@ -201,3 +201,14 @@ def prefetch(_typing: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen
+
+
+@intrinsic
+def finish_stores(_typing: Any) -> Any:
+    """Lets other threads and processes see the stores before it no later than those after it."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        builder.fence("release")
+        return context.get_dummy_value()
+
+    return types.void(), codegen

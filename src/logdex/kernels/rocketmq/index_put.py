@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from logdex.kernels.common.memory import load_be32, prefetch, store_be32, store_be64
+from logdex.kernels.common.memory import finish_stores, load_be32, prefetch, store_be32, store_be64
 from logdex.layout import rocketmq as layout
 
 HEADER_SIZE = layout.INDEX_HEADER.size_bytes
@@ -83,6 +83,7 @@ def index_put(
             store_be64(entry + AT_PHY_OFFSET, offset)
             store_be32(entry + AT_TIME_DIFF, diff)
             store_be32(entry + AT_PREVIOUS, previous)
+            finish_stores()  # a reader beside finds the entry that the slot leads to
             store_be32(slot, count)
             if count <= 1:
                 begin_ms, begin_phy = stored_ms, offset

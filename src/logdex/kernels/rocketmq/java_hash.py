@@ -150,10 +150,16 @@ def index_key_hash(address: int, size: int, seed: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def index_key_hashes(address: int, ends: npt.NDArray[np.int64], seed: int, out: npt.NDArray[np.int32]) -> None:
-    """Fills `out` with the index hashes of concatenated keys; key i ends at `address + ends[i]`."""
+def index_key_hashes(
+    address: int, size: int, ends: npt.NDArray[np.int64], seed: int, out: npt.NDArray[np.int32]
+) -> bool:
+    """Fills `out` with the index hashes of concatenated keys; key i ends at `address + ends[i]`.
+    Returns False at an end that is before the one before it, or behind `size`."""
     start = np.int64(0)
     for k in range(len(ends)):
         end = ends[k]
+        if end < start or end > size:
+            return False
         out[k] = np.int32(index_key_hash(address + start, end - start, seed))
         start = end
+    return True

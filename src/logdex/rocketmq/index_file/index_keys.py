@@ -80,15 +80,17 @@ def hash_keys(keys: Keys, prefix: bytes = b"", *, plain: bool = False) -> npt.ND
         return np.ascontiguousarray(keys, np.int32)
     batch = keys if isinstance(keys, KeyBatch) else batch_of(keys)
     data, ends = np.ascontiguousarray(batch.data, np.uint8), np.ascontiguousarray(batch.ends, np.int64)
-    if len(ends) and (ends[0] < 0 or ends[-1] > len(data) or bool(np.any(np.diff(ends) < 0))):
-        raise ValueError(f"key ends must increase from 0 to {len(data)}, the size of the data")
+    disordered = ValueError(f"key ends must increase from 0 to {len(data)}, the size of the data")
     seed = java_hash(prefix)
     if plain:
         raw = data.tobytes()
+        if any(not start <= end <= len(raw) for start, end in pairwise([0, *ends.tolist()])):
+            raise disordered
         hashes = [index_key_hash(raw[start:end], seed) for start, end in pairwise([0, *ends.tolist()])]
         return np.array(hashes, np.int32)
     from logdex.kernels.rocketmq.java_hash import index_key_hashes
 
     out = np.empty(len(ends), np.int32)
-    index_key_hashes(data.ctypes.data, ends, seed, out)
+    if not index_key_hashes(data.ctypes.data, len(data), ends, seed, out):
+        raise disordered
     return out

@@ -21,20 +21,19 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 RESERVE_SIZE_BYTES = 16 << 20
 """Disk space is allocated this far ahead of the entries."""
 BLOCK_ENTRIES = 50_000
-"""The number of entries that are made in memory before they are written. Such a block (1 MB) stays
-in the processor's cache: with the slots in memory as well, 20 million entries take 0.4 s, while
-writing them into new pages of a mapping took 0.5 s or more."""
+"""The number of entries that are made at once. In memory such a block (1 MB) stays in the
+processor's cache: with the slots in memory as well, 20 million entries take 0.4 s, while writing
+them into new pages of a mapping took 0.5 s or more."""
 _PAGE_SIZE = 4096
 
 
 class IndexTarget:
     """An IndexFile that is being written: a sparse file of full size. For one writer.
 
-    `array` holds the header and the slots in memory; they are written at the end. `block` holds the
-    next entries, which `write_entries` writes. If the file is `mapped`, `write_entries` and
-    `write_header` write slots and header as well, each after what it names, so that a reader finds
-    whatever it is led to. Raises `StorageError` if the disk is full, and never causes a signal,
-    because space is allocated before a mapping is written to.
+    `array` holds the header and the slots, `block` the next entries. Both are in memory, and
+    `write_entries` and `close` write them; or the file is `mapped`, and both are its own bytes, so
+    that a reader finds an entry as soon as a slot leads to it. Raises `StorageError` if the disk is
+    full, and never causes a signal, because space is allocated before a mapping is written to.
     """
 
     def __init__(
@@ -57,18 +56,21 @@ class IndexTarget:
             self._file.reserve(0, self._entries_at)
             self._reserved = self._entries_at
             self._written_back = self._entries_at
-            self._mapped = self._file.map(self._entries_at) if mapped else None
+            self._mapped = self._file.map(config.index_file_size_bytes) if mapped else None
         except BaseException:
             self._file.close()
             raise
-        self.array = np.zeros(self._entries_at, np.uint8)
-        if self._mapped is not None and not exclusive:
-            self.array[:] = self._mapped.array
-        self.block = np.empty(INDEX_ENTRY.size_bytes * min(BLOCK_ENTRIES, config.max_index_num), np.uint8)
+        block_size_bytes = INDEX_ENTRY.size_bytes * min(BLOCK_ENTRIES, config.max_index_num)
+        if self._mapped is None:
+            self.array = np.zeros(self._entries_at, np.uint8)
+            self.block = np.empty(block_size_bytes, np.uint8)
+        else:
+            self.array = self._mapped.array[: self._entries_at]
+            self.block = self._mapped.array[self._entries_at :][:block_size_bytes]
 
     def reserve(self, index_count: int) -> int:
-        """Allocates space for entries from `index_count` on. Returns the count (exclusive) up to
-        which there is room, both in the file and in `block`."""
+        """Allocates space for entries from `index_count` on, which `block` is for from now on.
+        Returns the count (exclusive) up to which there is room, both in the file and in `block`."""
         entry = INDEX_ENTRY.size_bytes
         full = self._config.index_file_size_bytes
         if self._reserved < min(self._entries_at + entry * (index_count + 1), full):
@@ -77,18 +79,16 @@ class IndexTarget:
             until = min(self._entries_at + entry * index_count + max(RESERVE_SIZE_BYTES, entry), full)
             self._file.reserve(self._reserved, until - self._reserved)
             self._reserved = until
+        if self._mapped is not None:
+            self.block = self._mapped.array[self._entries_at + entry * index_count :][: entry * BLOCK_ENTRIES]
         return min((self._reserved - self._entries_at) // entry, index_count + len(self.block) // entry)
 
     def write_entries(self, first: int, end: int) -> None:
-        """Writes the entries `first` to `end` (exclusive), which are at the beginning of
-        `block`."""
+        """Writes the entries `first` to `end` (exclusive), which are at the beginning of `block`,
+        unless they are in the file by now."""
         entry = INDEX_ENTRY.size_bytes
-        self._file.write_at(self._entries_at + entry * first, self.block[: entry * (end - first)])
-        if self._mapped is not None and end > first:
-            hashes = self.block[: entry * (end - first)].view(INDEX_ENTRY.dtype)["key_hash"]
-            changed = hashes.astype(np.int64) % self._config.max_hash_slot_num
-            own, found = (each[INDEX_HEADER.size_bytes :].view(">i4") for each in (self.array, self._mapped.array))
-            found[changed] = own[changed]
+        if self._mapped is None:
+            self._file.write_at(self._entries_at + entry * first, self.block[: entry * (end - first)])
 
     def _write_back(self, until: int) -> None:
         """Starts writing the entries before byte `until` to disk. Slots change until the end, so
@@ -101,8 +101,7 @@ class IndexTarget:
     def write_header(self, header: IndexHeader) -> None:
         """Puts the header into `array`. A file without entries gets the dialect's count."""
         data = header.pack(self._config.dialect.empty_index_count)
-        for array in (self.array,) if self._mapped is None else (self.array, self._mapped.array):
-            array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
+        self.array[: INDEX_HEADER.size_bytes] = np.frombuffer(data, np.uint8)
 
     def sync(self) -> None:
         """Writes everything so far to disk."""

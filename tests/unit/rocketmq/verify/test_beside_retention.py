@@ -10,7 +10,7 @@ import pytest
 
 import logdex
 from logdex.io.env import Env
-from logdex.rocketmq import IndexService, Message, MessageStore, StoreConfig
+from logdex.rocketmq import Message, MessageStore, StoreConfig
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
@@ -76,34 +76,3 @@ def test_files_expire_before_any_operation(act: Callable[[Path, Env], None], tmp
         with open_store(tmp_path / str(number)) as store:
             fill(store)
             act(tmp_path / str(number), At(number, lambda store=store: store.delete_expired(0, now_ms=LATER_MS)))  # type: ignore[misc]
-
-
-class BeforeEntries(Env):
-    """Looks for keys whenever entries are about to be written to an IndexFile."""
-
-    def __init__(self, look: Callable[[], None]) -> None:
-        super().__init__()
-        self._look = look
-
-    @contextmanager
-    def operation(self, kind: str, path: str) -> Iterator[None]:
-        if kind == "write_at" and "/index/" in path:
-            self._look()
-        with super().operation(kind, path):
-            yield
-
-
-def test_readers_find_old_keys_while_new_ones_are_added(tmp_path: Path) -> None:
-    found: list[int] = []
-
-    def look_for_keys() -> None:
-        with IndexService(tmp_path / "store" / "index", StoreConfig(**{**SIZES, "max_index_num": 600})) as index:
-            found.append(sum(bool(index.query_offset("orders", f"k-{number}").phy_offsets) for number in range(done)))
-
-    with open_store(tmp_path / "store", env=BeforeEntries(look_for_keys), max_index_num=600) as store:
-        for done in range(0, 100, 10):
-            for number in range(done, done + 10):
-                store.put_message(Message("orders", b"", keys=f"k-{number}", queue_id=0))
-            store.dispatch()
-            assert found[-1] == done
-    assert len(found) >= 10
