@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from logdex.cli import output
-from logdex.cli.progress import progress_bar
+from logdex.cli.progress_bars import progress_bar
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 

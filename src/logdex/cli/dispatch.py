@@ -18,13 +18,30 @@ from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
 
 
 def view_of(format_name: str, command: str) -> Any:
-    """Returns the module that shows the results of a command for a format."""
-    return import_module(f"logdex.cli.views.{format_name}.{command}")
+    """Returns the module that shows the results of a command for a format. Raises `UsageError` if
+    the format has none."""
+    view = _view_of(format_name, command)
+    if view is None:
+        raise UsageError(f"logdex {command} does nothing with paths of {FORMATS[format_name].title}")
+    return view
+
+
+def _view_of(format_name: str, command: str) -> Any:
+    name = f"logdex.cli.views.{format_name}.{command}"
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        return None
 
 
 def view_options(format_name: str, command: str) -> list[str]:
     """Returns the names of the command's options that apply to a format."""
-    _, _, *options = inspect.signature(view_of(format_name, command).show).parameters
+    view = _view_of(format_name, command)
+    if view is None:
+        return []
+    _, _, *options = inspect.signature(view.show).parameters
     return options
 
 
@@ -41,13 +58,14 @@ def show(command: str, target: PathOptions, **options: Any) -> bool:
     Raises `UsageError` if a setting or an option of another format is given.
     """
     found = detect(target.path)
+    view = view_of(found.format, command)
 
     def takes(each: Format) -> Collection[str]:
         return each.setting_names.union(view_options(each.name, command))
 
     _refuse_others(found, target, {**target.settings, **given(options)}, takes)
     own = {name: options[name] for name in view_options(found.format, command)}
-    return bool(view_of(found.format, command).show(found, target.settings, **own))
+    return bool(view.show(found, target.settings, **own))
 
 
 def create_at(command: str, target: PathOptions, format_name: str) -> None:

@@ -127,7 +127,8 @@ class Format:
 
     follow: Callable[..., FollowJob] | None = None
     """``(address, output, settings, *, tap, start, retry_for_s, env)``: prepares to follow a master
-    at ``HOST:PORT`` into a directory. None if the format's brokers have no such masters."""
+    at ``HOST:PORT`` into a directory. None if the format's brokers have no such masters. One format
+    at most has it, because an address does not tell its format."""
 
     @property
     def setting_names(self) -> frozenset[str]:

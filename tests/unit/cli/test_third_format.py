@@ -129,3 +129,9 @@ def test_what_it_does_not_have_is_refused_by_name(flags: list[str], told: str, p
 def test_hints_name_its_paths(path: Path) -> None:
     told = run("info", path.parent).stderr
     assert "a topic-N directory, a .log file or a .journal file" in told
+
+
+@pytest.mark.parametrize("words", [["put", "--body", "x"], ["query", "--key", "k"], ["offsets"]])
+def test_a_command_that_it_has_no_view_of_says_so(words: list[str], path: Path) -> None:
+    refused = run(words[0], path, *words[1:])
+    assert (refused.exit_code, refused.stderr) == (2, f"logdex: logdex {words[0]} does nothing with paths of Journal\n")

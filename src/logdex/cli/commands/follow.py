@@ -13,7 +13,7 @@ import typer
 from logdex.cli.app import app, epilog
 from logdex.cli.options import JsonOption, PathOptions, address_command
 from logdex.cli.output import emit, emit_json, human_count, human_size
-from logdex.cli.progress import progress_bar
+from logdex.cli.progress_bars import progress_bar
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
 from logdex.formats.format import FollowJob

@@ -11,7 +11,7 @@ from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.dispatch import find, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
-from logdex.cli.progress import progress_bar
+from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 from logdex.io.env import Env
 

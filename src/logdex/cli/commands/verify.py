@@ -10,7 +10,7 @@ from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.dispatch import find
 from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit, emit_json, fail, human_count, human_size
-from logdex.cli.progress import progress_bar
+from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_SUFFIX, LONE_CLEAN_MARK, parse_offset_file
-from logdex.kafka.recover.home import LogBounds, SmallFiles
 from logdex.kafka.recover.partition_scan import PartitionScan
 from logdex.kafka.recover.place import joined, place
 from logdex.kafka.recover.report import RecoverReport
+from logdex.kafka.recover.small_files import LogBounds, SmallFiles
 from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source
 from logdex.kafka.recover.write import PartitionWriter, plan_segments
 from logdex.kafka.segment.index_interval import IndexInterval, describe_intervals, index_intervals

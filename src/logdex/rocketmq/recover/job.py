@@ -32,11 +32,11 @@ from logdex.rocketmq.rebuild.carry_over import carry_over_queues
 from logdex.rocketmq.rebuild.local import derive_files
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED, output_size_bytes, settle_unfinished
-from logdex.rocketmq.recover.home import CONFIG_DIR, copy_config, write_checkpoint
-from logdex.rocketmq.recover.log_scan import LogScan, Piece, ScannedFile
 from logdex.rocketmq.recover.place import NewLog, place
 from logdex.rocketmq.recover.report import RecoverReport, Skipped
+from logdex.rocketmq.recover.small_files import CONFIG_DIR, copy_config, write_checkpoint
 from logdex.rocketmq.recover.source import check_output, files_of, other_names
+from logdex.rocketmq.recover.whole_pieces import LogScan, Piece, ScannedFile
 from logdex.rocketmq.recover.write import write_log
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logdex.layout.rocketmq import BLANK
-from logdex.rocketmq.recover.log_scan import Dropped, Piece, ScannedFile
 from logdex.rocketmq.recover.placeholder import PLACEHOLDER_SIZE_MIN, placeholder_sizes
 from logdex.rocketmq.recover.report import Skipped
+from logdex.rocketmq.recover.whole_pieces import Dropped, Piece, ScannedFile
 
 _NO_ROOM = "a whole message, since the damage before it leaves no room for a placeholder"
 _NO_MESSAGE_MAX = PLACEHOLDER_SIZE_MIN + BLANK.size_bytes - 1

@@ -13,7 +13,7 @@ from logdex.jobs import output as outputs
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
-from logdex.rocketmq.recover.log_scan import ScannedFile
+from logdex.rocketmq.recover.whole_pieces import ScannedFile
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 MISSING_FILES_MAX = 1_000

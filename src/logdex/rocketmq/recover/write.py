@@ -7,9 +7,9 @@ from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS
 from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR
-from logdex.rocketmq.recover.log_scan import OnRead, Piece
 from logdex.rocketmq.recover.place import Fill, NewFile, NewLog
 from logdex.rocketmq.recover.placeholder import placeholder_parts, placeholder_sizes
+from logdex.rocketmq.recover.whole_pieces import OnRead, Piece
 
 _COPY_BYTES = 8 << 20
 

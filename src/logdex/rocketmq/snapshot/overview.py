@@ -25,7 +25,7 @@ from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.snapshot.valid_end import find_store_end
+from logdex.rocketmq.snapshot.store_end import find_store_end
 
 _LOOKS_MAX = 10
 

@@ -46,7 +46,7 @@ from logdex.rocketmq.recognise.store_path import StorePath
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
-from logdex.rocketmq.snapshot.valid_end import find_store_end
+from logdex.rocketmq.snapshot.store_end import find_store_end
 
 
 class StoreSnapshot(QueueReads):

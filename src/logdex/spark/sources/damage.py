@@ -13,6 +13,7 @@ from logdex.spark.sources.columns import SourceColumn
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 MODES = (FAILFAST, PERMISSIVE, DROPMALFORMED)
 """Fail at damage, which is the default; one row with only `_corrupt` per damage; no row for it."""
+DAMAGE_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
 
 CORRUPT = "_corrupt"
 CORRUPT_TYPE = pa.struct([("file", pa.string()), ("begin", pa.int64()), ("end", pa.int64()), ("reason", pa.string())])

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.columns import SourceColumn
 from logdex.spark.sources.conditions import Condition, Conditions
@@ -21,9 +21,6 @@ PARTITION_BYTES = 128 << 20
 """The default of maxPartitionBytes, as of Spark's own file sources."""
 _PARTITION_BYTES_MIN = 4 << 20
 _TASKS_PER_CORE = 2
-
-DAMAGE_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
-LOSS_HINT = "option failOnDataLoss=false reads what is left"
 
 OnDamage = Callable[[CorruptError], None]
 
@@ -131,10 +128,3 @@ def partition_bytes(read: ReadOptions, total_bytes: int) -> int:
     tasks = _TASKS_PER_CORE * (os.cpu_count() or 1)
     size = min(read.partition_bytes, max(total_bytes // tasks, _PARTITION_BYTES_MIN))
     return max(min(size, -(-total_bytes // read.partitions_min)), 1)
-
-
-def require_no_loss(read: ReadOptions, what: str) -> str:
-    """Returns a note that data is gone. Raises `UsageError` with failOnDataLoss."""
-    if read.fail_on_data_loss:
-        raise UsageError(what, hint=LOSS_HINT)
-    return what

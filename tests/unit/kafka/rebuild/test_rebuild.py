@@ -8,12 +8,11 @@ import pytest
 
 from logdex.errors import NotAStoreError, UsageError
 from logdex.jobs.staging import PREFIX as STAGING_PREFIX
-from logdex.jobs.tasks import LocalRunner, group_parts
+from logdex.jobs.tasks import LocalRunner
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import encode_batch
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
-from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.state.leader_epochs import LeaderEpochs
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
 
@@ -126,13 +125,6 @@ def test_progress_ends_at_what_was_read(tmp_path: Path) -> None:
     assert said == sorted(said)
     assert said[-1] == (report.messages, report.bytes) == (12, 6 * len(batch(0)))
     assert report.assumed == ["index.interval.bytes 4096"]
-
-
-def test_tasks_take_segments_up_to_their_size() -> None:
-    segments = [SourceSegment("", f"{number}", number, size) for number, size in enumerate([5, 5, 3, 20, 1, 0, 9])]
-    for size, expected in ((10, [[5, 5], [3], [20], [1, 0, 9]]), (1, [[5], [5], [3], [20], [1, 0], [9]])):
-        assert [[segment.size_bytes for segment in task] for task in group_parts(segments, size)] == expected
-    assert group_parts([], 10) == []
 
 
 def test_the_log_is_not_removed_as_what_a_killed_run_left(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
-from logdex.rocketmq.recover.log_scan import Dropped, Piece, ScannedFile
 from logdex.rocketmq.recover.place import Fill, NewLog, place
+from logdex.rocketmq.recover.whole_pieces import Dropped, Piece, ScannedFile
 
 SIZE = 1000
 

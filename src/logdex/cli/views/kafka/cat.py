@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.progress import progress_bar
+from logdex.cli.progress_bars import progress_bar
 from logdex.cli.views.kafka.records import print_record, tell_scan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def show(
             isolation=isolation,
         )
         if follow:
-            from logdex.cli.views.kafka.following import follow as print_as_they_come
+            from logdex.cli.views.kafka.cat_follow import follow as print_as_they_come
 
             print_as_they_come(scan.partitions, scan.wanted, limit, as_json=as_json)
             return True

@@ -11,7 +11,9 @@ from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
-from logdex.spark.sources.table import DAMAGE_HINT, LOSS_HINT, OnDamage
+from logdex.spark.sources.damage import DAMAGE_HINT
+from logdex.spark.sources.loss import LOSS_HINT
+from logdex.spark.sources.table import OnDamage
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ from logdex.spark.sources.kafka.frozen import FrozenPartition, freeze, partition
 from logdex.spark.sources.kafka.part import LogPart
 from logdex.spark.sources.kafka.replicas import Replica, choose
 from logdex.spark.sources.kafka.selection import OFFSETS, SELECTING, Limit, Selection
+from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import find_paths
-from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes, require_no_loss
+from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
 SOURCE = "kafka_log"
 FORMAT = FORMATS["kafka"]

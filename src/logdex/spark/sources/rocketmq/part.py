@@ -12,9 +12,11 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.columns.plain_bodies import with_plain_bodies
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.split import ReadSplit
+from logdex.spark.sources.damage import DAMAGE_HINT
+from logdex.spark.sources.loss import LOSS_HINT
 from logdex.spark.sources.rocketmq.frozen import FrozenStore
 from logdex.spark.sources.rocketmq.offsets import QueueRanges
-from logdex.spark.sources.table import DAMAGE_HINT, LOSS_HINT, OnDamage
+from logdex.spark.sources.table import OnDamage
 
 
 @dataclass(frozen=True, slots=True)

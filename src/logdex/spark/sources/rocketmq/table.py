@@ -18,13 +18,14 @@ from logdex.spark.sources import conditions as plain
 from logdex.spark.sources.columns import SourceColumn
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST
+from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import find_paths
 from logdex.spark.sources.rocketmq.columns import COLUMNS, NAMES, NEVER_NULL
 from logdex.spark.sources.rocketmq.frozen import FrozenStore, freeze
 from logdex.spark.sources.rocketmq.offsets import NEEDED_COLUMNS, QueueRanges
 from logdex.spark.sources.rocketmq.part import StorePart
-from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes, require_no_loss
+from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
 SOURCE = "rocketmq_store"
 FORMAT = FORMATS["rocketmq"]
