@@ -12,6 +12,9 @@ import time
 PAUSE_S = 0.02
 """The seconds that a reader gives a running broker to finish what it is writing."""
 
+LOOKS_MAX = 20
+"""How often a reader looks again at files that a running broker keeps removing or replacing."""
+
 
 def pause(share: float = 1.0) -> None:
     """Waits `PAUSE_S` times `share`: less where there may be many looks, more where few."""

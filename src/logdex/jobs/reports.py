@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
 
 Progress = Callable[[int, int], None]
 """Called repeatedly with (messages or records so far, bytes of logs so far)."""
@@ -48,3 +48,46 @@ class RebuildReport(WorkReport):
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends the output of ``logdex rebuild --json``."""
         return asdict(self) | {"lossy": self.lossy}
+
+
+class SkippedBytes(Protocol):
+    """Bytes [start, end) of a file of a log that are not in the recovered log."""
+
+    @property
+    def start(self) -> int:
+        """The position of the first byte in the file."""
+
+    @property
+    def end(self) -> int:
+        """The position behind the last byte."""
+
+    @property
+    def is_loss(self) -> bool:
+        """False if no message can be lost with them."""
+
+
+@dataclass(slots=True)
+class RecoverReport(WorkReport):
+    """The result of a recovery. Each format adds what it counts.
+
+    `bytes` is what was read of logs, `files` what was written. `losses` name what else is missing in
+    the output. `assumed` are settings that nothing determined. `kept` maps each name that an
+    in-place run replaced to where its old content is kept now.
+    """
+
+    skipped: Sequence[SkippedBytes] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether data of the input is missing in the output. A dropped duplicate does not
+        count."""
+        return bool(self.losses) or any(each.is_loss for each in self.skipped)
+
+    @property
+    def skipped_bytes(self) -> int:
+        """The number of bytes that are lost."""
+        return sum(each.end - each.start for each in self.skipped if each.is_loss)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Header, Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_of
@@ -32,10 +33,6 @@ from logdex.kernels.kafka.batch_columns import Int64s
 
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _TIMESTAMP_TYPES = {kind.value: kind for kind in TimestampType}
-
-_LOOKS_MAX = 20
-"""How often the segments of a partition are listed again, because a broker removes or replaces
-them."""
 
 
 class ScanPartition(ReadPartition, Protocol):
@@ -153,12 +150,12 @@ class KafkaScan(Generic[Partition]):
         partition was listed, the partition is listed again, and reading goes on with the next offset."""
         current, wanted, self._reached = partition, self.wanted, 0
         try:
-            for look in range(_LOOKS_MAX + 1):
+            for look in range(LOOKS_MAX + 1):
                 try:
                     yield from self._of_partition(current.view(wanted.isolation), wanted, names)
                     return
                 except VanishedError:
-                    if look == _LOOKS_MAX:
+                    if look == LOOKS_MAX:
                         raise
                 listed = self._listed_again(partition)
                 if listed is None:

@@ -16,6 +16,7 @@ from functools import partial
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner, group_parts
 from logdex.kafka.directory.given_names import GivenNames
@@ -32,8 +33,6 @@ from logdex.layout.kafka import RECORD_BATCH
 
 TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
 STATE_TASKS_A_CORE = 4
-_LOOKS_MAX = 20
-"""How often partitions are listed again that a broker changes meanwhile."""
 
 
 def rebuild(
@@ -164,7 +163,7 @@ class _Job:
         size = self.source.size_bytes // (2 * self.runner.cores)
         size = task_size_bytes or min(max(size, TASK_SIZE_BYTES_MIN), TASK_SIZE_BYTES_MAX)
         done = self._derive(self.source.segments, size)
-        for _ in range(_LOOKS_MAX):
+        for _ in range(LOOKS_MAX):
             changed = [folder for folder in self.source.partitions if any(each.is_gone for each in done[folder])]
             if not changed or not self.source.is_whole:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from logdex.jobs.reports import WorkReport
+from logdex.jobs import reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +40,16 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class RecoverReport(WorkReport):
-    """`messages` and `batches` count what the new log holds, `bytes` what was read of logs, `files`
-    what was written. `kept` maps each file that an in-place run replaced to where it is kept now.
-    `inferred` are settings derived from the files, `assumed` those that nothing determined."""
+class RecoverReport(reports.RecoverReport):
+    """`messages` and `batches` count what the new log holds. `inferred` are settings derived from the
+    files."""
 
     batches: int = 0
     partitions: int = 0
     skipped: list[Skipped] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     inferred: list[str] = field(default_factory=list)
-    assumed: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def lossy(self) -> bool:
-        """Whether data of the input is missing in the new log. A dropped duplicate does not
-        count."""
-        return any(each.is_loss for each in self.skipped)
-
-    @property
-    def skipped_bytes(self) -> int:
-        """The number of bytes that are lost."""
-        return sum(each.end - each.start for each in self.skipped if each.is_loss)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends ``logdex recover --json``."""
         names = ("batches", "partitions", "lossy", "skipped_bytes", "notes", "inferred", "assumed", "kept")
-        return WorkReport.to_json(self) | {name: getattr(self, name) for name in names}
+        return reports.WorkReport.to_json(self) | {name: getattr(self, name) for name in names}

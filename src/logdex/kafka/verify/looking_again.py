@@ -19,8 +19,6 @@ from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
-_LOOKS_MAX = 20
-
 
 def run_until_settled(
     make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
@@ -31,7 +29,7 @@ def run_until_settled(
     its end."""
     is_first = True
     common: dict[tuple[str, str, int], Finding] = {}
-    for look in range(_LOOKS_MAX):
+    for look in range(look_again.LOOKS_MAX):
         if look:
             look_again.pause(2.5)
         mark, before = out.mark(), replace(totals)
@@ -46,7 +44,7 @@ def run_until_settled(
             if are_all_listed:
                 common = {place: found[place] for place in found if is_first or place in common}
                 is_first = False
-                if not common or look + 1 == _LOOKS_MAX:
+                if not common or look + 1 == look_again.LOOKS_MAX:
                     out.keep(mark, common.values())
                     return check
         except VanishedError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from logdex.jobs.reports import WorkReport
+from logdex.jobs import reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,10 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class RecoverReport(WorkReport):
-    """`messages` counts the messages that were saved, `bytes` what was read of CommitLog files,
-    `files` what was written. `placeholders` is the number of new placeholder messages, `end_offset`
-    the physical offset where the new log ends. `losses` name entries of ConsumeQueues that could not
-    be derived. `assumed` are settings that nothing determined. `kept` maps each name that an
-    in-place run replaced to where its old content is kept now."""
+class RecoverReport(reports.RecoverReport):
+    """`messages` counts the messages that were saved, `placeholders` the new placeholder messages.
+    `end_offset` is the physical offset where the new log ends. `losses` name entries of
+    ConsumeQueues that could not be derived."""
 
     placeholders: int = 0
     end_offset: int = 0
@@ -51,23 +49,9 @@ class RecoverReport(WorkReport):
     index_files: int = 0
     index_entries: int = 0
     skipped: list[Skipped] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    assumed: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def lossy(self) -> bool:
-        """Whether data of the input is missing in the output."""
-        return bool(self.losses) or any(each.is_loss for each in self.skipped)
-
-    @property
-    def skipped_bytes(self) -> int:
-        """The number of bytes that are lost."""
-        return sum(each.end - each.start for each in self.skipped if each.is_loss)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends ``logdex recover --json``."""
         counts = ("placeholders", "end_offset", "queues", "queue_entries", "index_files", "index_entries")
         names = (*counts, "lossy", "skipped_bytes", "losses", "notes", "assumed", "kept")
-        return WorkReport.to_json(self) | {name: getattr(self, name) for name in names}
+        return reports.WorkReport.to_json(self) | {name: getattr(self, name) for name in names}
