@@ -15,7 +15,8 @@ from logdex.spark.sources.rocketmq import table as rocketmq
 from tests.docs.pages import SERVED, run_page, unpack_all
 from tests.golden.archives import ROOT
 
-PAGE = ROOT / "docs" / "guide" / "dataframes.md"
+GUIDE = ROOT / "docs" / "guide"
+PAGE = GUIDE / "dataframes.md"
 OF_THE_BROKER = (
     {"path", "paths", "kafka.isolation.level"} | {*format_settings(rocketmq.FORMAT)} | {*format_settings(kafka.FORMAT)}
 )
@@ -26,9 +27,10 @@ OF_THE_BROKER = (
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("served", SERVED)
-def test_every_block_runs_and_prints_what_the_page_shows(served: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["dataframes.md", "streams.md"])
+def test_every_block_runs_and_prints_what_the_page_shows(page: str, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
-    run_page(PAGE, tmp_path, served=served)
+    run_page(GUIDE / page, tmp_path, served=served)
 
 
 def test_every_option_and_column_is_there() -> None:

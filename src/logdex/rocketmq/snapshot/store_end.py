@@ -11,12 +11,14 @@ from collections.abc import Iterable
 
 from logdex.errors import StoreError
 from logdex.io.env import Env
-from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.layout.rocketmq import BLANK, INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_header import IndexHeader
-from logdex.rocketmq.scan.log_extent import LogExtent, find_valid_end
+from logdex.rocketmq.read.parts.behind_damage import position_behind
+from logdex.rocketmq.scan.log_extent import LogExtent, find_valid_end, scan_extent
 from logdex.rocketmq.scan.log_walk import newest_written
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -41,6 +43,32 @@ def find_store_end(
     if not any(newest.start_offset <= offset < newest.end_offset for offset in known):
         known += [offset for queue in queues if (offset := _last_of_queue(queue, log)) is not None]
     return find_valid_end(log, known, config, look_behind=look_behind, env=env)
+
+
+def find_readable_end(root: str, log: CommitLog, end: LogEnd, config: StoreConfig, env: Env) -> LogEnd:
+    """Returns where a log ends for a reader that goes on behind damage, of which `end` is the first.
+    It is `end` if no message follows."""
+    while not end.is_clean:
+        following = _message_behind(root, log, end, config, env)
+        if following is None:
+            return end
+        end = scan_extent(log, following, config, env=env).end
+    return end
+
+
+def _message_behind(root: str, log: CommitLog, end: LogEnd, config: StoreConfig, env: Env) -> int | None:
+    """Returns the physical offset of the first message behind damage, None if there is none."""
+    file = log.file_at_or_before(end.offset)
+    if end.path == file.path and end.offset < file.end_offset:
+        position = position_behind(file, end, root, config, env)
+        if position is not None:
+            return file.start_offset + position
+    following = log.file_behind(file)
+    while following is not None and not any(
+        log.read(following.start_offset, min(BLANK.size_bytes, following.size_bytes))
+    ):
+        following = log.file_behind(following)  # made ahead, or lost
+    return None if following is None else following.start_offset
 
 
 def _last_of_index(root: str, env: Env) -> list[int]:

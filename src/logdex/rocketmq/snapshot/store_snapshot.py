@@ -273,11 +273,18 @@ class StoreSnapshot(QueueReads):
         columns: Sequence[str] | None = None,
         split_bytes: int | None = None,
         time_slack_ms: int | None = None,
+        known_offsets: Iterable[int] = (),
     ) -> ReadPlan:
         """Plans a read (see `logdex.rocketmq.read.plan.plan_read`). Each of the plan's splits can be
         read by itself, also in another process."""
-        source = self.plan_source(wanted)
-        return plan_read(source, wanted, columns=columns, split_bytes=split_bytes, time_slack_ms=time_slack_ms)
+        return plan_read(
+            self.plan_source(wanted),
+            wanted,
+            columns=columns,
+            split_bytes=split_bytes,
+            time_slack_ms=time_slack_ms,
+            known_offsets=known_offsets,
+        )
 
     def plan_source(self, wanted: ReadFilter) -> PlanSource:
         """Returns what `plan_read` and `LogScan` read for a filter."""

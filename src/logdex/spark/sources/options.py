@@ -10,7 +10,12 @@ from difflib import get_close_matches
 from logdex.errors import UsageError
 from logdex.formats.format import Format
 
-COMMON_OPTIONS = ("path", "paths", "columns", "mode", "failOnDataLoss", "maxPartitionBytes", "minPartitions")
+STREAM_OPTIONS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+"""The options that only a stream uses, as those of the same name of Spark's own sources."""
+COMMON_OPTIONS = (
+    *("path", "paths", "columns", "mode", "failOnDataLoss", "maxPartitionBytes", "minPartitions"),
+    *STREAM_OPTIONS,
+)
 """The options that every source has."""
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -70,6 +75,12 @@ class Options:
         if size < 1:
             raise self.wrong(name, "say a number of bytes, or a size such as 64m")
         return size
+
+    def refuse_in_streams(self, *names: str) -> None:
+        """Raises `UsageError` if one of some options is given, because a stream has no end."""
+        for name in names:
+            if self.text(name) is not None:
+                raise UsageError(f"the option {name} is for batch reads", hint="a stream reads on until it is stopped")
 
     def choice(self, name: str, allowed: Collection[str], default: str) -> str:
         """Returns the value of an option that is one of `allowed`, whatever its case."""

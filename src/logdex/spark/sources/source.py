@@ -3,33 +3,30 @@ Python workers."""
 
 from __future__ import annotations
 
-import logging
-import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from logdex.errors import LogdexError
 from logdex.jobs.tasks import group_parts
-from logdex.spark.sources.columns import Projection, resized
+from logdex.spark.sources.columns import Projection
 from logdex.spark.sources.conditions import Condition, Conditions
-from logdex.spark.sources.damage import FAILFAST, DamageLog
 from logdex.spark.sources.pushdown import FilterTaker
-from logdex.spark.sources.table import LogTable, TablePart, partition_bytes
-from logdex.spark.tasks import freeze_imports
+from logdex.spark.sources.rows import partitions_of, rows_of, say
+from logdex.spark.sources.stream import LogStreamReader
+from logdex.spark.sources.stream_table import LogStream
+from logdex.spark.sources.table import LogTable, partition_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-LOGGER = logging.getLogger("logdex.spark")
-
 
 class LogSource(DataSource):
-    """A source whose DataFrames read what there was when they were made.
+    """A source whose DataFrames read what there was when they were made, and whose streams read on.
 
     Spark makes one object per DataFrame, pickles it, and uses it for all actions. It is made when the
     DataFrame is, or at the first action if the user gives a schema, and then `schema` is not called.
@@ -51,6 +48,11 @@ class LogSource(DataSource):
     def make_table(options: Mapping[str, str]) -> LogTable:
         """Returns what a DataFrame with some options reads."""
 
+    @staticmethod
+    @abstractmethod
+    def make_stream(options: Mapping[str, str]) -> LogStream:
+        """Returns what a stream with some options reads."""
+
     @property
     def table(self) -> LogTable:
         """What the DataFrame reads."""
@@ -60,9 +62,26 @@ class LogSource(DataSource):
         return self._table
 
     def schema(self) -> StructType:
-        """Returns the columns of a DataFrame whose user gives no schema."""
-        table = self.table
+        """Returns the columns of a DataFrame whose user gives no schema. Spark asks in the same way for
+        a stream, which has options that are an error in a batch read."""
+        table: LogTable | LogStream
+        try:
+            table = self.table
+        except LogdexError as error:
+            table = self._stream_or(error)
         return from_arrow_schema(Projection(table.columns, table.names).schema, prefer_timestamp_ntz=False)
+
+    def _stream_or(self, error: LogdexError) -> LogStream:
+        try:
+            stream = self.make_stream(self.options)
+            stream.initial()
+        except LogdexError:
+            raise error from None
+        return stream
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Returns a reader of a stream of the columns of `schema`."""
+        return LogStreamReader(self.make_stream(self.options), to_arrow_schema(schema, timezone="UTC"))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader of the columns of `schema`."""
@@ -90,31 +109,8 @@ class LogReader(DataSourceReader):
         plan = table.plan(self._projection.reads, self._wanted)
         for line in (plan.describe(table.source, self._wanted), *plan.notes):
             say(line)
-        groups = group_parts(plan.parts, partition_bytes(table.read, plan.size_bytes))
-        return [InputPartition(tuple(group)) for group in groups] + [InputPartition(each) for each in plan.damage]
+        return partitions_of(plan, group_parts(plan.parts, partition_bytes(table.read, plan.size_bytes)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one partition of `partitions`."""
-        freeze_imports()
-        return resized(self._batches(partition.value))
-
-    def _batches(self, given: object) -> Iterator[pa.RecordBatch]:
-        damage = DamageLog()
-        if isinstance(given, LogdexError):
-            damage.note(given)  # type: ignore[arg-type]  # the plan has only errors of damage
-        on_damage = None if self._table.read.mode == FAILFAST else damage.note
-        parts: tuple[TablePart, ...] = given if isinstance(given, tuple) else ()
-        for part in parts:
-            for batch in part.batches(on_damage):
-                yield self._projection.convert(batch, part.constants)
-                yield from damage.rows(self._projection.schema)
-        yield from damage.rows(self._projection.schema)
-
-
-def say(line: str) -> None:
-    """Writes a line to Spark's log, which has what a Python process on the driver writes to stderr."""
-    if not LOGGER.handlers:
-        LOGGER.addHandler(logging.StreamHandler(sys.stderr))
-        LOGGER.setLevel(logging.INFO)
-        LOGGER.propagate = False
-    LOGGER.info(line)
+        return rows_of(partition.value, self._projection, self._table.read.mode)

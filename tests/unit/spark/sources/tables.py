@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.columns import Projection, resized
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST, DamageLog
+from logdex.spark.sources.stream_table import LogStream, Offsets, StreamProgress, flat
 from logdex.spark.sources.table import LogTable, TablePlan
 
 Row = dict[str, Any]
@@ -26,13 +28,38 @@ def plan_of(table: LogTable, *conditions: Condition, names: Iterable[str] = (), 
 def rows_of(table: LogTable, *conditions: Condition, names: Iterable[str] = (), env: Env = DEFAULT_ENV) -> list[Row]:
     """The rows that a task per part gives, times as microseconds."""
     plan = plan_of(table, *conditions, names=names, env=env)
-    projection = Projection(table.columns, tuple(names) or table.names)
+    return rows_of_plan(plan, Projection(table.columns, tuple(names) or table.names), table.read.mode, env)
+
+
+def rows_between(stream: LogStream, start: Offsets, end: Offsets, env: Env = DEFAULT_ENV) -> list[Row]:
+    """The rows of one batch of a stream."""
+    copied: LogStream = pickle.loads(pickle.dumps(stream))
+    projection = Projection(stream.columns, stream.names)
+    plan = copied.plan(flat(start), flat(end), projection.reads, env)
+    return rows_of_plan(plan, projection, stream.read.mode, env)
+
+
+def batches_of(stream: LogStream, start: Offsets, env: Env = DEFAULT_ENV) -> list[list[Row]]:
+    """The batches of a stream from `start` up to the end of the logs, as Trigger.AvailableNow makes them. Before each,
+    the query is started again."""
+    found: list[list[Row]] = []
+    while True:
+        progress = StreamProgress(pickle.loads(pickle.dumps(stream)), env)
+        end = json.loads(json.dumps(progress.advance(start, stream.limits)))
+        if end == start:
+            return found
+        found.append(rows_between(stream, start, end, env))
+        start = end
+
+
+def rows_of_plan(plan: TablePlan, projection: Projection, mode: str, env: Env = DEFAULT_ENV) -> list[Row]:
+    """The rows of a plan whose parts went through a pickle."""
     damage = DamageLog()
     for each in plan.damage:
         damage.note(each)
     found: list[Row] = []
     for part in pickle.loads(pickle.dumps(plan.parts)):
-        read = part.batches(None if table.read.mode == FAILFAST else damage.note, env)
+        read = part.batches(None if mode == FAILFAST else damage.note, env)
         for batch in resized(projection.convert(each, part.constants) for each in read):
             found += _plain(batch)
         found += [row for batch in damage.rows(projection.schema) for row in _plain(batch)]

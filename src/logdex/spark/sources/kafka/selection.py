@@ -20,6 +20,8 @@ OFFSETS = (
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
 )
 
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
 Numbers = Mapping[tuple[str, int], int]
 """A number per topic and partition."""
 
@@ -90,13 +92,20 @@ class Limit:
     offsets: Numbers | None = None
 
     @staticmethod
-    def of(options: Options, which: str) -> Limit:
-        """Reads the options that begin with `which`, ``starting`` or ``ending``."""
-        otherwise = EARLIEST if which == "starting" else LATEST
+    def of(options: Options, which: str, *, streaming: bool = False) -> Limit:
+        """Reads the options that begin with `which`, ``starting`` or ``ending``. A stream begins at the
+        latest offsets unless an option says otherwise, as with Spark's own source."""
+        otherwise = LATEST if streaming or which == "ending" else EARLIEST
         timestamp_ms = options.integer(f"{which}Timestamp")
         by_time = f"{which}OffsetsByTimestamp"
         timestamps_ms = None if options.text(by_time) is None else _parse(options, by_time, 0, None)
-        return Limit(otherwise, timestamp_ms, timestamps_ms, _offsets(options, f"{which}Offsets", otherwise))
+        name = f"{which}Offsets"
+        if streaming:
+            word = (options.text(name) or "latest").strip().lower()
+            if word in _WORDS:
+                return Limit(_WORDS[word], timestamp_ms, timestamps_ms)
+            return Limit(otherwise, timestamp_ms, timestamps_ms, _parse(options, name, EARLIEST, None))
+        return Limit(otherwise, timestamp_ms, timestamps_ms, _offsets(options, name, otherwise))
 
     def require_all(self, partitions: frozenset[tuple[str, int]]) -> None:
         """Raises `UsageError` unless a number per partition is given for exactly `partitions`."""

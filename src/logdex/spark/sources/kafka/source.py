@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.kafka.table import SOURCE, LogDirTable
 from logdex.spark.sources.source import LogSource
 
@@ -21,3 +22,8 @@ class KafkaLogSource(LogSource):
     def make_table(options: Mapping[str, str]) -> LogDirTable:
         """Returns what a DataFrame reads."""
         return LogDirTable(options)
+
+    @staticmethod
+    def make_stream(options: Mapping[str, str]) -> LogDirStream:
+        """Returns what a stream reads."""
+        return LogDirStream(options)

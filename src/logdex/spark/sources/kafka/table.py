@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -47,7 +48,8 @@ class LogDirTable:
 
     source = SOURCE
 
-    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV) -> None:
+    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV, *, streaming: bool = False) -> None:
+        """With `streaming`, the options that say where to begin are read as those of a stream."""
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
         self._has_headers = options.boolean("includeHeaders", False)
@@ -57,13 +59,13 @@ class LogDirTable:
         self._isolation = options.choice("isolation.level", levels, level)
         self._settings: dict[str, Any] = options.settings(FORMAT)
         strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
-        limits = Limit.of(options, "starting"), Limit.of(options, "ending")
+        limits = Limit.of(options, "starting", streaming=streaming), Limit.of(options, "ending")
         self.notes: list[str] = []
         self.partitions: list[FrozenPartition] = []
         with ExitStack() as stack:
             opened: dict[str, KafkaSnapshot] = {}
             for path in find_paths(options, env):
-                opened[path] = self._open(path, env)
+                opened[path] = self.open(path, env)
                 stack.callback(opened[path].close)
             chosen = self._choose(opened, Selection.of(options), env)
             for limit in limits:
@@ -85,7 +87,8 @@ class LogDirTable:
         Spark's own source."""
         return self.read.names([name for name in NAMES if self._has_headers or name != HEADERS])
 
-    def _open(self, path: str, env: Env) -> KafkaSnapshot:
+    def open(self, path: str, env: Env = DEFAULT_ENV) -> KafkaSnapshot:
+        """Opens the log directory or partition at `path` with the settings of the options."""
         found = detect(path, env=env)
         if found.format != FORMAT.name:
             raise UsageError(f"{path} is {found.description}", hint=f"{SOURCE} reads {' and '.join(FORMAT.paths)}")
@@ -111,6 +114,20 @@ class LogDirTable:
         what = f"{snapshot.path}: offsets {begin} to {end} are wanted, there are {first} to {last}"
         return require_no_loss(self.read, what)
 
+    def limit_to(self, ranges: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+        """Limits the table to the given offsets [begin, end) of each partition. A partition that is
+        no longer there, or not with all of them, is a loss."""
+        found = {(each.topic, each.partition): each for each in self.partitions}
+        for topic, partition in sorted(ranges.keys() - found.keys()):
+            self.notes.append(require_no_loss(self.read, f"{topic}-{partition} was deleted meanwhile"))
+        self.partitions = []
+        for name, each in found.items():
+            if name in ranges:
+                begin, end = ranges[name]
+                there = max(each.end - each.begin, 1)
+                size_bytes = min(each.size_bytes * max(end - begin, 0) // there, each.size_bytes)
+                self.partitions.append(replace(each, begin=begin, end=end, size_bytes=size_bytes))
+
     # -- planning ------------------------------------------------------------------------------------------------------
     def is_exact(self, condition: Condition) -> bool:
         """Whether a condition is applied exactly. None is if rows about damage are wanted, because
@@ -129,7 +146,7 @@ class LogDirTable:
         plan = TablePlan(notes=list(self.notes))
         split_bytes = partition_bytes(self.read, sum(each.size_bytes for each in self.partitions))
         for root, group in groupby(self.partitions, key=lambda each: each.root):
-            with self._open(root, env) as snapshot:
+            with self.open(root, env) as snapshot:
                 for each in group:
                     self._plan_partition(plan, each, snapshot, reads or ("offset",), wanted, split_bytes)
         return plan

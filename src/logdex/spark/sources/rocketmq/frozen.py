@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from logdex.errors import CorruptError
-from logdex.rocketmq.commit_log.log_end import EndKind
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -30,28 +30,46 @@ def freeze(snapshot: StoreSnapshot, path: str, broker_name: str, *, fail_fast: b
     """Returns the present state of a store. A log that ends with damage ends before it if damage is
     to fail, else with its last file, because messages may follow."""
     log, end = snapshot.commit_log, snapshot.valid_end
-    damage = list(_damage_between_files(snapshot))
-    is_damaged = not end.is_clean and end.kind is not EndKind.TORN
-    if is_damaged and fail_fast:
+    damage = [error for _, error in _damage_between_files(snapshot)]
+    if is_damaged(end) and fail_fast:
         damage.append(error_of(end))
-    last = log.end_offset if is_damaged else end.offset
-    starts = [log.min_offset, *(after for _, after in log.gaps())]
-    ends = [*(before for before, _ in log.gaps()), last]
-    runs = tuple((a, min(b, last)) for a, b in zip(starts, ends, strict=True) if a <= last)
+    last = log.end_offset if is_damaged(end) else end.offset
+    runs = _runs(snapshot, log.min_offset, last)
     return FrozenStore(path, broker_name, log.min_offset, last, end.offset, runs, tuple(damage))
 
 
-def _damage_between_files(snapshot: StoreSnapshot) -> Iterator[CorruptError]:
-    """Yields the damage that the names and the sizes of a log's files show."""
+def freeze_between(snapshot: StoreSnapshot, path: str, broker_name: str, begin: int, end: int) -> FrozenStore:
+    """Returns the messages of a store that begin at physical offsets [begin, end), with the damage
+    between files there."""
+    damage = tuple(error for offset, error in _damage_between_files(snapshot) if begin <= offset < end)
+    return FrozenStore(path, broker_name, begin, end, end, _runs(snapshot, begin, end), damage)
+
+
+def is_damaged(end: LogEnd) -> bool:
+    """Whether a log ends with damage, and not just with what a crash left unfinished."""
+    return not end.is_clean and end.kind is not EndKind.TORN
+
+
+def _runs(snapshot: StoreSnapshot, begin: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Returns the parts of [begin, end) that lie in files which follow each other."""
+    log = snapshot.commit_log
+    starts = [log.min_offset, *(after for _, after in log.gaps())]
+    ends = [*(before for before, _ in log.gaps()), end]
+    return tuple((max(a, begin), min(b, end)) for a, b in zip(starts, ends, strict=True) if a <= end and b >= begin)
+
+
+def _damage_between_files(snapshot: StoreSnapshot) -> Iterator[tuple[int, CorruptError]]:
+    """Yields the damage that the names and the sizes of a log's files show, each with its physical
+    offset."""
     log = snapshot.commit_log
     for expected, found in log.gaps():
         path = f"{log.directory}/{expected:020d}"
         error = CorruptError("the file is missing, the log goes on behind it", path=path, position=0)
         error.end_position = found - expected
-        yield error
+        yield expected, error
     for file in log.files[:-1]:
         if file.size_bytes < log.file_size_bytes:
             reason = f"the file ends here, at {file.size_bytes} of {log.file_size_bytes} bytes"
             error = CorruptError(reason, path=file.path, position=file.size_bytes)
             error.end_position = log.file_size_bytes
-            yield error
+            yield file.end_offset, error

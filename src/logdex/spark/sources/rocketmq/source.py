@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.rocketmq.table import SOURCE, StoreTable
 from logdex.spark.sources.source import LogSource
 
@@ -21,3 +22,8 @@ class RocketmqStoreSource(LogSource):
     def make_table(options: Mapping[str, str]) -> StoreTable:
         """Returns what a DataFrame reads."""
         return StoreTable(options)
+
+    @staticmethod
+    def make_stream(options: Mapping[str, str]) -> StoreStream:
+        """Returns what a stream reads."""
+        return StoreStream(options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from logdex.errors import LogdexError, UsageError
 from logdex.formats import FORMATS, detect, format_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
-from logdex.rocketmq.read.plan import ReadPlan
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources import conditions as plain
@@ -38,6 +37,10 @@ OPTIONS = (
 
 _RANGES = frozenset(("queueOffset", "physicalOffset", "storeTimestamp"))
 _COMPARISONS = frozenset((plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL))
+
+
+Look = Callable[[StoreSnapshot, str, str], FrozenStore]
+"""Returns which part of the store at a path, with a name, is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ class StoreTable:
 
     source = SOURCE
 
-    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV) -> None:
+    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV, look: Look | None = None) -> None:
+        """`look` decides which part of each store is read; by default all of it is."""
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
         self.options = StoreOptions.of(options)
@@ -89,7 +93,9 @@ class StoreTable:
         self.stores = []
         for path, name in zip(paths, names, strict=True):
             with self._open(path, env) as snapshot:
-                self.stores.append(freeze(snapshot, path, name, fail_fast=self.read.mode == FAILFAST))
+                is_fast = self.read.mode == FAILFAST
+                frozen = freeze(snapshot, path, name, fail_fast=is_fast) if look is None else look(snapshot, path, name)
+                self.stores.append(frozen)
 
     @property
     def columns(self) -> tuple[SourceColumn, ...]:
@@ -157,8 +163,12 @@ class StoreTable:
             assert first is not None
             assert last is not None
             if first < last:
-                part = self._plan_run(
-                    snapshot, replace(found, begin_offset=first, end_offset=last), columns, split_bytes
+                part = snapshot.plan_read(
+                    replace(found, begin_offset=first, end_offset=last),
+                    columns=columns,
+                    split_bytes=split_bytes,
+                    time_slack_ms=self.options.slack_ms,
+                    known_offsets=(store.begin,),
                 )
                 used += len({split.file.path for split in part.splits})
                 plan.parts += [
@@ -169,11 +179,6 @@ class StoreTable:
         plan.total_files += len(files)
         plan.total_bytes += store.end - store.begin
         plan.pruned_files += len(files) - used
-
-    def _plan_run(
-        self, snapshot: StoreSnapshot, wanted: ReadFilter, columns: tuple[str, ...], split_bytes: int
-    ) -> ReadPlan:
-        return snapshot.plan_read(wanted, columns=columns, split_bytes=split_bytes, time_slack_ms=self.options.slack_ms)
 
     def read_filter(self, store: FrozenStore, wanted: Conditions) -> ReadFilter | None:
         """Returns the filter for one store, by the options and the conditions; None if no message of

@@ -1,0 +1,108 @@
+"""The partitions that a stream of `kafka_log` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.read.first_records import end_of_first
+from logdex.kafka.read.steady import PartitionView, steadily
+from logdex.spark.sources.columns import SourceColumn
+from logdex.spark.sources.conditions import Conditions
+from logdex.spark.sources.kafka.columns import COLUMNS, HEADERS, NAMES
+from logdex.spark.sources.kafka.frozen import partition_of
+from logdex.spark.sources.kafka.selection import OFFSETS
+from logdex.spark.sources.kafka.table import OPTIONS, SOURCE, LogDirTable
+from logdex.spark.sources.options import Options
+from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, nested
+from logdex.spark.sources.table import ReadOptions, TablePlan
+
+_STARTING = frozenset(name.lower() for name in OFFSETS if name.startswith("starting"))
+
+
+class LogDirStream:
+    """The partitions of one or several log directories. See `LogStream`. Offsets are Kafka's, in the
+    form of Spark's own source: ``{"orders": {"0": 23}}``."""
+
+    source = SOURCE
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options(SOURCE, given, OPTIONS)
+        options.refuse_in_streams("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+        self.read = ReadOptions.of(options)
+        self.limits = Limits.of(options)
+        self._has_headers = options.boolean("includeHeaders", False)
+        self._given = dict(given)
+        self._given_later = {name: value for name, value in given.items() if name.lower() not in _STARTING}
+
+    @property
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """All columns."""
+        return self.read.available(COLUMNS)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a DataFrame whose user asks for none."""
+        return self.read.names([name for name in NAMES if self._has_headers or name != HEADERS])
+
+    @property
+    def stopped_by(self) -> Mapping[Place, CorruptError]:
+        """Empty: a partition's end is found behind damage, and reading fails at it."""
+        return {}
+
+    def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
+        """Returns where the options say to begin, by default at the ends of the partitions."""
+        return nested(self._offsets(LogDirTable(self._given, env, streaming=True))[0])
+
+    def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
+        """Returns where the partitions begin and end now."""
+        begins, ends = self._offsets(LogDirTable(self._given_later, env))
+        return nested(begins), nested(ends)
+
+    @staticmethod
+    def _offsets(table: LogDirTable) -> tuple[dict[Place, int], dict[Place, int]]:
+        begins = {(each.topic, str(each.partition)): each.begin for each in table.partitions}
+        if len(begins) < len(table.partitions):
+            raise UsageError(
+                "the directories have other data for one partition", hint="make a stream of each directory"
+            )
+        return begins, {(each.topic, str(each.partition)): each.end for each in table.partitions}
+
+    def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
+        """Returns the ends of a batch that reads at most `limits`: offsets count, also those of which
+        compaction has removed the records, as with Spark's own source."""
+        roots: dict[Place, str] = {}
+        table = LogDirTable(self._given_later, env) if limits.size_bytes is not None else None
+        if table is not None:
+            roots = {(each.topic, str(each.partition)): each.root for each in table.partitions}
+
+        def of_one(place: Place, begin: int, last: int, share: Limits) -> int:
+            if share.rows is not None:
+                last = min(begin + share.rows, last)
+            if table is None or place not in roots or share.size_bytes is None:
+                return last
+            return self._end_of_bytes(table, roots[place], place, (begin, last), share.size_bytes, env)
+
+        return each_limited(start, end, limits, of_one)
+
+    @staticmethod
+    def _end_of_bytes(
+        table: LogDirTable, root: str, place: Place, offsets: tuple[int, int], size_bytes: int, env: Env
+    ) -> int:
+        def act(view: PartitionView) -> int:
+            return end_of_first(view, *offsets, size_bytes)
+
+        with table.open(root, env) as snapshot:
+            return steadily(partition_of(snapshot, place[0], int(place[1])), act)
+
+    def plan(self, start: Ends, end: Ends, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
+        """Returns the plan of the read from `start` to `end`."""
+        table = LogDirTable(self._given_later, env)
+        begins = {(each.topic, each.partition): each.begin for each in table.partitions}
+        ranges = {
+            (topic, int(part)): (start.get((topic, part), begins.get((topic, int(part)), 0)), last)
+            for (topic, part), last in end.items()
+        }
+        table.limit_to(ranges)
+        return table.plan(reads, Conditions(), env)

@@ -1,0 +1,151 @@
+"""The stores that a stream of `rocketmq_store` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs import look_again
+from logdex.rocketmq.read.parts.behind_damage import error_of
+from logdex.rocketmq.read.parts.first_messages import end_of_first
+from logdex.rocketmq.snapshot.store_end import find_readable_end
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.spark.sources.columns import SourceColumn
+from logdex.spark.sources.conditions import Conditions
+from logdex.spark.sources.damage import DAMAGE_HINT, FAILFAST
+from logdex.spark.sources.loss import require_no_loss
+from logdex.spark.sources.options import Options
+from logdex.spark.sources.rocketmq.columns import COLUMNS, NAMES
+from logdex.spark.sources.rocketmq.frozen import FrozenStore, freeze_between, is_damaged
+from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, StoreTable
+from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, nested
+from logdex.spark.sources.table import ReadOptions, TablePlan
+
+COMMIT_LOG = "commitlog"
+"""The second name in an offset, ``{"broker-a": {"commitlog": 1048576}}``."""
+_LOOKS = 10
+"""How often a log that ends with damage is looked at: a broker may be writing there."""
+
+
+class StoreStream:
+    """One or several stores. See `LogStream`. An offset is a physical offset of a CommitLog."""
+
+    source = SOURCE
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options(SOURCE, given, OPTIONS)
+        options.refuse_in_streams("endingOffsets", "endingTimestamp")
+        self.read = ReadOptions.of(options)
+        self.limits = Limits.of(options)
+        self._given = dict(given)
+        word = (options.text("startingOffsets") or "").strip().lower()
+        self._from_latest = word in ("", "latest") and options.text("startingTimestamp") is None
+        if word == "latest":  # a batch read cannot begin there
+            self._given = {name: value for name, value in given.items() if name.lower() != "startingoffsets"}
+        self._stopped_by: dict[Place, CorruptError] = {}
+
+    @property
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """All columns."""
+        return self.read.available(COLUMNS)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a DataFrame whose user asks for none."""
+        return self.read.names(NAMES)
+
+    @property
+    def stopped_by(self) -> Mapping[Place, CorruptError]:
+        """The damage behind which the last result of `latest` does not go."""
+        return self._stopped_by
+
+    def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
+        """Returns the ends of the logs, or their beginnings if an option says where to begin: then rows
+        before that are left out as they are read."""
+        begins, ends = self.latest(env)
+        return ends if self._from_latest else begins
+
+    def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
+        """Returns where the logs begin and end now."""
+        stores = StoreTable(self._given, env, partial(self._look_at, env)).stores
+        if len({each.broker_name for each in stores}) < len(stores):
+            raise UsageError("two stores have one name", hint="option brokerName gives each store a name of its own")
+        self._stopped_by = {(each.broker_name, COMMIT_LOG): each.damage[0] for each in stores if each.damage}
+        begins = {(each.broker_name, COMMIT_LOG): each.begin for each in stores}
+        return nested(begins), nested({(each.broker_name, COMMIT_LOG): each.end for each in stores})
+
+    def _look_at(self, env: Env, snapshot: StoreSnapshot, path: str, name: str) -> FrozenStore:
+        """Returns what there is of a store. If damage is to fail, its log ends before the damage at its
+        end, which is still there after some looks."""
+        end = snapshot.valid_end
+        for _ in range(_LOOKS):
+            if not is_damaged(end):
+                break
+            look_again.pause()
+            snapshot.refresh()
+            end = snapshot.valid_end
+        damage: tuple[CorruptError, ...] = ()
+        if is_damaged(end):
+            if self.read.mode == FAILFAST:
+                error = error_of(end)
+                error.hint = DAMAGE_HINT
+                damage = (error,)
+            else:
+                end = find_readable_end(snapshot.root, snapshot.commit_log, end, snapshot.config, env)
+        return FrozenStore(path, name, snapshot.commit_log.min_offset, end.offset, end.offset, (), damage)
+
+    def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
+        """Returns the ends of a batch that reads at most `limits`, whatever the filters are."""
+        found: dict[Place, int] = {}
+
+        def look(snapshot: StoreSnapshot, path: str, name: str) -> FrozenStore:
+            place = (name, COMMIT_LOG)
+            if place in shares:
+                begin, last, share = shares[place]
+                found[place] = end_of_first(
+                    snapshot.commit_log,
+                    snapshot.config,
+                    begin,
+                    last,
+                    messages=share.rows,
+                    size_bytes=share.size_bytes,
+                    env=env,
+                )
+            return FrozenStore(path, name, 0, 0, 0, (), ())
+
+        shares: dict[Place, tuple[int, int, Limits]] = {}
+
+        def note(place: Place, begin: int, last: int, share: Limits) -> int:
+            shares[place] = begin, last, share
+            return last
+
+        whole = each_limited(start, end, limits, note)
+        if shares:
+            StoreTable(self._given, env, look)
+        return {**whole, **found}
+
+    def plan(self, start: Ends, end: Ends, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
+        """Returns the plan of the read from `start` to `end`."""
+        notes: list[str] = []
+        table = StoreTable(self._given, env, partial(self._between, env, start, end, notes))
+        missing = {name for name, _ in end} - {each.broker_name for each in table.stores}
+        notes += [require_no_loss(self.read, f"the store {name} was deleted meanwhile") for name in sorted(missing)]
+        plan = table.plan(reads, Conditions(), env)
+        plan.notes = notes + plan.notes
+        return plan
+
+    def _between(
+        self, env: Env, start: Ends, end: Ends, notes: list[str], snapshot: StoreSnapshot, path: str, name: str
+    ) -> FrozenStore:
+        place, first = (name, COMMIT_LOG), snapshot.commit_log.min_offset
+        if place not in end:
+            return FrozenStore(path, name, first, first, first, (), ())
+        last = end[place]
+        there = self._look_at(env, snapshot, path, name).end
+        if there < last:
+            what = f"{path}: the log ends at {there} now, messages up to {last} are wanted"
+            notes.append(require_no_loss(self.read, what))
+            last = there
+        return freeze_between(snapshot, path, name, start.get(place, first), last)

@@ -1,0 +1,51 @@
+"""How a task reads its partition of a plan: what batch reads and streams share."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from logdex.errors import LogdexError
+from logdex.spark.sources.columns import Projection, resized
+from logdex.spark.sources.damage import FAILFAST, DamageLog
+from logdex.spark.sources.table import TablePart, TablePlan
+from logdex.spark.tasks import freeze_imports
+
+LOGGER = logging.getLogger("logdex.spark")
+
+
+def partitions_of(plan: TablePlan, groups: Sequence[Sequence[TablePart]]) -> list[InputPartition]:
+    """Returns a partition per group of parts, and one per damage that was found while planning."""
+    return [InputPartition(tuple(group)) for group in groups] + [InputPartition(each) for each in plan.damage]
+
+
+def rows_of(given: object, projection: Projection, mode: str) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of the value of one partition."""
+    freeze_imports()
+    return resized(_batches(given, projection, mode))
+
+
+def _batches(given: object, projection: Projection, mode: str) -> Iterator[pa.RecordBatch]:
+    damage = DamageLog()
+    if isinstance(given, LogdexError):
+        damage.note(given)  # type: ignore[arg-type]  # the plan has only errors of damage
+    on_damage = None if mode == FAILFAST else damage.note
+    parts: tuple[TablePart, ...] = given if isinstance(given, tuple) else ()
+    for part in parts:
+        for batch in part.batches(on_damage):
+            yield projection.convert(batch, part.constants)
+            yield from damage.rows(projection.schema)
+    yield from damage.rows(projection.schema)
+
+
+def say(line: str) -> None:
+    """Writes a line to Spark's log, which has what a Python process on the driver writes to stderr."""
+    if not LOGGER.handlers:
+        LOGGER.addHandler(logging.StreamHandler(sys.stderr))
+        LOGGER.setLevel(logging.INFO)
+        LOGGER.propagate = False
+    LOGGER.info(line)

@@ -1,0 +1,88 @@
+"""The Spark side of streams: a `LogStream` read in micro-batches, planned on the driver and read by
+Python workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from logdex.jobs.tasks import group_parts
+from logdex.spark.sources.columns import Projection
+from logdex.spark.sources.rows import partitions_of, rows_of, say
+from logdex.spark.sources.stream_table import Limits, LogStream, Offsets, StreamProgress, flat
+from logdex.spark.sources.table import partition_bytes
+
+_IDLE_S = 0.1
+"""How long a look for new messages waits that found none. Spark looks again at once."""
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a `LogStream` with the columns of an Arrow schema.
+
+    Spark keeps one object on the driver for the life of a query, and gives each task a pickled one.
+    What was read is in Spark's checkpoint and nowhere else, so that a query which is started again
+    goes on where its last complete batch ended.
+    """
+
+    def __init__(self, stream: LogStream, schema: pa.Schema) -> None:
+        self._stream = stream
+        self._projection = Projection(stream.columns, schema.names, schema)
+        self._progress = StreamProgress(stream)
+        self._initial: Offsets | None = None
+        self._has_target = False
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Returns where a new query begins. Spark asks twice, and must get the same answer."""
+        if self._initial is None:
+            self._initial = self._stream.initial()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Returns the limit of a batch, by the options. If there are two, the other one is applied
+        by `latestOffset`: Spark knows none that consists of two."""
+        limits = self._stream.limits
+        if limits.rows is not None:
+            return ReadMaxRows(limits.rows)
+        return ReadAllAvailable() if limits.size_bytes is None else ReadMaxBytes(limits.size_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Lets the query end with what there is now."""
+        self._progress.set_target()
+        self._has_target = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Returns the end of the batch that begins at `start`."""
+        limits = Limits() if isinstance(limit, ReadAllAvailable) else self._stream.limits
+        end = self._progress.advance(start, limits)
+        for note in self._progress.notes:
+            say(note)
+        self._progress.notes.clear()
+        if end == start and not self._has_target:
+            time.sleep(_IDLE_S)
+        return end
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Returns where the logs end now, for the query's progress."""
+        return self._stream.latest()[1]
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Plans the read of one batch."""
+        plan = self._stream.plan(flat(start), flat(end), self._projection.reads)
+        for note in plan.notes:
+            say(note)
+        return partitions_of(plan, group_parts(plan.parts, partition_bytes(self._stream.read, plan.size_bytes)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of one partition of `partitions`."""
+        return rows_of(partition.value, self._projection, self._stream.read.mode)

@@ -1,0 +1,159 @@
+"""What a stream reads, whatever the format: a `LogStream` says where its logs begin and end, and
+plans the read between two offsets.
+
+A stream's offsets are those that Spark writes into its checkpoint. They have the form of Spark's own
+`kafka` source: a number per log, by two names, ``{"orders": {"0": 23}}`` for Kafka's partitions and
+``{"broker-a": {"commitlog": 1048576}}`` for RocketMQ's stores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from logdex.errors import CorruptError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.spark.sources.columns import SourceColumn
+from logdex.spark.sources.loss import require_no_loss
+from logdex.spark.sources.options import Options
+from logdex.spark.sources.table import ReadOptions, TablePlan
+
+Place = tuple[str, str]
+Offsets = dict[str, dict[str, int]]
+Ends = Mapping[Place, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of the logs one batch of a stream reads at most, in messages or records and in bytes
+    of the logs; None for no limit."""
+
+    rows: int | None = None
+    size_bytes: int | None = None
+
+    @staticmethod
+    def of(options: Options) -> Limits:
+        """Reads the options. Raises `UsageError` for values that are not valid."""
+        size = None if options.text("maxBytesPerTrigger") is None else options.size_bytes("maxBytesPerTrigger", 1)
+        return Limits(options.integer("maxOffsetsPerTrigger", 1), size)
+
+    def share(self, lag: int, total: int) -> Limits:
+        """Returns the limits of one log, by its part of all that is to be read. It is rounded as in
+        Spark's own source, so that each log goes on."""
+
+        def part(limit: int | None) -> int | None:
+            if limit is None:
+                return None
+            exact = limit * lag / max(total, 1)
+            return math.ceil(exact) if exact < 1 else math.floor(exact)
+
+        return Limits(part(self.rows), part(self.size_bytes))
+
+    def __bool__(self) -> bool:
+        return self.rows is not None or self.size_bytes is not None
+
+
+class LogStream(Protocol):
+    """The logs that a stream reads. It can be pickled and has no open files."""
+
+    source: str
+    read: ReadOptions
+    limits: Limits
+
+    @property
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """All columns that a user may ask for."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of a DataFrame whose user asks for none."""
+
+    @property
+    def stopped_by(self) -> Mapping[Place, CorruptError]:
+        """The damage behind which the last result of `latest` does not go."""
+
+    def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
+        """Returns where a new stream begins."""
+
+    def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
+        """Returns where the logs begin and end now."""
+
+    def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
+        """Returns the ends of a batch that reads at most `limits`, but something of each log with
+        anything to read."""
+
+    def plan(self, start: Ends, end: Ends, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
+        """Returns the plan of the read from `start` to `end` for some columns of the format."""
+
+
+def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+    """Returns offsets by both names at once."""
+    return {(name, part): number for name, numbers in offsets.items() for part, number in numbers.items()}
+
+
+def nested(offsets: Ends) -> Offsets:
+    """Returns offsets as they are in a checkpoint."""
+    found: Offsets = {}
+    for (name, part), number in sorted(offsets.items()):
+        found.setdefault(name, {})[part] = number
+    return found
+
+
+class StreamProgress:
+    """Moves a stream on: from the end of one batch to the end of the next one."""
+
+    def __init__(self, stream: LogStream, env: Env = DEFAULT_ENV) -> None:
+        self._stream = stream
+        self._env = env
+        self._target: dict[Place, int] | None = None
+        self._said: set[str] = set()
+        self.notes: list[str] = []
+        """What is to be said in Spark's log, each once."""
+
+    def set_target(self) -> None:
+        """Lets no later batch go behind what there is now."""
+        self._target = flat(self._stream.latest(self._env)[1])
+
+    def advance(self, start: Mapping[str, Mapping[str, int]], limits: Limits) -> Offsets:
+        """Returns the end of the batch that begins at `start`, which is `start` if there is nothing
+        to read. Raises `UsageError` if messages behind it are gone, with failOnDataLoss, and the
+        `CorruptError` of damage at which the logs end."""
+        begins, ends = (flat(offsets) for offsets in self._stream.latest(self._env))
+        before = flat(start)
+        for place, error in self._stream.stopped_by.items():
+            if before.get(place, begins[place]) >= ends[place]:
+                raise error
+        if self._target is not None:
+            ends = {place: min(end, self._target.get(place, begins[place])) for place, end in ends.items()}
+        for what in self._losses(before, begins, ends):
+            note = require_no_loss(self._stream.read, what)
+            if note not in self._said:
+                self._said.add(note)
+                self.notes.append(note)
+        starts = {place: min(max(before.get(place, begin), begin), ends[place]) for place, begin in begins.items()}
+        return nested(self._stream.limited(starts, ends, limits, self._env) if limits else ends)
+
+    def _losses(self, before: Ends, begins: Ends, ends: Ends) -> Iterator[str]:
+        for place, offset in before.items():
+            name = f"{self._stream.source}: {' '.join(place)}"
+            if place not in ends:
+                yield f"{name} was deleted meanwhile, the stream was at offset {offset}"
+            elif offset < begins[place]:
+                yield f"{name} begins at offset {begins[place]} now, the stream was at {offset}"
+            elif offset > ends[place]:
+                yield f"{name} ends at offset {ends[place]} now, the stream was at {offset}"
+
+
+def each_limited(
+    start: Ends, end: Ends, limits: Limits, of_one: Callable[[Place, int, int, Limits], int]
+) -> dict[Place, int]:
+    """Returns the ends of a batch. `of_one` returns the end in one log, which has something to read:
+    from one offset to another, at most so much."""
+    lags = {place: max(end[place] - begin, 0) for place, begin in start.items()}
+    total = sum(lags.values())
+    return {
+        place: of_one(place, start[place], end[place], limits.share(lag, total)) if lag else end[place]
+        for place, lag in lags.items()
+    }

@@ -1,0 +1,168 @@
+"""Streams of `kafka_log` without Spark: offsets, limits, a log that grows, rolls and loses segments, transactions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import CorruptError, UsageError
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from logdex.spark.sources.kafka.stream import LogDirStream
+from logdex.spark.sources.stream_table import Limits, StreamProgress
+from tests.unit.spark.sources.kafka.test_table import START_MS, places, write
+from tests.unit.spark.sources.tables import batches_of, rows_between
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("streams") / "logs"
+    for name, count in (("orders-0", 20), ("orders-1", 10), ("events-0", 5), ("__consumer_offsets-0", 0)):
+        write(root, name, count, segment_bytes=400)
+    return root
+
+
+def stream(path: Path | str, **options: str) -> LogDirStream:
+    return LogDirStream({"path": str(path), "startingOffsets": "earliest", **options})
+
+
+ENDS = {"events": {"0": 5}, "orders": {"0": 20, "1": 10}}
+BEGINS = {"events": {"0": 0}, "orders": {"0": 0, "1": 0}}
+
+
+def test_offsets(logs: Path) -> None:
+    assert stream(logs).latest() == (BEGINS, ENDS)
+    assert stream(logs).initial() == BEGINS
+    assert LogDirStream({"path": str(logs)}).initial() == ENDS
+    assert stream(logs, startingOffsets="latest").initial() == ENDS
+    given = stream(logs, subscribe="orders", startingOffsets='{"orders": {"0": -1, "1": 3}}').initial()
+    assert given == {"orders": {"0": 20, "1": 3}}
+    by_time = stream(logs, subscribe="events", startingTimestamp=str(START_MS + 25)).initial()
+    assert by_time == {"events": {"0": 3}}
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({}, 35),
+        ({"maxOffsetsPerTrigger": "7"}, 7),
+        ({"maxOffsetsPerTrigger": "1"}, 3),
+        ({"maxBytesPerTrigger": "1000"}, 8),
+        ({"maxBytesPerTrigger": "1"}, 3),
+        ({"maxBytesPerTrigger": "1m"}, 35),
+        ({"maxOffsetsPerTrigger": "30", "maxBytesPerTrigger": "1000"}, 8),
+    ],
+)
+def test_limits(logs: Path, options: dict[str, str], most: int) -> None:
+    source = stream(logs, columns="topic,partition,offset", **options)
+    batches = batches_of(source, source.initial())
+    found = places([row for batch in batches for row in batch])
+    assert found == {"orders-0": [*range(20)], "orders-1": [*range(10)], "events-0": [*range(5)]}
+    assert max(map(len, batches)) <= most
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"maxBytesPerTrigger": "0"}, "a number of bytes"),
+        ({"maxOffsetsPerTriger": "1"}, "did you mean maxOffsetsPerTrigger"),
+    ],
+)
+def test_wrong_options(logs: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        stream(logs, **options)
+
+
+def test_a_growing_log(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 1)
+    source = stream(root)
+    start, values = source.initial(), []
+    with Log.open(str(root / "t-0"), segment_bytes=400) as log:
+        for _ in range(1, 30):
+            end = StreamProgress(source).advance(start, Limits())
+            rows = rows_between(source, start, end)
+            assert rows_between(source, start, end) == rows
+            values += [row["offset"] for row in rows]
+            start = end
+            log.append([Record(b"k", b"v" * 50, START_MS)])
+        progress = StreamProgress(source)
+        progress.set_target()
+        log.append([Record(b"k", b"behind the target", START_MS)])
+        end = progress.advance(start, Limits())
+        assert values + [row["offset"] for row in rows_between(source, start, end)] == [*range(30)]
+        assert progress.advance(end, Limits()) == end
+    write(root, "u-0", 4)
+    (rows,) = batches_of(source, end)
+    assert places(rows) == {"t-0": [30], "u-0": [0, 1, 2, 3]}, "a new partition is read from its beginning"
+
+
+def test_a_log_that_loses_records(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 9, segment_bytes=200)
+    first = int(sorted((root / "t-0").glob("*.log"))[1].stem)
+    for path in (root / "t-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    start = {"t": {"0": 0}}
+    with pytest.raises(UsageError, match=rf"t 0 begins at offset {first} now, the stream was at 0 .*failOnDataLoss"):
+        batches_of(stream(root), start)
+    (rows,) = batches_of(stream(root, failOnDataLoss="false"), start)
+    assert places(rows) == {"t-0": [*range(first, 9)]}
+    with Log.open(str(root / "t-0")) as log:
+        log.truncate_to(6)
+    with pytest.raises(UsageError, match="t 0 ends at offset 6 now, the stream was at 9"):
+        batches_of(stream(root), {"t": {"0": 9}})
+    assert StreamProgress(stream(root, failOnDataLoss="false")).advance({"t": {"0": 9}}, Limits()) == {"t": {"0": 6}}
+    with pytest.raises(UsageError, match="offsets 2 to 9 are wanted"):
+        rows_between(stream(root), {"t": {"0": 2}}, {"t": {"0": 9}})
+    shutil.rmtree(root / "t-0")
+    write(root, "u-0", 1)
+    with pytest.raises(UsageError, match="t 0 was deleted meanwhile"):
+        batches_of(stream(root), {"t": {"0": 9}})
+    with pytest.raises(UsageError, match="t-0 was deleted meanwhile"):
+        rows_between(stream(root), {"t": {"0": 2}}, {"t": {"0": 9}})
+
+
+def test_committed_records(tmp_path: Path) -> None:
+    """An open transaction holds the stream; an aborted one is left out when it ends."""
+    (tmp_path / "logs").mkdir()
+    source = stream(tmp_path / "logs", **{"isolation.level": "read_committed"})
+    with Log.open(str(tmp_path / "logs" / "t-0")) as log:
+        log.append([Record(b"a", b"1")])
+        log.append([Record(b"b", b"2")], producer_id=7, producer_epoch=0, sequence=0, transactional=True)
+        log.append([Record(b"c", b"3")])
+        end = StreamProgress(source).advance(source.initial(), Limits())
+        assert end == {"t": {"0": 1}}
+        log.append_end_marker(7, 0, commit=False)
+        (rows,) = batches_of(source, end)
+        assert [row["key"] for row in rows] == [b"c"]
+
+
+def test_damage(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 10)
+    path = root / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 10
+    data[4 * size + size // 2] ^= 1
+    path.write_bytes(data)
+    source = stream(root, maxOffsetsPerTrigger="4")
+    end = StreamProgress(source).advance(source.initial(), source.limits)
+    assert places(rows_between(source, source.initial(), end)) == {"t-0": [0, 1, 2, 3]}
+    with pytest.raises(CorruptError, match="PERMISSIVE"):
+        batches_of(source, end)
+    lenient = stream(root, mode="PERMISSIVE", maxOffsetsPerTrigger="4")
+    rows = [row for batch in batches_of(lenient, lenient.initial()) for row in batch]
+    assert [row["offset"] for row in rows if row["_corrupt"] is None] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    told = [row["_corrupt"] for row in rows if row["_corrupt"] is not None]
+    assert len({each["begin"] for each in told}) == 1, (
+        "the batch before may tell of it too, as it cannot see what it was"
+    )
+
+
+def test_other_data_of_one_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / name, "t-0", 3)
+    (tmp_path / "b" / "meta.properties").write_text("version=1\ncluster.id=other\nnode.id=1\n")
+    with pytest.raises(UsageError, match="make a stream of each directory"):
+        stream(f"{tmp_path}/*").latest()

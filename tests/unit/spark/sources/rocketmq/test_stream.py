@@ -1,0 +1,205 @@
+"""Streams of `rocketmq_store` without Spark: offsets, limits, a store that grows, files that go, damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import CorruptError, UsageError
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
+from logdex.spark.sources.rocketmq.stream import StoreStream
+from logdex.spark.sources.stream_table import Limits, StreamProgress
+from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build
+from tests.unit.spark.sources.tables import batches_of, rows_between
+
+GEOMETRY = {"maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("streams") / "broker-a", MESSAGES)
+
+
+def stream(path: Path | str, **options: str) -> StoreStream:
+    return StoreStream({"path": str(path), **GEOMETRY, "startingOffsets": "earliest", **options})
+
+
+def offsets(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["queueOffset"] for row in rows]
+
+
+def test_offsets(store: Path) -> None:
+    begins, ends = stream(store).latest()
+    assert stream(store).initial() == begins == {"broker-a": {"commitlog": 0}}
+    assert ends["broker-a"]["commitlog"] > 2 * FILE_SIZE
+    for given in ({"startingOffsets": "latest"}, {}):
+        assert StoreStream({"path": str(store), **GEOMETRY, **given}).initial() == ends
+    assert stream(store, startingTimestamp="5").initial() == begins
+    assert stream(store, startingOffsets='{"TopicA": {"0": 30}}').initial() == begins
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({}, 40),
+        ({"maxOffsetsPerTrigger": "7"}, 7),
+        ({"maxOffsetsPerTrigger": "1"}, 1),
+        ({"maxBytesPerTrigger": "600"}, 4),
+        ({"maxBytesPerTrigger": "1"}, 1),
+        ({"maxBytesPerTrigger": "1m"}, 40),
+        ({"maxOffsetsPerTrigger": "30", "maxBytesPerTrigger": "600"}, 4),
+    ],
+)
+def test_limits(store: Path, options: dict[str, str], most: int) -> None:
+    """Every batch is as large as its limits allow, and the batches together are the log."""
+    source = stream(store, columns="queueOffset", **options)
+    batches = batches_of(source, source.initial())
+    assert offsets([row for batch in batches for row in batch]) == list(range(40))
+    assert max(map(len, batches)) <= most
+    assert (
+        len([batch for batch in batches if len(batch) < most]) <= len(batches) if "maxBytesPerTrigger" in options else 1
+    )
+
+
+def test_options_of_the_batch_source(store: Path) -> None:
+    source = stream(store, startingOffsets='{"TopicA": {"0": 30}}', tag="A", columns="queueOffset")
+    assert [offsets(batch) for batch in batches_of(source, source.initial())] == [[30, 32, 34, 36, 38]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"endingTimestamp": "1"}, "endingTimestamp is for batch reads"),
+        ({"maxOffsetsPerTrigger": "0"}, "whole number of 1 or more"),
+        ({"maxBytesPerTrigger": "much"}, "a number of bytes"),
+    ],
+)
+def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        stream(store, **options)
+
+
+def test_a_growing_store(tmp_path: Path) -> None:
+    """A store that is written to meanwhile, with a target as for Trigger.AvailableNow."""
+    path = str(tmp_path / "s")
+    with MessageStore.open(path, mapped_file_size_commit_log=4096) as growing:
+        growing.put_message(Message(topic="t", body=b"0"))
+        source = StoreStream({"path": path, "columns": "body", "startingOffsets": "earliest"})
+        start, bodies = source.initial(), []
+        for number in range(1, 40):
+            end = StreamProgress(source).advance(start, Limits())
+            bodies += [row["body"] for row in rows_between(source, start, end)]
+            again = [row["body"] for row in rows_between(source, start, end)]
+            assert again == bodies[-1:], "a batch that is run again has the same rows"
+            start = end
+            growing.put_message(Message(topic="t", body=b"%d" % number))
+        assert bodies == [b"%d" % number for number in range(39)]
+        progress = StreamProgress(source)
+        progress.set_target()
+        growing.put_message(Message(topic="t", body=b"behind the target"))
+        end = progress.advance(start, Limits())
+        assert [row["body"] for row in rows_between(source, start, end)] == [b"39"]
+        assert progress.advance(end, Limits()) == end
+
+
+def test_files_that_are_removed(tmp_path: Path) -> None:
+    root = build(tmp_path / "s", MESSAGES)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    start = {"s": {"commitlog": 100}}
+    with pytest.raises(UsageError, match=r"s commitlog begins at offset 2048 now, .*failOnDataLoss=false"):
+        batches_of(stream(root), start)
+    lenient = stream(root, failOnDataLoss="false", columns="queueOffset")
+    (rows,) = batches_of(lenient, start)
+    assert offsets(rows) == list(range(offsets(rows)[0], 40))
+    planned = {"s": {"commitlog": 3000}}
+    with pytest.raises(UsageError, match="messages before 2048 were removed meanwhile"):
+        rows_between(stream(root), start, planned)
+    progress = StreamProgress(lenient)
+    progress.advance(start, Limits())
+    assert len(progress.notes) == 1
+    progress.advance(start, Limits())
+    assert len(progress.notes) == 1, "each loss is told once"
+
+
+def test_a_log_that_was_cut(tmp_path: Path) -> None:
+    """A broker that starts after a crash may cut messages off that the stream has read."""
+    root = build(tmp_path / "s", MESSAGES)
+    start = stream(root).latest()[1]
+    for path in sorted((root / "commitlog").iterdir())[2:]:
+        path.unlink()
+    for path in sorted((root / "index").iterdir()):
+        path.unlink()
+    with pytest.raises(UsageError, match=r"s commitlog ends at offset \d+ now, the stream was at \d+"):
+        batches_of(stream(root), start)
+    lenient = stream(root, failOnDataLoss="false")
+    assert StreamProgress(lenient).advance(start, Limits()) == lenient.latest()[1]
+    with pytest.raises(UsageError, match="the log ends at"):
+        rows_between(stream(root), {"s": {"commitlog": 0}}, start)
+
+
+def test_two_stores(tmp_path: Path) -> None:
+    for name, count in (("a", 30), ("b", 10)):
+        build(tmp_path / name, MESSAGES[:count])
+    source = stream(f"{tmp_path}/*", maxOffsetsPerTrigger="8", columns="brokerName,queueOffset")
+    first = batches_of(source, source.initial())[0]
+    assert {name: len([row for row in first if row["brokerName"] == name]) for name in "ab"} == {"a": 6, "b": 1}
+    build(tmp_path / "c", MESSAGES[:3])
+    end = {name: {"commitlog": number} for name, number in (("a", 0), ("b", 0))}
+    rows = [row for batch in batches_of(source, end) for row in batch]
+    assert sorted(row["queueOffset"] for row in rows if row["brokerName"] == "c") == [0, 1, 2]
+    with pytest.raises(UsageError, match="d commitlog was deleted meanwhile"):
+        batches_of(source, {"d": {"commitlog": 5}})
+    with pytest.raises(UsageError, match="two stores have one name"):
+        stream(f"{tmp_path}/*", brokerName="x,y,x").latest()
+
+
+def harmed(tmp_path: Path) -> Path:
+    """A store without derived files whose messages 13 and 27 have a wrong CRC."""
+    root = build(tmp_path / "s", MESSAGES)
+    for file in sorted((root / "commitlog").iterdir()):
+        data = file.read_bytes()
+        for body in (b"body 13", b"body 27"):
+            data = data.replace(body, body.replace(b"body", b"harm"))
+        file.write_bytes(data)
+    return root
+
+
+def test_damage_fails_when_it_is_reached(tmp_path: Path) -> None:
+    source = stream(harmed(tmp_path), maxOffsetsPerTrigger="13")
+    start = source.initial()
+    end = StreamProgress(source).advance(start, source.limits)
+    assert offsets(rows_between(source, start, end)) == list(range(13))
+    later = StreamProgress(source).advance(end, source.limits)
+    with pytest.raises(CorruptError, match="PERMISSIVE"):
+        rows_between(source, end, later)
+
+
+@pytest.mark.parametrize("limit", ["5", "100"])
+def test_damage_as_rows(tmp_path: Path, limit: str) -> None:
+    source = stream(harmed(tmp_path), mode="PERMISSIVE", maxOffsetsPerTrigger=limit)
+    rows = [row for batch in batches_of(source, source.initial()) for row in batch]
+    assert sorted(offsets([row for row in rows if row["_corrupt"] is None])) == [
+        number for number in range(40) if number not in (13, 27)
+    ]
+    assert len([row for row in rows if row["_corrupt"] is not None]) == 2
+
+
+def test_damage_at_the_end(tmp_path: Path) -> None:
+    """The last message is damaged, and nothing derived leads behind it: the stream ends before it, then fails."""
+    root = build(tmp_path / "s", MESSAGES[:5])
+    for part in ("index", "consumequeue"):
+        for path in sorted((root / part).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+    (file,) = (root / "commitlog").iterdir()
+    file.write_bytes(file.read_bytes().replace(b"body 3", b"harm 3"))
+    source = stream(root)
+    end = StreamProgress(source).advance(source.initial(), Limits())
+    assert offsets(rows_between(source, source.initial(), end)) == [0, 1, 2]
+    with pytest.raises(CorruptError, match="PERMISSIVE"):
+        StreamProgress(source).advance(end, Limits())
+    dropped = stream(root, mode="DROPMALFORMED")
+    assert [offsets(batch) for batch in batches_of(dropped, dropped.initial())] == [[0, 1, 2, 4]]
