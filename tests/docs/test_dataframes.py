@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from logdex.spark.sources.kafka import columns as kafka_columns
+from logdex.convert.columns import kafka as kafka_columns
+from logdex.convert.columns import rocketmq as rocketmq_columns
 from logdex.spark.sources.kafka import table as kafka
 from logdex.spark.sources.options import format_settings
-from logdex.spark.sources.rocketmq import columns as rocketmq_columns
 from logdex.spark.sources.rocketmq import table as rocketmq
 from tests.docs.pages import SERVED, run_page, unpack_all
 from tests.golden.archives import ROOT

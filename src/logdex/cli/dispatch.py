@@ -10,11 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logdex.cli.options import PathOptions, given
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
+
+if TYPE_CHECKING:
+    from logdex.convert.sources.source import LogSource
 
 
 def view_of(format_name: str, command: str) -> Any:
@@ -36,12 +39,12 @@ def _view_of(format_name: str, command: str) -> Any:
         return None
 
 
-def view_options(format_name: str, command: str) -> list[str]:
+def view_options(format_name: str, command: str, function: str = "show") -> list[str]:
     """Returns the names of the command's options that apply to a format."""
     view = _view_of(format_name, command)
     if view is None:
         return []
-    _, _, *options = inspect.signature(view.show).parameters
+    _, _, *options = inspect.signature(getattr(view, function)).parameters
     return options
 
 
@@ -57,15 +60,26 @@ def show(command: str, target: PathOptions, **options: Any) -> bool:
 
     Raises `UsageError` if a setting or an option of another format is given.
     """
+    return bool(_call(command, "show", target, options))
+
+
+def log_source(target: PathOptions, **bounds: Any) -> LogSource:
+    """Returns the messages at PATH that pass a filter, as a conversion reads them. Raises what `show`
+    raises."""
+    source: LogSource = _call("log_source", "make", target, bounds)
+    return source
+
+
+def _call(command: str, function: str, target: PathOptions, options: Mapping[str, Any]) -> Any:
     found = detect(target.path)
     view = view_of(found.format, command)
 
     def takes(each: Format) -> Collection[str]:
-        return each.setting_names.union(view_options(each.name, command))
+        return each.setting_names.union(view_options(each.name, command, function))
 
     _refuse_others(found, target, {**target.settings, **given(options)}, takes)
-    own = {name: options[name] for name in view_options(found.format, command)}
-    return bool(view.show(found, target.settings, **own))
+    own = {name: options[name] for name in view_options(found.format, command, function)}
+    return getattr(view, function)(found, target.settings, **own)
 
 
 def create_at(command: str, target: PathOptions, format_name: str) -> None:

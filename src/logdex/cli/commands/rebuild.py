@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.dispatch import find, view_of
+from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, note, table
+from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, table
 from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 from logdex.io.env import Env
@@ -18,13 +18,6 @@ from logdex.io.env import Env
 if TYPE_CHECKING:
     from logdex.formats import RebuildJob
     from logdex.jobs.reports import RebuildReport
-
-
-class Engine(StrEnum):
-    """What runs the rebuild."""
-
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 @app.command(
@@ -71,8 +64,8 @@ def rebuild(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="Run in this process or on Spark.")] = Engine.LOCAL,
-    master: Annotated[str, typer.Option(help="The Spark master for --engine spark.")] = "local[*]",
+    engine: EngineOption = Engine.LOCAL,
+    master: MasterOption = "local[*]",
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
@@ -86,7 +79,7 @@ def rebuild(
     job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
         view.note_in_place(job.output)
-    report = _run(job, master if engine is Engine.SPARK else None)
+    report = _run(job, engine, master)
     if as_json:
         emit_json(report.to_json())
     else:
@@ -96,17 +89,13 @@ def rebuild(
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _run(job: RebuildJob, master: str | None) -> RebuildReport:
-    """Runs the job in this process, or on the Spark master `master`."""
-    if master is None:
+def _run(job: RebuildJob, engine: Engine, master: str) -> RebuildReport:
+    """Runs the job in this process, which needs no tasks, or on Spark."""
+    if engine is Engine.LOCAL:
         with progress_bar("rebuild", job.size_bytes) as progress:
             return job.run(progress)
-    from logdex.spark.session import session
-    from logdex.spark.tasks import TaskRunner
-
-    note("starting Spark, a few seconds")
-    with session(master, app_name="logdex rebuild") as spark, progress_bar("rebuild", job.size_bytes) as progress:
-        return job.run_on(TaskRunner(spark, progress), "spark")
+    with runner_of("rebuild", job.size_bytes, engine, master) as runner:
+        return job.run_on(runner, engine)
 
 
 def _print(report: RebuildReport, source: str, rows: list[tuple[str, str]]) -> None:

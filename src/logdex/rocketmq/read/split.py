@@ -86,6 +86,17 @@ class ReadSplit:
                 return None
             part = replace(part, begin=following)
 
+    def damage_at(self, end: LogEnd | None, sure_end: int) -> CorruptError | None:
+        """Returns the damage at which `to_batches` ended, given what that returned, if there is any.
+        Up to the physical offset `sure_end`, messages were known to be."""
+        from logdex.rocketmq.read.parts.behind_damage import error_of
+
+        if end is None or end.offset >= min(self.file.start_offset + self.end, sure_end):
+            return None
+        error = error_of(end)
+        error.end_position = self.end
+        return error
+
     def _noting(self, reader: PartReader, ends: list[LogEnd | None]) -> Iterator[Rows]:
         ends.append((yield from self.windows(reader)))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError
-from logdex.spark.sources.columns import SourceColumn
 
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 MODES = (FAILFAST, PERMISSIVE, DROPMALFORMED)

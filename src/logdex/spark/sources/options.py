@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from logdex.errors import UsageError
 from logdex.formats.format import Format
+from logdex.primitives.nearest import nearest
 
 STREAM_OPTIONS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
 """The options that only a stream uses, as those of the same name of Spark's own sources."""
@@ -109,12 +109,6 @@ class Options:
             if self.text(option) is not None:
                 found[name] = self.integer(option) if is_number else self.text(option)
         return found
-
-
-def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:
-    """Returns a hint with the known name that is nearest to a wrong one, or with all names."""
-    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean {by_lower[found[0]]}?" if found else f"choose from {', '.join(all_names)}"
 
 
 def format_settings(form: Format) -> dict[str, tuple[str, bool]]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError
-from logdex.spark.sources.columns import Projection, resized
+from logdex.spark.sources.batch_sizes import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
 from logdex.spark.sources.table import TablePart, TablePlan
 from logdex.spark.tasks import freeze_imports

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError
 from logdex.jobs.tasks import group_parts
-from logdex.spark.sources.columns import Projection
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.pushdown import FilterTaker
 from logdex.spark.sources.rows import partitions_of, rows_of, say

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from logdex.convert.columns.projection import Projection
 from logdex.jobs.tasks import group_parts
-from logdex.spark.sources.columns import Projection
 from logdex.spark.sources.rows import partitions_of, rows_of, say
 from logdex.spark.sources.stream_table import Limits, LogStream, Offsets, StreamProgress, flat
 from logdex.spark.sources.table import partition_bytes

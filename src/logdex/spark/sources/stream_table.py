@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.spark.sources.columns import SourceColumn
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.table import ReadOptions, TablePlan

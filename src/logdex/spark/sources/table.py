@@ -10,9 +10,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.spark.sources.columns import SourceColumn
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import CORRUPT, CORRUPT_COLUMN, FAILFAST, MODES, PERMISSIVE
 from logdex.spark.sources.options import Options

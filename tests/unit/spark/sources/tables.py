@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from logdex.convert.columns.projection import Projection
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.spark.sources.columns import Projection, resized
+from logdex.spark.sources.batch_sizes import resized
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST, DamageLog
 from logdex.spark.sources.stream_table import LogStream, Offsets, StreamProgress, flat

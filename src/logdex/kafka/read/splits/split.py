@@ -19,7 +19,7 @@ from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.splits.split_again import parts_now
 from logdex.kafka.read.steady import LOOKS_MAX
-from logdex.kafka.scan.scanner import ScanEnd
+from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kernels.kafka.batch_columns import Int64s
 
 OnBadBatch = Callable[[CorruptError], None]
@@ -117,6 +117,16 @@ class ReadSplit:
                 if look == LOOKS_MAX - 1 or not env.exists(posixpath.dirname(self.path) or "."):
                     raise
         return None
+
+    def damage_at(self, end: ScanEnd | None, sure_end: int) -> CorruptError | None:
+        """Returns the damage at which `to_batches` ended, given what that returned, if there is any.
+        Up to `sure_end`, a position in the .log, batches were known to be."""
+        if end is None or end.kind not in (EndKind.TORN, EndKind.ZEROS) or end.position >= sure_end:
+            return None
+        what = "zeros where a batch must be"
+        error = end.error or CorruptError(what, path=self.path, position=end.position)
+        error.end_position = self.end
+        return error
 
     def _placed(
         self, names: list[str], schema: pa.Schema, env: Env, identity: Identity | None, on_bad_batch: OnBadBatch | None

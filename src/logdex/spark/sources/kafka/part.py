@@ -10,7 +10,6 @@ import pyarrow as pa
 from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.splits.split import ReadSplit
-from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.spark.sources.damage import DAMAGE_HINT
 from logdex.spark.sources.loss import LOSS_HINT
 from logdex.spark.sources.table import OnDamage
@@ -48,15 +47,10 @@ class LogPart:
         except CorruptError as error:
             error.hint = error.hint or DAMAGE_HINT
             raise
-        if end is None or end.kind not in (EndKind.TORN, EndKind.ZEROS) or end.position >= self.sure_end:
+        damage = self.split.damage_at(end, self.sure_end)
+        if damage is None:
             return
-        damage = self._error_of(end)
+        damage.hint = DAMAGE_HINT
         if on_damage is None:
             raise damage
         on_damage(damage)
-
-    def _error_of(self, end: ScanEnd) -> CorruptError:
-        what = "zeros where a batch must be"
-        error = end.error or CorruptError(what, path=self.split.path, position=end.position)
-        error.end_position, error.hint = self.split.end, DAMAGE_HINT
-        return error

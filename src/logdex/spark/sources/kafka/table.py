@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES, NEVER_NULL
+from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import MissingFileError, UsageError, VanishedError
 from logdex.formats import FORMATS, detect, format_of
 from logdex.io.env import DEFAULT_ENV, Env
@@ -16,10 +18,8 @@ from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.columns import SourceColumn
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST
-from logdex.spark.sources.kafka.columns import COLUMNS, HEADERS, NAMES, NEVER_NULL
 from logdex.spark.sources.kafka.frozen import FrozenPartition, freeze, partition_of, replica_of, selected
 from logdex.spark.sources.kafka.part import LogPart
 from logdex.spark.sources.kafka.replicas import Replica, choose

@@ -10,11 +10,10 @@ import pyarrow as pa
 from logdex.errors import VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.columns.plain_bodies import with_plain_bodies
-from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.split import ReadSplit
+from logdex.rocketmq.snapshot.frozen_store import FrozenStore
 from logdex.spark.sources.damage import DAMAGE_HINT
 from logdex.spark.sources.loss import LOSS_HINT
-from logdex.spark.sources.rocketmq.frozen import FrozenStore
 from logdex.spark.sources.rocketmq.offsets import QueueRanges
 from logdex.spark.sources.table import OnDamage
 
@@ -54,13 +53,12 @@ class StorePart:
             if not self.raw_bodies and "body" in batch.schema.names:
                 batch = with_plain_bodies(batch, split.file, on_damage)
             yield self.ranges.apply(batch) if self.ranges else batch
-        if end is None or end.offset >= min(split.file.start_offset + split.end, self.store.sure_end):
+        error = split.damage_at(end, self.store.sure_end)
+        if error is None:
             return
-        error = error_of(end)
         if on_damage is None:
             error.hint = DAMAGE_HINT
             raise error
-        error.end_position = split.end
         on_damage(error)
 
     @staticmethod

@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from logdex.convert.columns.projection import SourceColumn
+from logdex.convert.columns.rocketmq import COLUMNS, NAMES, NEVER_NULL
 from logdex.errors import LogdexError, UsageError
 from logdex.formats import FORMATS, detect, format_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.columns import SourceColumn
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import find_paths
-from logdex.spark.sources.rocketmq.columns import COLUMNS, NAMES, NEVER_NULL
-from logdex.spark.sources.rocketmq.frozen import FrozenStore, freeze
 from logdex.spark.sources.rocketmq.offsets import NEEDED_COLUMNS, QueueRanges
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes

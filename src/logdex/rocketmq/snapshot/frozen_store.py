@@ -1,4 +1,4 @@
-"""A store as it was when a DataFrame was made."""
+"""A store as it was at one moment, for reads that take place later and in other processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 @dataclass(frozen=True, slots=True)
 class FrozenStore:
-    """A store as it was when a DataFrame was made: its log had the physical offsets [`begin`, `end`),
-    in files that follow each other within each of `runs`. `sure_end` is where the first damage at
-    its end begins, if `end` is behind that. `damage` is known without reading a message."""
+    """A store as it was when somebody looked at it: its log had the physical offsets [`begin`,
+    `end`), in files that follow each other within each of `runs`. `sure_end` is where the first
+    damage at its end begins, if `end` is behind that. `damage` is known without reading a message.
+    `broker_name` tells several stores apart."""
 
     path: str
     broker_name: str

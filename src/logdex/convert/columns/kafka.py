@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from logdex.spark.sources.columns import SourceColumn, as_type, same, timestamp
+from logdex.convert.columns.projection import SourceColumn, as_type, same, timestamp
 
 HEADERS = "headers"
 _HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -1,4 +1,5 @@
-"""The columns of a source: which columns of the format's read each is made of, and how.
+"""The columns that a log has as a table, for Spark and for Parquet: which columns of the format's read
+each is made of, and how.
 
 A batch is converted as a whole, by Arrow's functions. Spark accepts exactly one Arrow type per
 column (``timestamp[us, tz=UTC]``, no dictionary), so each conversion ends with that type.
@@ -6,28 +7,22 @@ column (``timestamp[us, tz=UTC]``, no dictionary), so each conversion ends with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from logdex.errors import UsageError
-from logdex.spark.sources.options import nearest
+from logdex.primitives.nearest import nearest
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MS_MAX = ((1 << 63) - 1) // 1000
 
-BATCH_ROWS_MAX = 1 << 16
-BATCH_BYTES_MAX = 4 << 20
-BATCH_BYTES_MIN = 1 << 20
-"""Spark is fastest with batches of this size: with fewer bytes the cost of a batch counts, with more
-they leave the processor's cache."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column as Spark sees it. `reads` are the columns of the format that `make` needs; a column
+    """A column of the table. `reads` are the columns of the format that `make` needs; a column
     that reads nothing has one value for all rows of a split, the constant of its name."""
 
     name: str
@@ -37,7 +32,7 @@ class SourceColumn:
 
 
 def same(name: str, read: str, kind: pa.DataType) -> SourceColumn:
-    """Returns a column that is one column of the format, cast to Spark's type."""
+    """Returns a column that is one column of the format, cast to the table's type."""
     return SourceColumn(name, kind, (read,), lambda batch: as_type(batch.column(read), kind))
 
 
@@ -52,7 +47,7 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def timestamps(times_ms: pa.Array) -> pa.Array:
-    """Returns milliseconds as Spark's timestamps. Times beyond what these can hold (a producer may
+    """Returns milliseconds as timestamps in microseconds. Times beyond what these can hold (a producer may
     state any number) become the first or the last of them."""
     clipped = np.clip(times_ms.to_numpy(zero_copy_only=False), -_MS_MAX, _MS_MAX)
     return pa.array(clipped * 1000).view(TIMESTAMP)
@@ -60,7 +55,7 @@ def timestamps(times_ms: pa.Array) -> pa.Array:
 
 class Projection:
     """The conversion of a format's batches to the columns `names`, of those that there are. `schema`
-    is the exact Arrow schema that Spark expects; None: every column may be null.
+    is the exact Arrow schema that is asked for; None: every column may be null.
 
     Raises `UsageError` for an unknown name, a name that is given twice, and a type in `schema` that
     is not the column's.
@@ -82,7 +77,7 @@ class Projection:
                 raise UsageError(f"the column {column.name} is {column.kind}, not {field.type}", hint="cast it later")
 
     def convert(self, batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.RecordBatch:
-        """Returns a batch of the format as a batch for Spark."""
+        """Returns a batch of the format as a batch of the table."""
         arrays = [
             pa.repeat(pa.scalar(constants[column.name], column.kind), len(batch))
             if column.make is None
@@ -103,41 +98,3 @@ def _is_same_type(ours: pa.DataType, theirs: pa.DataType) -> bool:
     pairs = [(ours.field(place), theirs.field(place)) for place in range(ours.num_fields)]
     names_matter = pa.types.is_struct(ours)
     return all((a.name == b.name or not names_matter) and _is_same_type(a.type, b.type) for a, b in pairs)
-
-
-def resized(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of `batches` in batches of `BATCH_BYTES_MIN` to `BATCH_BYTES_MAX` bytes and at
-    most `BATCH_ROWS_MAX` rows. Only the last may have fewer bytes, and only a single row more."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size_bytes = 0
-    try:
-        for whole in batches:
-            for batch in _cut(whole):
-                if rows + len(batch) > BATCH_ROWS_MAX or size_bytes + batch.nbytes > BATCH_BYTES_MAX:
-                    yield from _joined(waiting)
-                    waiting, rows, size_bytes = [], 0, 0
-                waiting.append(batch)
-                rows, size_bytes = rows + len(batch), size_bytes + batch.nbytes
-                if size_bytes >= BATCH_BYTES_MIN:
-                    yield from _joined(waiting)
-                    waiting, rows, size_bytes = [], 0, 0
-    except Exception:
-        yield from _joined(waiting)
-        raise
-    yield from _joined(waiting)
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if len(batch) > 1 and (batch.nbytes > BATCH_BYTES_MAX or len(batch) > BATCH_ROWS_MAX):
-        middle = len(batch) // 2
-        yield from _cut(batch.slice(0, middle))
-        yield from _cut(batch.slice(middle))
-    elif len(batch):
-        yield batch
-
-
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    if len(batches) < 2:
-        return batches
-    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined

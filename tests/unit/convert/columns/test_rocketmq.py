@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.spark.sources.rocketmq.columns import json_objects
+from logdex.convert.columns.rocketmq import json_objects
 
 
 @given(st.lists(st.dictionaries(st.text(), st.text(), max_size=4), max_size=5), st.integers(0, 3))

@@ -7,7 +7,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex.spark.sources.columns import SourceColumn, same, timestamp
+from logdex.convert.columns.projection import SourceColumn, same, timestamp
 
 _TEXTS = pa.list_(pa.string())
 _TEXT_MAP = pa.map_(pa.string(), pa.string())

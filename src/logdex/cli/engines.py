@@ -1,0 +1,43 @@
+"""Where a job runs: in this process or on Spark, with a progress bar on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logdex.cli.output import note
+from logdex.cli.progress_bars import progress_bar
+from logdex.jobs.tasks import LocalRunner
+
+if TYPE_CHECKING:
+    from logdex.jobs.tasks import Runner
+
+
+class Engine(StrEnum):
+    """What runs a job."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[Engine, typer.Option(help="Run in this process or on Spark.")]
+MasterOption = Annotated[str, typer.Option(help="The Spark master for --engine spark.")]
+
+
+@contextmanager
+def runner_of(what: str, size_bytes: int, engine: Engine, master: str) -> Iterator[Runner]:
+    """Returns a runner of tasks during a block. A bar shows its progress from 0 to `size_bytes`."""
+    if engine is Engine.LOCAL:
+        with progress_bar(what, size_bytes) as progress:
+            yield LocalRunner(progress)
+        return
+    from logdex.spark.session import session
+    from logdex.spark.tasks import TaskRunner
+
+    note("starting Spark, a few seconds")
+    with session(master, app_name=f"logdex {what}") as spark, progress_bar(what, size_bytes) as progress:
+        yield TaskRunner(spark, progress)

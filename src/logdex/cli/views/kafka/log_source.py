@@ -1,0 +1,31 @@
+"""The records of a Kafka path that a conversion reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logdex.convert.sources.kafka import LogDirSource
+    from logdex.kafka.directory.recognise import KafkaPath
+
+
+def make(
+    found: KafkaPath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    partition: int | None,
+    begin_ms: int | None,
+    end_ms: int | None,
+    offset: int | None,
+    control: bool,
+    isolation: str | None,
+) -> LogDirSource:
+    """Returns the records that pass the filter."""
+    from logdex.convert.sources.kafka import LogDirSource
+    from logdex.io.env import DEFAULT_ENV
+    from logdex.kafka.read.read_filter import ReadFilter
+
+    wanted = ReadFilter(begin_ms=begin_ms, end_ms=end_ms, offset=offset, control=control, isolation=isolation)
+    return LogDirSource(DEFAULT_ENV.real_path(found.path), topic, partition, wanted, settings)

@@ -1,0 +1,38 @@
+"""The messages of a RocketMQ store that a conversion reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logdex.convert.sources.rocketmq import StoreSource
+    from logdex.rocketmq.recognise.store_path import StorePath
+
+
+def make(
+    found: StorePath,
+    settings: Mapping[str, Any],
+    *,
+    topic: str | None,
+    queue: int | None,
+    begin_ms: int | None,
+    end_ms: int | None,
+    offset: int | None,
+    physical_offset: int | None,
+) -> StoreSource:
+    """Returns the messages that pass the filter."""
+    from logdex.convert.sources.rocketmq import StoreSource
+    from logdex.io.env import DEFAULT_ENV
+    from logdex.primitives.text import to_bytes
+    from logdex.rocketmq.read.read_filter import ReadFilter
+
+    wanted = ReadFilter(
+        topic=None if topic is None else to_bytes(topic),
+        queue_id=queue,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        begin_offset=physical_offset,
+        begin_queue_offset=offset,
+    )
+    return StoreSource(DEFAULT_ENV.real_path(found.path), wanted, settings)

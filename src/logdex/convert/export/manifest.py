@@ -1,0 +1,78 @@
+"""The manifests of an export: one per run, ``_logdex/000001.json``, and so on. The last one states
+up to where the logs are exported. Readers of Parquet ignore folders whose names begin with ``_``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from logdex.convert.export.writer import WrittenFile
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import Env
+
+FOLDER = "_logdex"
+_NAME = re.compile(r"(\d{6,9})\.json")
+_VERSION = 1
+_SIZE_BYTES_MAX = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one run has added. `run` counts from 1; the manifest of run 0 is that of an empty output.
+    `filter` is the source's, `messages` the number of rows in `files`."""
+
+    format: str
+    filter: Mapping[str, Any]
+    run: int = 0
+    positions: Mapping[str, int] = field(default_factory=dict)
+    messages: int = 0
+    files: tuple[WrittenFile, ...] = ()
+    losses: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its path below the output."""
+        return f"{FOLDER}/{self.run:06d}.json"
+
+    def to_bytes(self) -> bytes:
+        """Returns the content of its file."""
+        return json.dumps({"logdex_export": _VERSION, **asdict(self)}, indent=1).encode("ascii")
+
+    def next(self, positions: Mapping[str, int], files: list[WrittenFile], losses: list[str]) -> Manifest:
+        """Returns the manifest of the run after this one."""
+        rows = sum(each.rows for each in files)
+        return Manifest(self.format, self.filter, self.run + 1, dict(positions), rows, tuple(files), tuple(losses))
+
+    def require_same(self, format_name: str, wanted: Mapping[str, Any], output: str) -> None:
+        """Raises `UsageError` if a run with another format or filter cannot go on with this one."""
+        hint = "choose another --output"
+        if format_name != self.format:
+            raise UsageError(f"{output} has messages of another format, {self.format}", hint=hint)
+        if dict(wanted) != dict(self.filter):
+            raise UsageError(
+                f"{output} was exported with the filter {json.dumps(self.filter)}", hint=f"give it, or {hint}"
+            )
+
+
+def last_manifest(output: str, env: Env) -> Manifest | None:
+    """Returns the last manifest of an output, None if there is none. Raises `CorruptError` if it is
+    not one, and `UsageError` if a later version of Logdex wrote it."""
+    folder = f"{output}/{FOLDER}"
+    names = [name for name in env.list_dir(folder) if _NAME.fullmatch(name)] if env.is_dir(folder) else []
+    if not names:
+        return None
+    path = f"{folder}/{max(names, key=lambda name: int(name.partition('.')[0]))}"
+    try:
+        given = json.loads(env.read_file(path, _SIZE_BYTES_MAX))
+        version = given.pop("logdex_export")
+        if version != _VERSION:
+            raise UsageError(f"{path} is of version {version}", hint="use a newer Logdex, or choose another --output")
+        files = tuple(WrittenFile(**each) for each in given.pop("files"))
+        positions = {str(name): int(position) for name, position in given.pop("positions").items()}
+        return Manifest(positions=positions, files=files, losses=tuple(given.pop("losses")), **given)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        hint = "choose another --output"
+        raise CorruptError("this is no manifest of an export", path=path, position=0, hint=hint) from None

@@ -1,0 +1,130 @@
+"""A Kafka log directory or partition as the source of a conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from logdex.convert.sources.source import OnLoss, Positions, SourcePlan, ends_before, filter_json, told
+from logdex.errors import CorruptError, MissingFileError, VanishedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.internal_topics import INTERNAL_TOPICS
+from logdex.kafka.read.log_read import READ_COMMITTED
+from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.splits.split import ReadSplit
+from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, open_kafka
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A split of one partition. Up to `sure_end`, a position in its file, batches are known to be."""
+
+    split: ReadSplit
+    sure_end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that it covers."""
+        return self.split.size_bytes
+
+    def batches(self, on_loss: OnLoss, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
+        """Yields the records."""
+
+        def on_damage(error: CorruptError) -> None:
+            on_loss(told(error))
+
+        try:
+            end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
+        except VanishedError:
+            on_loss(f"{self.split.path}: a broker removed the partition before it was read")
+            return
+        damage = self.split.damage_at(end, self.sure_end)
+        if damage is not None:
+            on_damage(damage)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirSource:
+    """The records of a log directory, a partition or a .log file that pass a filter. Internal topics
+    are left out unless one is named. `settings` are the keyword arguments of `logdex.open`."""
+
+    path: str
+    topic: str | None = None
+    partition: int | None = None
+    wanted: ReadFilter = field(default_factory=ReadFilter)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    format: str = "kafka"
+
+    @property
+    def filter(self) -> Mapping[str, Any]:
+        """The filter as JSON."""
+        wanted = self.wanted
+        return filter_json(
+            topic=self.topic,
+            partition=self.partition,
+            begin_ms=wanted.begin_ms,
+            end_ms=wanted.end_ms,
+            offset=wanted.offset,
+            control=wanted.control,
+            isolation_level=wanted.isolation,
+        )
+
+    def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
+        """Plans a read. See `LogSource`."""
+        plan = SourcePlan(positions=dict(since))
+        with open_kafka(self.path, env=env, **self.settings) as snapshot:
+            for each in self.partitions(snapshot):
+                self._plan_partition(plan, each, columns, since.get(each.name), split_bytes)
+        return plan
+
+    def partitions(self, snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
+        """Yields the wanted partitions. Raises `MissingFileError` if none has the given names."""
+        count = 0
+        for each in _all_partitions(snapshot):
+            is_wanted = each.topic == self.topic if self.topic is not None else each.topic not in INTERNAL_TOPICS
+            if is_wanted and self.partition in (None, each.partition):
+                count += 1
+                yield each
+        if not count and (self.topic is not None or self.partition is not None):
+            hint = f"logdex info {self.path} lists what is here"
+            raise MissingFileError("no such topic or partition", path=self.path, hint=hint)
+
+    def _plan_partition(
+        self,
+        plan: SourcePlan,
+        partition: PartitionSnapshot,
+        columns: tuple[str, ...],
+        since: int | None,
+        split_bytes: int,
+    ) -> None:
+        wanted = self.wanted
+        end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
+        plan.positions[partition.name] = end
+        if since is not None and since > end:
+            raise ends_before(partition.path, partition.name, end, since)
+        if since is not None and since < partition.log_start_offset:
+            gone = f"offsets {since} to {partition.log_start_offset} were removed before they were read"
+            plan.losses.append(f"{partition.path}: {gone}")
+        first = max((each for each in (since, wanted.offset) if each is not None), default=None)
+        if (first is not None and first >= end) or not partition.segments:
+            return
+        found = partition.plan_read(
+            replace(wanted, offset=first, end_offset=end), columns=columns, split_bytes=split_bytes
+        )
+        last, log_end = partition.segments[-1].base_offset, partition.log_end
+        position = 0 if log_end is None else log_end.position
+        for split in found.splits:
+            plan.parts.append(LogPart(split, min(split.end, position) if split.base_offset == last else split.end))
+
+
+def _all_partitions(snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
+    if isinstance(snapshot, PartitionSnapshot):
+        yield snapshot
+        return
+    for topic, numbers in snapshot.topics().items():
+        for number in numbers:
+            yield snapshot.partition(topic, number)

@@ -1,0 +1,103 @@
+"""A RocketMQ store as the source of a conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from logdex.convert.sources.source import OnLoss, Positions, SourcePlan, ends_before, filter_json, told
+from logdex.errors import CorruptError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS, with_plain_bodies
+from logdex.rocketmq.read.parts.behind_damage import error_of
+from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.split import ReadSplit
+from logdex.rocketmq.snapshot.frozen_store import freeze_between, is_damaged
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+LOG = "commitlog"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePart:
+    """A split of a CommitLog. Up to the physical offset `sure_end`, messages are known to be."""
+
+    split: ReadSplit
+    sure_end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that it covers."""
+        return self.split.size_bytes
+
+    def batches(self, on_loss: OnLoss, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
+        """Yields the messages, with their bodies decompressed."""
+
+        def on_damage(error: CorruptError) -> None:
+            on_loss(told(error))
+
+        def on_trimmed(path: str) -> None:
+            on_loss(f"{path}: a broker removed the file before it was read")
+
+        split = self.split
+        read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)
+        while True:
+            try:
+                batch = next(read)
+            except StopIteration as stopped:
+                damage = split.damage_at(stopped.value, self.sure_end)
+                break
+            yield with_plain_bodies(batch, split.file, on_damage) if "body" in batch.schema.names else batch
+        if damage is not None:
+            on_damage(damage)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSource:
+    """The messages of a store, or of one CommitLog file, that pass a filter. `settings` are the
+    keyword arguments of `logdex.open`."""
+
+    path: str
+    wanted: ReadFilter = field(default_factory=ReadFilter)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    format: str = "rocketmq"
+
+    @property
+    def filter(self) -> Mapping[str, Any]:
+        """The filter as JSON."""
+        wanted = self.wanted
+        return filter_json(
+            topic=None if wanted.topic is None else wanted.topic.decode("utf-8", "backslashreplace"),
+            queue=wanted.queue_id,
+            begin_ms=wanted.begin_ms,
+            end_ms=wanted.end_ms,
+            offset=wanted.begin_queue_offset,
+            physical_offset=wanted.begin_offset,
+        )
+
+    def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
+        """Plans a read. See `LogSource`."""
+        needed = NEEDED_COLUMNS if "body" in columns else ()
+        columns = tuple(dict.fromkeys((*columns, *needed)))
+        with StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
+            end = snapshot.valid_end
+            frozen = freeze_between(snapshot, self.path, "", snapshot.commit_log.min_offset, end.offset)
+            begin = since.get(LOG)
+            plan = SourcePlan(positions={LOG: frozen.end}, losses=[told(error) for error in frozen.damage])
+            if is_damaged(end):
+                plan.losses.append(f"{told(error_of(end))}; what may be behind it is not read")
+            if begin is not None and begin > frozen.end:
+                raise ends_before(self.path, "the CommitLog", frozen.end, begin)
+            if begin is not None and begin < frozen.begin:
+                gone = f"offsets {begin} to {frozen.begin} were removed before they were read"
+                plan.losses.append(f"{self.path}: {gone}")
+            first = max((each for each in (begin, self.wanted.begin_offset) if each is not None), default=0)
+            for low, high in frozen.runs:
+                if max(low, first) < high:
+                    wanted = replace(self.wanted, begin_offset=max(low, first), end_offset=high)
+                    read = snapshot.plan_read(wanted, columns=columns, split_bytes=split_bytes)
+                    plan.parts += [StorePart(split, frozen.sure_end) for split in read.splits]
+        return plan

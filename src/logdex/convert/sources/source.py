@@ -1,0 +1,87 @@
+"""The interface of a log that a conversion reads, whatever its format.
+
+Reading goes on behind damage. What is lost there is told in words, for the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from logdex.errors import CorruptError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+
+OnLoss = Callable[[str], None]
+"""Takes a sentence about bytes of a log that could not be read: which, and why."""
+
+Positions = Mapping[str, int]
+"""Up to where the logs of a source are read, by the name of each log: a physical offset of a
+CommitLog, or the offset of a partition."""
+
+
+class SourcePart(Protocol):
+    """A part of a log. It can be pickled."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log that it covers."""
+
+    def batches(self, on_loss: OnLoss, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
+        """Yields the rows with the format's columns, in the order of the log. None is empty."""
+
+
+@dataclass(slots=True)
+class SourcePlan:
+    """The parts to read. `positions` are those from which a later plan goes on, and `losses` tell of
+    what is missing before a byte was read."""
+
+    parts: list[SourcePart] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the logs that the parts cover."""
+        return sum(part.size_bytes for part in self.parts)
+
+
+class LogSource(Protocol):
+    """A store or a Kafka path, and which of its messages are wanted."""
+
+    @property
+    def format(self) -> str:
+        """The name of its format."""
+
+    @property
+    def path(self) -> str:
+        """The real path."""
+
+    @property
+    def filter(self) -> Mapping[str, Any]:
+        """The filter as JSON: what is not there is not bounded."""
+
+    def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
+        """Plans a read of some of the format's columns, from positions on. Raises `UsageError` if the
+        log ends before such a position, because it is another log then."""
+
+
+def told(error: CorruptError) -> str:
+    """Returns damage as a sentence."""
+    behind = "" if error.end_position is None else f" (to byte {error.end_position})"
+    return f"{error.message}{behind}"
+
+
+def ends_before(path: str, name: str, end: int, since: int) -> UsageError:
+    """Returns the error of a log that ends before the position that an earlier run reached."""
+    return UsageError(
+        f"{path}: {name} ends at {end}, and an earlier run has read it up to {since}: it was cut, or is another log",
+        hint="choose another --output",
+    )
+
+
+def filter_json(**bounds: object) -> dict[str, Any]:
+    """Returns the bounds that are given, as JSON has them."""
+    return {name: value for name, value in bounds.items() if value is not None and value is not False}
