@@ -268,13 +268,14 @@ class FileRecords:
         """Writes the file's data to disk (fsync)."""
         self._require_writable().sync()
 
-    def rename(self, path: str) -> None:
+    def rename(self, path: StrPath) -> None:
         """Renames the file. Concurrent readers of this object continue with the new name."""
+        name = os.fspath(path)
         with self._renaming:
             self.release()
             before = self.path
-            self._env.rename(before, path)
-            self.path = path
+            self._env.rename(before, name)
+            self.path = name
             self._files.forget(before)  # a reader may have reopened the old name, which may soon belong to another file
 
     def release(self) -> None:

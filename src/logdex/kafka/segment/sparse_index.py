@@ -314,11 +314,12 @@ class IndexFile(ABC):
         """Writes the file's data to disk (fsync)."""
         self._require_writable().sync()
 
-    def rename(self, path: str) -> None:
+    def rename(self, path: StrPath) -> None:
         """Renames the file; this object continues with the new name."""
+        name = os.fspath(path)
         self.release()
-        self._env.rename(self.path, path)
-        self.path = path
+        self._env.rename(self.path, name)
+        self.path = name
 
     def close(self) -> None:
         """Closes the file without changing it; trim it first if its segment is complete.

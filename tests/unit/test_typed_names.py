@@ -1,0 +1,157 @@
+"""What type checkers know of the public names: mypy checks these programs with all others, and here they run."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, assert_type
+
+import pytest
+
+import logdex.kafka
+import logdex.rocketmq
+from logdex.kafka import AppendInfo, KafkaLogDir, LoadReport, Log, LogReader, Record, RecordBatch
+from logdex.rocketmq import (
+    CommitLog,
+    ConsumeQueue,
+    Consumer,
+    ConsumerOffsetManager,
+    GetColumnsResult,
+    GetMessageResult,
+    GetMessageStatus,
+    IndexService,
+    LocalFileOffsetStore,
+    Message,
+    MessageStore,
+    PutMessageResult,
+    PutMessageStatus,
+    QueryMessageResult,
+    QueueInfo,
+    StoreCheckpoint,
+    StoredMessage,
+    StoreSnapshot,
+    StoreStats,
+)
+from tests.golden.archives import ROOT
+
+SIZES = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200, "max_hash_slot_num": 7}
+PROGRAM = """
+from pathlib import Path
+from logdex.rocketmq import Consumer, Message, MessageStore, PutMessageStatus
+from logdex.kafka import Log, Record
+
+with MessageStore.open(Path("store")) as store:
+    reveal_type(store)
+    put = store.put_message(Message("orders", b"paid", keys="order-17"))
+    reveal_type(put)
+    reveal_type(put.status)
+    assert put.status is PutMessageStatus.PUT_OK
+    with Consumer(store, "billing", "orders") as consumer:
+        messages = consumer.poll()
+        reveal_type(messages)
+        reveal_type(messages[0].body)
+with Log.open(Path("events-0")) as log:
+    reveal_type(log.append([Record(value=b"v")]))
+Message(topic=7)
+"""
+REVEALED = [
+    "logdex.rocketmq.message_store.message_store.MessageStore",
+    "logdex.rocketmq.message_store.put.message.PutMessageResult",
+    "logdex.rocketmq.message_store.put.message.PutMessageStatus",
+    "list[logdex.rocketmq.message.stored_message.StoredMessage]",
+    "bytes",
+    "logdex.kafka.log.append.AppendInfo",
+]
+
+
+LABELS = {"IndexHeader.unpack", "LoadReport.note", "StoreCheckpoint.unpack"}
+"""They take a text for errors and reports to show, not a path to open."""
+
+
+def test_a_program_with_a_message_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, **SIZES) as store:
+        assert_type(store, MessageStore)
+        put = assert_type(store.put_message(Message("orders", b"paid", keys="k", queue_id=0)), PutMessageResult)
+        assert assert_type(put.status, PutMessageStatus).name == "PUT_OK"
+        store.wait_dispatched(10)
+        found = assert_type(store.get_message("orders", 0, 0), GetMessageResult)
+        assert assert_type(found.status, GetMessageStatus).name == "FOUND"
+        assert assert_type(store.get_columns("orders", 0, 0), GetColumnsResult).table.num_rows == 1
+        assert len(assert_type(store.query_message("orders", "k"), QueryMessageResult).messages) == 1
+        assert len(assert_type(store.queues(), list[QueueInfo])) == 1
+        assert assert_type(store.stats, StoreStats).puts == 1
+        with Consumer(store, "billing", "orders") as consumer:
+            messages = assert_type(consumer.poll(), list[StoredMessage])
+            assert assert_type(messages[0].body, bytes) == b"paid"
+            consumer.commit()
+    manager = assert_type(ConsumerOffsetManager(root), ConsumerOffsetManager)
+    assert manager.query_offset("billing", "orders", 0) == 1
+    assert StoreCheckpoint.read(root / "checkpoint").min_timestamp_ms >= 0
+    with (
+        StoreSnapshot(root) as snapshot,
+        CommitLog.of_store(root) as log,
+        IndexService(root / "index", snapshot.config) as index,
+    ):
+        assert log.min_offset == snapshot.commit_log.min_offset == 0
+        assert len(index.files) == 1
+    assert ConsumeQueue(root / "consumequeue" / "orders" / "0", b"orders", 0).max_offset == 1
+    offsets = LocalFileOffsetStore(tmp_path / "offsets.json")
+    with Consumer(root, "all", "orders", mode="broadcasting", offset_store=offsets) as reader:
+        assert len(reader.poll()) == 1
+
+
+def test_a_program_with_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    with Log.open(path) as log:
+        assert assert_type(log.append([Record(value=b"v")]), AppendInfo).first_offset == 0
+        assert_type(log.load_report, LoadReport)
+    with LogReader(path, "billing") as reader:
+        assert len(assert_type(reader.poll(), list[Record])) == 1
+    assert_type(KafkaLogDir(tmp_path), KafkaLogDir)
+    assert RecordBatch.__name__ == "RecordBatch"
+
+
+def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for package in (logdex.rocketmq, logdex.kafka):
+        for name in package.__all__:
+            value = getattr(package, name)
+            if not inspect.isclass(value):
+                yield name, value
+                continue
+            for part, function in inspect.getmembers(value, inspect.isroutine):
+                is_own = part == "__init__" and not dataclasses.is_dataclass(value)  # those are results and reports
+                if (is_own or not part.startswith("_")) and hasattr(function, "__annotations__"):
+                    yield f"{name}.{part}", function
+
+
+def test_paths_may_be_path_objects() -> None:
+    """Wherever a function takes the path of a file or directory."""
+    for name, function in public_functions():
+        for parameter, hint in inspect.get_annotations(function).items():
+            if name not in LABELS and (parameter in ("path", "root", "directory") or parameter.endswith("_path")):
+                assert "PathLike" in str(hint) or "StrPath" in str(hint), f"{name}({parameter}: {hint})"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_mypy_knows_the_names(tmp_path: Path) -> None:
+    """In a program of somebody else's, with --strict."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, "utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", os.devnull]
+    command += ["--cache-dir", str(tmp_path / "cache"), str(program)]
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("program.py")]
+    revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
+    revealed = [re.sub(r"tuple\[.*fallback=(.*)\]", r"\1", each) for each in revealed]  # a NamedTuple
+    assert revealed == REVEALED, done.stdout + done.stderr
+    (error,) = (line for line in lines if "error" in line)
+    assert "incompatible type" in error
