@@ -20,6 +20,8 @@ from logdex.layout.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_PREPARED, SYS_FLAG_
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from logdex.rocketmq.message_store.services.schedule import HALF_TOPIC_NAME
+from logdex.rocketmq.message_store.services.transactions import OP_TOPIC_NAME
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -30,7 +32,7 @@ _MAP = pa.map_(pa.string(), pa.string())
 Actions = Mapping[str, int]
 """Methods of `Run`, and how often each is taken."""
 FIRST_ACTIONS = {"put": 12, "batch": 3, "dispatch": 3, "flush": 1}
-ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "create_topic": 1}
+ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "half": 2, "end": 2, "create_topic": 1}
 WITH_RETENTION = {**ALL_ACTIONS, "expire": 1}
 """What else changes a store (a consumer's commits) is one more method, which keeps `Model` right, and one more
 line here; what must be true of it afterwards belongs into `check_left`."""
@@ -45,7 +47,7 @@ class Model:
     may have been removed; what is there is a beginning of `puts`, without some of the expired."""
 
     puts: list[tuple[Identity, bytes]] = field(default_factory=list)
-    """Each message with its key."""
+    """Each message with its key, or with no bytes if it has none."""
     kept: int = 0
     expired: int = 0
     turn: int = 0
@@ -149,6 +151,40 @@ class Run:
             message, known = self.message("T", self.chance.randrange(2))
             self.put_and_know(replace(message, sys_flag=flag, prepared_transaction_offset=at), known)
 
+    def half(self) -> None:
+        """A half message, which waits for its end."""
+        message, ((topic, queue_id, body, _), key) = self.message("T", self.chance.randrange(2))
+        message.sys_flag = 0
+        pairs = {name: str(value) for name, value in (message.properties or {}).items()}
+        pairs |= {"TRAN_MSG": "true", "PGROUP": "G", "REAL_TOPIC": topic.decode(), "REAL_QID": str(queue_id)}
+        known: tuple[Identity, bytes] = ((HALF_TOPIC_NAME, 0, body, repr(sorted(pairs.items())).encode()), key)
+        with self.adding([known]):
+            put = self.store.put_half(message, "G")
+        if not put.is_stored:
+            self.refused.append(put.status)
+            self.model.puts.remove(known)
+        elif self.is_sync:
+            self.model.kept = len(self.model.puts)
+
+    def end(self) -> None:
+        """Commits a half message or rolls it back: the message in its own place, then an op message."""
+        halves = self.store.pending_transactions()
+        if not halves:
+            return
+        half, commit = self.chance.choice(halves), self.chance.random() < 0.6
+        known = ends_of(half, self.store.core.config.dialect)[0 if commit else 1 :]
+        with self.adding(known):
+            put = self.store.end_transaction(half, commit=commit)
+        if not put.is_stored:
+            self.refused.append(put.status)
+            del self.model.puts[-len(known) :]
+            return
+        if self.store.max_phy_offset == put.physical_offset + put.size_bytes and commit:
+            self.refused.append(PutMessageStatus.UNKNOWN_ERROR)  # the op message
+            self.model.puts.pop()
+        if self.is_sync:
+            self.model.kept = len(self.model.puts)
+
     def columns(self) -> None:
         """Rows of an Arrow table, of several topics and queues."""
         rows = [
@@ -220,6 +256,18 @@ def delayed_of(model: Model, level: int) -> list[tuple[Identity, bytes]]:
     return [each for each in model.puts if each[0][:2] == (b"SCHEDULE_TOPIC_XXXX", level - 1)]
 
 
+def ends_of(half: StoredMessage, dialect: Dialect) -> list[tuple[Identity, bytes]]:
+    """What commits a half message, and the op message that notes that it has ended."""
+    pairs = {name.decode(): value.decode() for name, value in half.properties.items()}
+    topic, queue_id = pairs["REAL_TOPIC"].encode(), int(pairs["REAL_QID"])
+    if dialect.commit_drops_place:
+        del pairs["REAL_TOPIC"], pairs["REAL_QID"]
+    committed: Identity = (topic, queue_id, half.body, repr(sorted(pairs.items())).encode())
+    body = b"%d," if dialect.transaction_ops_are_lists else b"%d"
+    op: Identity = (OP_TOPIC_NAME, 0, body % half.queue_offset, b"[('TAGS', 'd'), ('WAIT', 'true')]")
+    return [(committed, pairs["KEYS"].split()[0].encode()), (op, b"")]
+
+
 def open_store(place: Path, sizes: dict[str, Any], chance: random.Random, env: Env, flush: str) -> MessageStore:
     return MessageStore.open(
         place, env=env, flush=flush, background=False, unique_keys=False, clock_ms=Clock(chance), **sizes
@@ -233,13 +281,16 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
         found = check_log(place, sizes, model)
         check_queues(store, found, is_whole=not model.expired)
         for (_, topic), (message, key) in found.items():
-            if message.transaction_type != 12:
+            if message.transaction_type != 12 and key:
                 rows = store.query_message(topic, key)
                 same = [at for (at, each), (_, its_key) in found.items() if (each, its_key) == (topic, key)]
                 assert [row.physical_offset for row in rows.messages] == same[::-1]
                 assert rows.complete
+        ended = {int(at) for message, _ in in_topic(found, OP_TOPIC_NAME) for at in message.body.split(b",") if at}
+        pending = [message for message, _ in in_topic(found, HALF_TOPIC_NAME) if message.queue_offset not in ended]
+        assert store.pending_transactions() == pending
         elsewhere = {key for known, key in model.puts if known[0] != b"SCHEDULE_TOPIC_XXXX"}
-        still = {key for (_, topic), (_, key) in found.items() if topic == b"SCHEDULE_TOPIC_XXXX"}
+        still = {key for _, key in in_topic(found, b"SCHEDULE_TOPIC_XXXX")}
         for level, (start, _) in store.delay_progress().items():
             passed = [key for _, key in delayed_of(model, level)[:start]]
             assert [key for key in passed if key in still and key not in elsewhere] == []
@@ -262,8 +313,7 @@ def check_log(place: Path, sizes: dict[str, Any], model: Model) -> dict[tuple[in
     assert model.kept <= end
     assert end <= len(model.puts)
     for message, (known, key) in zip(messages, model.puts[gone:], strict=False):
-        pairs = sorted((name.decode(), value.decode()) for name, value in message.properties.items())
-        assert (message.topic, message.queue_id, message.body, repr(pairs).encode()) == known
+        assert identity_of(message) == known
         found[message.physical_offset, message.topic] = (message, key)
     del model.puts[end:]
     model.expired = min(model.expired, end)
@@ -277,10 +327,24 @@ def gone_of(model: Model, messages: list[StoredMessage]) -> int:
     if not messages:
         assert model.kept <= model.expired
         return min(model.expired, len(model.puts))
-    first = messages[0].properties[b"KEYS"].split()[0]
-    gone = next(place for place, (_, key) in enumerate(model.puts) if key == first)
-    assert gone <= model.expired
-    return gone
+    found = [identity_of(message) for message in messages]
+    # A message that was committed twice is there twice: so all of them are compared.
+    for gone in range(min(model.expired, len(model.puts) - len(found)), -1, -1):
+        if all(known == each for (known, _), each in zip(model.puts[gone:], found, strict=False)):
+            return gone
+    raise AssertionError(f"the log is no part of what was put: {found[0]}, …")
+
+
+def identity_of(message: StoredMessage) -> Identity:
+    pairs = sorted((name.decode(), value.decode()) for name, value in message.properties.items())
+    return message.topic, message.queue_id, message.body, repr(pairs).encode()
+
+
+def in_topic(
+    found: dict[tuple[int, bytes], tuple[StoredMessage, bytes]], topic: bytes
+) -> list[tuple[StoredMessage, bytes]]:
+    """The messages of a topic with their keys."""
+    return [each for (_, its_topic), each in found.items() if its_topic == topic]
 
 
 def check_queues(

@@ -25,8 +25,8 @@ SIZES: dict[str, Any] = {
     "rocketmq_version": "5.5.0",
 }
 STEPS = (
-    *("put", "batch", "dispatch", "columns", "put", "flush", "delayed", "transaction", "dispatch", "create_topic"),
-    *("put", "columns", "put", "flush", "put", "batch", "put", "dispatch", "put"),
+    *("put", "batch", "dispatch", "columns", "half", "flush", "delayed", "transaction", "dispatch", "create_topic"),
+    *("half", "end", "columns", "put", "expire", "flush", "end", "batch", "put", "dispatch", "expire", "half", "put"),
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.rocketmq.ha.follower import Follower
@@ -107,6 +108,33 @@ def test_a_real_master_waits_for_our_slave(version: str, peers_dir: Path, tmp_pa
             tap.stop()
             thread.join()
     assert log_of(tmp_path / "tapped", 0, end) == log_of(tmp_path / "theirs", 0, end)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_real_slave_through_cut_connections(version: str, peers_dir: Path, tmp_path: Path) -> None:
+    """20 of them are cut while our master puts."""
+    classes, ours, theirs = class_path(peers_dir, version, tmp_path), tmp_path / "ours", tmp_path / "theirs"
+    with MessageStore.open(ours, rocketmq_version=version, **SIZES) as store:
+        store.put_message(Message("topic"))
+        service = HAService(store, port=0)
+        proxy = CuttingProxy(service.port, 20, 11, 20_000)
+        with engine(classes, theirs, "SLAVE", tmp_path, "--master", proxy.address) as slave:
+            until = time.monotonic() + 900
+            while proxy.cuts_left:
+                assert time.monotonic() < until
+                put = store.put_message(Message("topic", b"x" * 300, keys=f"k{store.max_phy_offset}"))
+                assert put.is_stored
+                time.sleep(0.02)
+            store.put_columns(pa.table({"topic": ["topic"] * 200, "keys": [f"last{n}" for n in range(200)]}))
+            wait_until(lambda: slave.end_offset == store.max_phy_offset)
+            wait_until(lambda: slave.ask("behind") == "0")
+            end = store.max_phy_offset
+        proxy.close()
+        service.close()
+    assert log_of(theirs, 0, end) == log_of(ours, 0, end)
+    with MessageStore.open(theirs, rocketmq_version=version, **SIZES) as copied:
+        assert copied.max_phy_offset == end
+        assert len(copied.query_message("topic", "last199").messages) == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -3,6 +3,7 @@ goes on."""
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,14 @@ def put_all_kinds(store: MessageStore, turn: int) -> list[tuple[str, str]]:
             found.append((topic, key))
     assert store.put_message(Message("TopicA", b"half", sys_flag=4)).is_stored
     assert store.put_message(Message("TopicA", b"", sys_flag=12)).is_stored
+    long = f"long{turn}"
+    if store.put_message(Message("L" * 200, b"v2", keys=long)).is_stored:  # refused before 5.0
+        found.append(("L" * 200, long))
+    halves = [store.put_half(Message("ours", b"half", keys=f"h{turn}-{place}"), "G") for place in range(3)]
+    for half, commit in zip(halves[:2], (True, False), strict=True):
+        assert store.end_transaction(half, commit=commit).is_stored
+    found.append(("ours", f"h{turn}-0"))
+    assert store.deliver_due(1 << 60) > 0
     batch = [Message("ours", b"batch", keys=f"b{turn}-{place}") for place in range(5)]
     assert store.put_messages(batch).is_stored
     keys = [f"c{turn}-{place}" for place in range(30)]
@@ -88,6 +97,9 @@ def check_dump(store: MessageStore, lines: list[dict[str, Any]], asked: list[tup
     for line in messages:
         message = store.look_message_by_offset(line["physicalOffset"])
         assert (message.size_bytes, message.queue_offset) == (line["size"], line["queueOffset"])
+        assert (message.topic.decode(), message.queue_id) == (line["topic"], line["queueId"])
+        assert base64.b64encode(message.body).decode() == line["body"]
+        assert message.properties_raw.decode().rstrip("\x02") == line["properties"].rstrip("\x02")
     entries = [line for line in lines if line["type"] == "entry"]
     assert all(line["read"] for line in entries)
     for queue in store.queues():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,8 @@ from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import Clock, crash
 
 SEEDS, SEEDS_SLOW, PARTS = 6, 4000, 4
-PREPARED, ROLLBACK = 4, 12
+PREPARED, COMMIT, ROLLBACK = 4, 8, 12
+HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 Queue = tuple[str, int]
 
 
@@ -38,6 +40,10 @@ class Model:
     """The queues that have their newest life's entries."""
     topics: set[str] | None = None
     """The topics of topics.json; None if there is no such file."""
+    halves: dict[int, tuple[str, int, str]] = field(default_factory=dict)
+    """Topic, queue id and key of each half message that has not ended, by its physical offset."""
+    start: int = 0
+    """Where the log begins; what lies before has expired."""
 
     def put(self, topic: str, queue_id: int, key: str, offset: int, flag: int = 0) -> int:
         """Returns the queue offset."""
@@ -56,11 +62,28 @@ class Model:
     def queues(self) -> dict[Queue, list[int]]:
         return {queue: self.lives[queue][-1] for queue in self.alive}
 
+    def expire(self, start: int) -> None:
+        """The log begins at `start` now."""
+        self.start = start
+        self.rows = [row for row in self.rows if row[2] >= start]
+        self.halves = {offset: half for offset, half in self.halves.items() if offset >= start}
+
+    @property
+    def queues_with_messages(self) -> set[Queue]:
+        """The queues whose newest life has messages that have not expired."""
+        return {queue for queue, lives in self.lives.items() if lives and lives[-1][-1] >= self.start}
+
     def derived_anew(self) -> None:
         """All ConsumeQueues were derived from the log, as by a rebuild: the newest life of every queue is there, but
         for those of deleted topics."""
-        known = None if self.topics is None else self.topics | {topic for topic, _ in self.alive}
-        self.alive = {queue for queue, lives in self.lives.items() if lives and (known is None or queue[0] in known)}
+        system = {HALF, OP}
+        known = None if self.topics is None else self.topics | {topic for topic, _ in self.alive} | system
+        self.alive |= {queue for queue in self.queues_with_messages if known is None or queue[0] in known}
+
+    def life(self, topic: str, queue_id: int = 0) -> list[int]:
+        """The messages of a queue's newest life, if the queue is there."""
+        queue = topic, queue_id
+        return self.lives[queue][-1] if queue in self.alive else []
 
     def opened(self) -> None:
         """The topics of all queues are in topics.json."""
@@ -91,6 +114,9 @@ class History:
 
     def step(self) -> None:
         work = [self.put] * 10 + [self.batch] * 2 + [self.columns] * 2 + [self.dispatch] * 3 + [self.check]
+        work += [self.half] * 2 + [self.end] * 2
+        if self.chance.random() < 0.3:
+            work.append(self.expire)
         self.chance.choice([*work, self.store.flush, self.reopen, self.reopen])()
 
     # -- putting -------------------------------------------------------------------------------------------------------
@@ -135,6 +161,41 @@ class History:
             at += least
         assert at == self.store.max_phy_offset
 
+    def half(self) -> None:
+        topic, queue_id = self.queue()
+        message, key = self.message(topic, queue_id)
+        put = self.store.put_half(message)
+        assert put.is_stored
+        self.model.topics = (self.model.topics or set()) | {topic}
+        assert put.queue_offset == self.model.put(HALF, 0, key, put.physical_offset)
+        self.model.halves[put.physical_offset] = topic, queue_id, key
+
+    def end(self) -> None:
+        halves = self.store.pending_transactions()
+        assert [half.physical_offset for half in halves] == sorted(self.model.halves)
+        if not halves:
+            return
+        half, commit = self.chance.choice(halves), self.chance.random() < 0.6
+        topic, queue_id, key = self.model.halves.pop(half.physical_offset)
+        put = self.store.end_transaction(half, commit=commit)
+        assert put.is_stored
+        if commit:
+            assert put.queue_offset == self.model.put(topic, queue_id, key, put.physical_offset, COMMIT)
+        self.store.dispatch()
+        op = self.store.get_message(OP, 0, len(self.model.life(OP)), 2).messages
+        assert [self.model.put(OP, 0, "", each.physical_offset) for each in op] == [each.queue_offset for each in op]
+        assert len(op) == 1
+
+    def expire(self) -> None:
+        """All files of the log but the newest are removed."""
+        gone = self.store.delete_expired(hours=None, disk_ratio=0.0)
+        assert (
+            gone.min_phy_offset
+            == self.store.min_phy_offset
+            >= self.store.max_phy_offset - self.sizes["mapped_file_size_commit_log"]
+        )
+        self.model.expire(gone.min_phy_offset)
+
     def dispatch(self) -> None:
         self.store.dispatch()
 
@@ -148,10 +209,10 @@ class History:
         self.harm()
         self.store = self.open()
         assert self.store.load_report.was_clean == is_clean
-        if self.store.load_report.queues_from == 0 and self.model.rows:
+        if self.store.load_report.queues_from == self.model.start:
             self.model.derived_anew()
         elif not self.is_changed:
-            assert self.model.alive == {queue for queue, lives in self.model.lives.items() if lives}
+            assert self.model.alive >= self.model.queues_with_messages
         self.model.opened()
         self.check()
 
@@ -169,6 +230,9 @@ class History:
             self.model.topics = None
         elif kind < 0.55:
             self.delete(self.chance.choice("TUV"))
+        for queue in list(self.model.alive - self.model.queues_with_messages):
+            if not any(self.root.glob(f"consumequeue/{queue[0]}/{queue[1]}/*")):
+                self.model.alive.discard(queue)  # nothing in the log tells of it
 
     def remove(self, path: Path) -> None:
         if path.is_dir():
@@ -197,8 +261,12 @@ class History:
         assert {(q.topic.decode(), q.queue_id): q.max_offset for q in store.queues() if q.max_offset} == {
             queue: len(offsets) for queue, offsets in expected.items()
         }
+        assert [half.physical_offset for half in store.pending_transactions()] == sorted(self.model.halves)
         for (topic, queue_id), offsets in expected.items():
-            begin = self.chance.randrange(len(offsets))
+            gone = bisect_left(offsets, self.model.start)
+            begin = self.chance.randint(gone, len(offsets))
+            if begin == len(offsets):
+                continue
             found = store.get_message(topic, queue_id, begin, 10_000)
             assert list(found.phy_offsets) == offsets[begin:]
             assert [message.physical_offset for message in found.messages] == offsets[begin:]
@@ -222,7 +290,7 @@ class History:
         assert not findings, findings
         before = set(self.model.alive)
         self.model.derived_anew()
-        if before == self.model.alive and self.model.rows:
+        if before == self.model.alive and self.model.rows and not self.model.start:
             output = self.root.parent / "rebuilt"
             rebuild(str(self.root), str(output), config, sync=False)
             assert derived(self.root) == derived(output)

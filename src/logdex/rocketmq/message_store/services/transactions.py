@@ -23,7 +23,7 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
-from logdex.rocketmq.message_store.put.append import put_encoded, put_refusal, queue_of
+from logdex.rocketmq.message_store.put.append import acknowledged, put_encoded, put_refusal, queue_of
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
 from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place, stored_form
@@ -47,8 +47,10 @@ class TransactionService:
         self._lock = threading.Lock()
         self._half_offset = self._op_offset = -1
         """The next queue offsets to look at; -1 before the first look."""
-        self._done: set[int] = set()
-        """Queue offsets of half messages that have ended."""
+        self._done: dict[int, int] = {}
+        """The physical offset of the last op message for each queue offset of a half message. It ends
+        the half messages before it alone: a queue that was lost after all of its messages had expired
+        begins again at offset 0."""
 
     def _begin(self) -> None:
         """Begins where a broker's check service ended: all half messages before are done."""
@@ -98,14 +100,20 @@ class TransactionService:
             if half.topic != HALF_TOPIC_NAME or half.physical_offset != phy_offset or place is None:
                 raise UsageError(f"the message at {phy_offset} is no half message", hint="give what put_half returned")
             self._read_ops()
-            if half.queue_offset in self._done or half.queue_offset < self._half_offset:
+            if self._has_ended(half) or half.queue_offset < self._half_offset:
                 raise UsageError(f"the transaction of the message at {phy_offset} has ended already")
-            if not commit:
-                return self._end(half)
-            result = self._commit(half, place, pairs)
-            if result.is_stored:
+            self._require_topic(OP_TOPIC_NAME, core.clock_ms())
+            result = self._commit(half, place, pairs) if commit else self._end(half)
+            if not result.is_stored:
+                return result
+            if commit:
                 self._end(half)
-            return result
+            with core.lock:
+                ticket = core.group_commit.next_ticket()
+        return acknowledged(core, result, ticket, waits=True)
+
+    def _has_ended(self, half: StoredMessage) -> bool:
+        return self._done.get(half.queue_offset, -1) > half.physical_offset
 
     def _commit(self, half: StoredMessage, place: tuple[bytes, int], pairs: dict[bytes, bytes]) -> PutMessageResult:
         if self._core.config.dialect.commit_drops_place:
@@ -117,7 +125,8 @@ class TransactionService:
         )
 
     def _end(self, half: StoredMessage) -> PutMessageResult:
-        """Puts the op message, and with ``flush="sync"`` waits until all is on disk."""
+        """Puts the op message. If it is refused, as by a busy page cache, the half message stays
+        pending, although it may be committed: as in the broker, it can be committed twice then."""
         core, host, now_ms = self._core, self._encoder.store_host, self._core.clock_ms()
         body = b"%d," if core.config.dialect.transaction_ops_are_lists else b"%d"
         op = replace(
@@ -129,13 +138,10 @@ class TransactionService:
             store_host=host,
             reconsume_times=0,
         )
-        self._require_topic(OP_TOPIC_NAME, now_ms)
         raw = stored_form({props.TAGS: _REMOVE_TAG, b"WAIT": b"true"}, core.config.dialect, DEFAULT_CAPACITY)
         put = put_stored(core, self._encoder, op, (OP_TOPIC_NAME, half.queue_id), raw, sys_flag=0)
         if put.is_stored:
-            self._done.add(half.queue_offset)
-            if core.options.flush == "sync":
-                core.flush_log()
+            self._done[half.queue_offset] = put.physical_offset
         return put
 
     # -- listing -------------------------------------------------------------------------------------------------------
@@ -144,14 +150,15 @@ class TransactionService:
         with self._lock:
             self._read_ops()
             halves = self._walk(HALF_TOPIC_NAME, self._half_offset)
-            return [half for half in halves if half.queue_offset not in self._done]
+            return [half for half in halves if not self._has_ended(half)]
 
     def _read_ops(self) -> None:
         """Takes in the op messages that were dispatched since the last call."""
         self._begin()
         for op in self._walk(OP_TOPIC_NAME, self._op_offset):
             if op.tags == _REMOVE_TAG:
-                self._done |= {int(each) for each in op.body.split(b",") if each.isdigit()}
+                ended = (int(each) for each in op.body.split(b",") if each.isdigit())
+                self._done.update(dict.fromkeys(ended, op.physical_offset))
             self._op_offset = op.queue_offset + 1
 
     def _walk(self, topic: bytes, offset: int) -> Iterator[StoredMessage]:

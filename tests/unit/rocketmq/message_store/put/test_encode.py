@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,39 @@ def test_a_slave_and_a_busy_page_cache_refuse(tmp_path: Path) -> None:
         assert store.put_message(Message("orders")).is_stored
     with open_store(tmp_path / "store", is_slave=True) as store:
         assert store.put_message(Message("orders")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+ORDER = [
+    ("closed", PutMessageStatus.SERVICE_NOT_AVAILABLE),
+    ("slave", PutMessageStatus.SERVICE_NOT_AVAILABLE),
+    ("disk", PutMessageStatus.SERVICE_NOT_AVAILABLE),
+    ("topic", PutMessageStatus.MESSAGE_ILLEGAL),
+    ("busy", PutMessageStatus.OS_PAGE_CACHE_BUSY),
+    ("properties", PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+    ("body", PutMessageStatus.MESSAGE_ILLEGAL),
+]
+"""What is wrong, in the order of the engine's checks."""
+
+
+@pytest.mark.parametrize("way", ["one", "batch", "half"])
+def test_the_first_of_the_engines_checks_decides(way: str, tmp_path: Path) -> None:
+    faults: set[str] = set()
+    options = {"page_cache_busy": lambda: "busy" in faults, "max_message_size": 1000, **LARGE}
+    with open_store(tmp_path / "store", **options) as store:
+        core = store.core
+        put = {"one": store.put_message, "half": store.put_half, "batch": lambda each: store.put_messages([each])}[way]
+        for (wrong, status), (also, _) in combinations_with_replacement(ORDER, 2):
+            faults.clear()
+            faults.update((wrong, also))
+            core.closing, core._is_slave, core.disk_full = (name in faults for name in ("closed", "slave", "disk"))
+            message = Message("t" * 256 if "topic" in faults else "t", bytes(1001 if "body" in faults else 0))
+            if "properties" in faults:
+                message.properties = {"a": "x" * 32768}
+            assert put(message).status is status, (wrong, also)
+            assert store.max_phy_offset == 0
+        core.closing, core._is_slave, core.disk_full = False, False, False
+        faults.clear()
+        assert put(Message("t")).is_stored
 
 
 def test_a_message_must_fit_a_file(tmp_path: Path) -> None:

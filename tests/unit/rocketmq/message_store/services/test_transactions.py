@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,51 @@ def test_an_acknowledged_end_is_on_disk(tmp_path: Path) -> None:
     crash(store)
     with open_store(tmp_path / "store") as store:
         assert (bodies(store, "orders", 1), pending(store)) == ([b"a"], [])
+
+
+def test_a_commit_whose_op_message_is_refused_is_on_disk(tmp_path: Path) -> None:
+    """The page cache is busy from the second put on. The half message stays pending, as in the broker."""
+    looks = iter((False, False, True))
+    store = open_store(tmp_path / "store", flush="sync", page_cache_busy=lambda: next(looks, False))
+    half = put_half(store, b"a")
+    assert store.end_transaction(half, commit=True).is_stored
+    assert store._core.durable_offset == store.max_phy_offset
+    assert (bodies(store, "orders", 1), bodies(store, OP, 0), pending(store)) == ([b"a"], [], [b"a"])
+    store.close()
+
+
+def test_the_end_of_a_transaction_waits_for_slaves(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        halves = [put_half(store, b"a"), put_half(store, b"b")]
+        asked: list[int] = []
+
+        def wait(offset: int) -> PutMessageStatus:
+            asked.append(offset)
+            return PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+
+        store.core.wait_slaves = wait
+        for half, commit in zip(halves, (True, False), strict=True):
+            assert store.end_transaction(half, commit=commit).status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+            assert asked[-1] == store.max_phy_offset
+        assert pending(store) == []
+
+
+def test_an_op_message_ends_what_lies_before_it_alone(tmp_path: Path) -> None:
+    """All half messages have expired and their queue is lost, but not the op messages: offsets begin at 0 again."""
+    root = tmp_path / "store"
+    with open_store(root, mapped_file_size_commit_log=1024) as store:
+        first, second = put_half(store, b"a"), put_half(store, b"b")
+        store.put_message(Message("orders", bytes(800)))
+        for half in (first, second):
+            store.end_transaction(half, commit=False)
+        store.delete_expired(0, now_ms=1 << 50)
+        assert bodies(store, OP, 0) == [b"0,", b"1,"]
+    shutil.rmtree(root / "consumequeue" / HALF)
+    with open_store(root, mapped_file_size_commit_log=1024) as store:
+        half = put_half(store, b"c")
+        assert (half.queue_offset, pending(store)) == (0, [b"c"])
+        assert store.end_transaction(half, commit=True).is_stored
+        assert pending(store) == []
 
 
 def test_a_store_of_4_9(tmp_path: Path) -> None:
