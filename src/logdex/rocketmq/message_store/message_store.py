@@ -22,6 +22,7 @@ from logdex.primitives.host import Host
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.background import Background
+from logdex.rocketmq.message_store.closed_state import closed_state
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.opening import OpenedStore, open_store
 from logdex.rocketmq.message_store.options import StoreOptions
@@ -271,6 +272,10 @@ class MessageStore(ReadableStore):
         with core.lock:
             core.log.drop_ahead()
             core.env.sync_dir(core.log.directory)
+            keyless, queues = self._dispatch.derived.index.keyless, self._queues.extents()
+            state = closed_state(core.paths, core.reader, core.log.end_offset, queues, keyless, core.config, core.env)
+        if state is not None:
+            state.write(core.paths.root, core.env)
         core.env.remove(core.paths.abort)
         core.env.sync_dir(core.paths.root)
 

@@ -24,6 +24,7 @@ from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.offset_files import list_offset_files
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import contradiction, resolve_config
+from logdex.rocketmq.message_store.closed_state import ClosedState
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.message_store.derived.dispatch import DerivedFiles, Dispatch
@@ -40,7 +41,7 @@ from logdex.rocketmq.message_store.log_recovery import (
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.log_files import LogFiles
-from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_entries, last_offsets
+from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_consumed_queues, lacks_entries, last_offsets
 from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
@@ -187,16 +188,26 @@ class _Opening:
             if stop is None or not stop.is_clean:
                 self.report.cut_reason = "a torn message" if stop is None else stop.reason
         damaged = [queue for queue in found_queues if is_damaged(queue)]
-        is_missing = bool(damaged) or not found_queues
+        closed = ClosedState.read(self.paths.root, log, end_offset, self.env)
+        is_missing = bool(damaged) or not found_queues or self._have_lost(found_queues, log, closed)
         if is_missing or (is_clean and self._lacks_entries(found_queues, log, end_offset)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
-        index = find_start(self.paths, log, end_offset, self.config, trusted_ms, self.env)
+        keyless = () if closed is None else closed.keyless
+        index = find_start(self.paths, log, end_offset, self.config, trusted_ms, self.env, keyless=keyless)
         self.report.log_end_offset, self.report.queues_from = end_offset, queues_from
         self.report.index_from = index.offset
         self.report.removed_index_files = list(index.doomed)
         self.report.removed_queues = [queue.directory for queue in damaged]
         return _Found(end_offset, last_ms, queues_from, index)
+
+    def _have_lost(self, queues: list[ConsumeQueue], log: CommitLog, closed: ClosedState | None) -> bool:
+        """Whether a queue has lost entries that it had at the last clean close, or if nothing says
+        what those were, whether a queue is missing that consumers have read."""
+        if closed is None:
+            return lacks_consumed_queues(queues, self.paths, self.env)
+        known = KnownTopics.read(self.paths.root, env=self.env)
+        return closed.has_more(queues, log.min_offset, cache(known.is_deleted), self.paths.root)
 
     def _lacks_entries(self, queues: list[ConsumeQueue], log: CommitLog, end_offset: int) -> bool:
         known = KnownTopics.read(self.paths.root, env=self.env)

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import StorageError, StoreError
+from logdex.errors import CorruptError, StorageError, StoreError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.files.config_files import ConsumerOffsets, DelayOffsets, TopicConfigs
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.scan.log_walk import walk
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -38,6 +41,23 @@ def last_offsets(queues: Iterable[ConsumeQueue], log: CommitLog) -> list[int]:
             if entry.is_message and log.min_offset <= entry.physical_offset < log.end_offset:
                 found.append(entry.physical_offset)
     return found
+
+
+def lacks_consumed_queues(queues: Iterable[ConsumeQueue], paths: StorePaths, env: Env) -> bool:
+    """Whether a queue is missing of which consumers, or the delivery of delayed messages, have read
+    messages, as the broker's files in ``config/`` say. Raises `StorageError` if they cannot be
+    read."""
+    try:
+        topics = TopicConfigs.read(paths.config, env=env).topics
+        consumed = ConsumerOffsets.read(paths.config, env=env).offsets
+        delayed = DelayOffsets.read(paths.config, env=env).offsets
+    except CorruptError:
+        return False  # verify reports it
+    known = {(SCHEDULE_TOPIC_NAME, level - 1) for level, offset in delayed.items() if offset > 0}
+    for (topic, _), offsets in consumed.items():
+        if topic in topics:
+            known |= {(topic, queue_id) for queue_id, offset in offsets.items() if offset > 0}
+    return not known <= {(queue.topic, queue.queue_id) for queue in queues}
 
 
 def lacks_entries(

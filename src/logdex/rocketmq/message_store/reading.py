@@ -23,7 +23,7 @@ from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.query import query_as_broker, query_exact
 from logdex.rocketmq.read.queue_reads import QueueReads
-from logdex.rocketmq.read.results import GetMessageResult, QueryMessageResult, QueueInfo
+from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult, QueryMessageResult, QueueInfo
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _INDEX_DESCRIPTORS_MAX = 8
@@ -50,7 +50,7 @@ class ReadableStore(QueueReads):
             self._core.require_open()
             yield
 
-    def _counted(self) -> AbstractContextManager[list[GetMessageResult]]:
+    def _counted(self) -> AbstractContextManager[list[GetMessageResult | GetColumnsResult]]:
         return self._core.stats.getting()
 
     # -- offsets -------------------------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ class QueueReads:
         """Returns the settings by which messages are read."""
         raise NotImplementedError
 
-    def _counted(self) -> AbstractContextManager[list[GetMessageResult]]:
-        """Opens a list for the result of `get_message`, for who counts them."""
+    def _counted(self) -> AbstractContextManager[list[GetMessageResult | GetColumnsResult]]:
+        """Opens a list for the result of a read, for who counts them."""
         return nullcontext([])
 
     def get_message(
@@ -51,8 +51,9 @@ class QueueReads:
         the engine's status. `tags` is ``a || b``, or ``*`` for all."""
         with self._counted() as results:
             with self._queue(to_bytes(topic), queue_id) as (view, log):
-                results.append(get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags)))
-            return results[0]
+                found = get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags))
+            results.append(found)
+        return found
 
     def get_columns(
         self,
@@ -76,5 +77,8 @@ class QueueReads:
             from logdex.rocketmq.read.queue_columns import ColumnReader
 
             self._column_reader = ColumnReader(*self._how())
-        with self._queue(to_bytes(topic), queue_id) as (view, log):
-            return self._column_reader.get_columns(view, log, offset, max_count, columns, TagFilter.parse(tags))
+        with self._counted() as results:
+            with self._queue(to_bytes(topic), queue_id) as (view, log):
+                found = self._column_reader.get_columns(view, log, offset, max_count, columns, TagFilter.parse(tags))
+            results.append(found)
+        return found

@@ -51,6 +51,11 @@ class GetMessageResult:
     phy_offsets: tuple[int, ...] = ()
     problem: CorruptError | None = None
 
+    @property
+    def message_count(self) -> int:
+        """How many messages were read."""
+        return len(self.messages)
+
 
 @dataclass(frozen=True, slots=True)
 class GetColumnsResult:
@@ -62,6 +67,11 @@ class GetColumnsResult:
     table: pa.Table
     min_offset: int = 0
     max_offset: int = 0
+
+    @property
+    def message_count(self) -> int:
+        """How many messages were read."""
+        return int(self.table.num_rows)
 
 
 @dataclass(frozen=True, slots=True)

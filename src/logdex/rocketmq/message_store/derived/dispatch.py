@@ -6,11 +6,13 @@ Source: DefaultMessageStore.ReputMessageService.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator
 
 import numpy as np
+import numpy.typing as npt
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env, ReadFile
@@ -18,6 +20,7 @@ from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.index_file.derive import IndexWindow
+from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.message_store.derived.index import LiveIndex
@@ -25,8 +28,18 @@ from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
+_log = logging.getLogger(__name__)
 BATCH_BYTES = 4 << 20
 """How much of the log one batch reads, unless a message is larger."""
+
+
+def _adds_up_wrong(data: npt.NDArray[np.uint8]) -> bool:
+    """Whether the parts of a message do not add up to its size."""
+    try:
+        decode_message(data.tobytes(), check_crc=False)
+    except CorruptError as error:
+        return error.field == "total_size"
+    return False
 
 
 class DerivedFiles:
@@ -157,13 +170,19 @@ class Dispatch:
             self.derived.put(window)
             self._timestamp_ms = int(window.columns.store_timestamp_ms[window.count - 1])
 
-    def _grow(self, file: OffsetFile, data: np.typing.NDArray[np.uint8], upto: int) -> None:
-        """Reads more next time, for a message larger than what was read. Raises `CorruptError` if
-        no whole message is there."""
+    def _grow(self, file: OffsetFile, data: npt.NDArray[np.uint8], upto: int) -> None:
+        """Reads more next time, for a message larger than what was read. Passes over a message whose
+        parts do not add up to its size, as the engine does. Raises `CorruptError` if no whole message
+        is there otherwise."""
         size = int.from_bytes(data[:4].tobytes(), "big")
         left = upto - self.reput_from
         if len(data) < left and MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= left and size > len(data):
             self._block_bytes = size
+            return
+        if MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= len(data) and _adds_up_wrong(data[:size]):
+            _log.warning("the dispatch passes over the message at %d: its size is wrong", self.reput_from)
+            self._core.stats.dispatch_passed_over += 1
+            self.reput_from += size
             return
         raise CorruptError(
             "no whole message is here; the dispatch stops",

@@ -8,7 +8,9 @@ it; the others are derived again. Source: IndexService.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +25,8 @@ from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
-from logdex.rocketmq.read.keys.index_coverage import find_missing
+from logdex.rocketmq.read.keys.index_coverage import KeylessParts, find_missing
+from logdex.rocketmq.read.results import OffsetRange
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _ENTRIES_AT_ONCE = 64
@@ -38,13 +41,23 @@ class IndexStart:
     keys_done: int
     kept: tuple[str, ...]
     doomed: tuple[str, ...]
+    keyless: tuple[OffsetRange, ...] = ()
+    """The parts of the log that are known to have no message with keys."""
 
 
 def find_start(
-    paths: StorePaths, log: CommitLog, end_offset: int, config: StoreConfig, checkpoint_ms: int | None, env: Env
+    paths: StorePaths,
+    log: CommitLog,
+    end_offset: int,
+    config: StoreConfig,
+    checkpoint_ms: int | None,
+    env: Env,
+    *,
+    keyless: Iterable[OffsetRange] = (),
 ) -> IndexStart:
     """Decides which IndexFiles are kept and where the next key belongs. `checkpoint_ms` is the
-    checkpoint's time for IndexFiles after an unclean end, None after a clean one.
+    checkpoint's time for IndexFiles after an unclean end, None after a clean one. In the `keyless`
+    parts of the log no message has keys, as is known already.
 
     After a clean end the files are held against the log: where they miss messages, they are derived
     again from there on.
@@ -67,22 +80,30 @@ def find_start(
                 file.close()
                 break
             files.append(file)
-        start = _after(files, log, end_offset, config, env, is_clean=checkpoint_ms is None)
+        parts = KeylessParts(keyless)
+        missing = partial(find_missing, log=log, valid_end=end_offset, config=config, env=env, keyless=parts)
+        start = _after(files, log, end_offset, missing, is_clean=checkpoint_ms is None)
         kept = tuple(file.path for file in files[: start[2]])
         every = list_index_files(paths.index, env, empty=True)
-        return IndexStart(start[0], start[1], kept, tuple(path for path in every if path not in kept))
+        doomed = tuple(path for path in every if path not in kept)
+        return IndexStart(start[0], start[1], kept, doomed, tuple(parts.parts))
     finally:
         for file in files:
             file.close()
 
 
 def _after(
-    files: list[IndexFile], log: CommitLog, end_offset: int, config: StoreConfig, env: Env, *, is_clean: bool
+    files: list[IndexFile],
+    log: CommitLog,
+    end_offset: int,
+    find: Callable[[list[IndexFile]], tuple[OffsetRange, ...]],
+    *,
+    is_clean: bool,
 ) -> tuple[int, int, int]:
     """(offset, keys of the message there that are done, number of files kept)."""
     while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= end_offset:
         files.pop().close()  # it has keys of messages that the log no longer has
-    missing = find_missing(files, log, end_offset, config, env)
+    missing = find(files)
     if not missing and is_clean:
         return end_offset, 0, len(files)
     if missing:
@@ -121,6 +142,7 @@ class LiveIndex:
     ) -> None:
         self._paths, self._config, self._checkpoint, self._env = paths, config, checkpoint, env
         self._known = 0
+        self.keyless = start.keyless
         self.changes = 0
         """How often a file was created or removed."""
         self._zone = resolve_name_zone(paths.index, None, env=env).zone

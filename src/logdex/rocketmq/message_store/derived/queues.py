@@ -201,6 +201,15 @@ class LiveQueues(ConsumeQueueSet):
         ends = ((self.names[folder], writer.report.next_offset) for folder, writer in self.writers.items())
         return {name: end for name, end in ends if end >= 0}
 
+    def extents(self) -> dict[str, tuple[int, int]]:
+        """The first and the next queue offset of each queue that has entries, by folder."""
+        reports = ((folder, writer.report) for folder, writer in self.writers.items())
+        return {
+            folder: (max(report.first_offset, 0), report.next_offset)
+            for folder, report in reports
+            if report.next_offset > 0
+        }
+
     def flush(self) -> None:
         """Writes everything so far to disk."""
         self.output.flush()

@@ -17,7 +17,7 @@ from typing import ParamSpec
 
 from logdex.errors import StoreError
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
-from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus
+from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult, GetMessageStatus
 
 SLOW_PUT_S = 0.5
 """A put that takes longer is logged."""
@@ -54,6 +54,8 @@ class StoreStats:
     """How many bytes of the log are not dispatched now."""
     dispatch_behind_bytes_max: int
     """The most that were not dispatched when a batch of the dispatch began."""
+    dispatch_passed_over: int
+    """Messages with a wrong size, which the dispatch passed over. Each is logged as a warning."""
     flush_behind_bytes: int
     """How many bytes of the log are not on disk now."""
     gets_found: int
@@ -95,7 +97,7 @@ class StoreStatsService:
         self.more_messages = 0
         """Stored messages beyond one per put."""
         self.behind_max = 0
-        self.passed_over = self.delivered = 0
+        self.passed_over = self.delivered = self.dispatch_passed_over = 0
         self._lock = threading.Lock()
         self._failed: Counter[str] = Counter()
         self._times = [0] * (len(_BOUNDS_MS) + 1)
@@ -146,9 +148,9 @@ class StoreStatsService:
             self._flush_max_s = max(self._flush_max_s, seconds)
 
     @contextmanager
-    def getting(self) -> Iterator[list[GetMessageResult]]:
+    def getting(self) -> Iterator[list[GetMessageResult | GetColumnsResult]]:
         """Counts a read of a queue, whose result is put into the list."""
-        begin_s, results = time.perf_counter(), list[GetMessageResult]()
+        begin_s, results = time.perf_counter(), list[GetMessageResult | GetColumnsResult]()
         yield results
         seconds = time.perf_counter() - begin_s
         with self._lock:
@@ -157,7 +159,7 @@ class StoreStatsService:
                 is_found = result.status is GetMessageStatus.FOUND
                 self._found += is_found
                 self._missed += not is_found
-                self._messages += len(result.messages)
+                self._messages += result.message_count
 
     def snapshot(self, *, end_offset: int, durable_offset: int, behind_bytes: int) -> StoreStats:
         """The figures now."""
@@ -177,6 +179,7 @@ class StoreStatsService:
                 flush_seconds_max=self._flush_max_s,
                 dispatch_behind_bytes=behind_bytes,
                 dispatch_behind_bytes_max=self.behind_max,
+                dispatch_passed_over=self.dispatch_passed_over,
                 flush_behind_bytes=max(end_offset - durable_offset, 0),
                 gets_found=self._found,
                 gets_missed=self._missed,

@@ -10,8 +10,10 @@ Source: ``docs/formats/index-file.md``; IndexService.load.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,14 +31,46 @@ if TYPE_CHECKING:
     from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
 
 
+class KeylessParts:
+    """Parts of a CommitLog in which no message with keys begins, apart from each other and in
+    order."""
+
+    def __init__(self, parts: Iterable[OffsetRange] = ()) -> None:
+        self.parts: list[OffsetRange] = []
+        for begin, end in sorted(parts):
+            if self.parts and begin <= self.parts[-1][1]:
+                self.parts[-1] = self.parts[-1][0], max(end, self.parts[-1][1])
+            elif begin < end:
+                self.parts.append((begin, end))
+
+    def behind(self, offset: int) -> int:
+        """Returns where to go on at a physical offset: behind the part in which it lies."""
+        place = bisect_right(self.parts, offset, key=itemgetter(0)) - 1
+        return max(offset, self.parts[place][1]) if place >= 0 else offset
+
+    def add(self, begin: int, end: int) -> None:
+        """Adds [begin, end)."""
+        self.parts = KeylessParts([*self.parts, (begin, end)]).parts
+
+
 def find_missing(
-    files: list[IndexFile], log: CommitLog, valid_end: int, config: StoreConfig, env: Env, *, tags: bool = False
+    files: list[IndexFile],
+    log: CommitLog,
+    valid_end: int,
+    config: StoreConfig,
+    env: Env,
+    *,
+    tags: bool = False,
+    keyless: KeylessParts | None = None,
 ) -> tuple[OffsetRange, ...]:
     """Returns the missing ranges in order. Each begins at a message with keys, and ends where the
     files go on or at `valid_end`, the end of the log. With `tags`, a message's tag is a key too.
+    Parts of the log that are known to be `keyless` are not read, and those that a scan finds to be so
+    are added to them.
 
     Raises the errors of reading the files and the log.
     """
+    keyless = keyless or KeylessParts()
     dialect, config = config.dialect, replace(config, dialect=replace(config.dialect, tags_in_index=tags))
     looks = looks_for(len(files))
     covered = [
@@ -58,18 +92,21 @@ def find_missing(
             lacking = first.lacking & lacking if first.offset == offset else first.lacking
             is_one = first.offset == last.offset
             end = first.end if lacking and not is_one else first.offset
-            missing += _with_keys(log, begin, end, config, env)
+            missing += _with_keys(log, keyless.behind(begin), end, config, env, keyless)
             lacking = lacking if is_one else last.lacking
         at, offset = last.end, last.offset
-    missing += _with_keys(log, offset if lacking else at, valid_end, config, env)
+    missing += _with_keys(log, keyless.behind(offset if lacking else at), valid_end, config, env, keyless)
     return tuple(missing)
 
 
-def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: Env) -> list[OffsetRange]:
+def _with_keys(
+    log: CommitLog, begin: int, end: int, config: StoreConfig, env: Env, keyless: KeylessParts
+) -> list[OffsetRange]:
     """Returns [begin, end) shortened to begin at its first message with keys, or nothing if it has
     none."""
     if begin >= end:
         return []
+    start = begin
     steps = walk(log, begin, config, env, look_behind=False)
     for _ in range(STEPS_MAX):
         try:
@@ -92,6 +129,7 @@ def _with_keys(log: CommitLog, begin: int, end: int, config: StoreConfig, env: E
         if part.key_count:
             first = int(np.argmax(part.columns.key_end[: part.count] > 0))
             return [(int(part.columns.position[first]), end)]
+    keyless.add(start, end)
     return []
 
 

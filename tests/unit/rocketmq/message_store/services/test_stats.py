@@ -40,6 +40,10 @@ def test_what_a_store_counts(tmp_path: Path) -> None:
         store.get_message("orders", 0, 99)
         stats = store.stats
         assert (stats.gets_found, stats.gets_missed, stats.get_messages) == (1, 1, 9)
+        store.get_columns("orders", 0, 2)
+        store.get_columns("orders", 0, 99)
+        counted = store.stats
+        assert (counted.gets_found, counted.gets_missed, counted.get_messages) == (2, 2, 16)
         assert stats.get_seconds_max > 0
         assert (stats.delayed_delivered, stats.delayed_passed_over) == (1, 0)
         assert stats.dispatch_behind_bytes_max == behind.dispatch_behind_bytes

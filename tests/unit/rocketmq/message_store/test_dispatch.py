@@ -1,0 +1,57 @@
+"""The two ways in which the engine's doReput fails: a message whose size is wrong is passed over, and where there is no
+message at all, the dispatch stops. Puts go on in both."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import CorruptError
+from logdex.rocketmq import Message, MessageStore, PutMessageResult
+from tests.unit.rocketmq.message_store.open_stores import crash, open_store
+
+
+def put(store: MessageStore, *numbers: int) -> list[PutMessageResult]:
+    return [store.put_message(Message("orders", b"%d" % number, keys=f"k{number}", queue_id=0)) for number in numbers]
+
+
+def overwrite(root: Path, offset: int, data: bytes) -> None:
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def test_a_wrong_size_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tmp_path / "store"
+    store = open_store(root)
+    _, second, third, fourth = put(store, 1, 2, 3, 4)
+    overwrite(root, second.physical_offset, (second.size_bytes + third.size_bytes).to_bytes(4, "big"))
+    with caplog.at_level(logging.WARNING):
+        store.dispatch()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the dispatch passes over the message at {second.physical_offset}: its size is wrong"
+    ]
+    assert (store.dispatch_behind_bytes, store.stats.dispatch_passed_over) == (0, 1)
+    put(store, 5)
+    store.dispatch()
+    assert [len(store.query_message("orders", f"k{number}").messages) for number in range(1, 6)] == [1, 0, 0, 1, 1]
+    assert store.get_message("orders", 0, 3).phy_offsets[0] == fourth.physical_offset
+    crash(store)
+
+
+@pytest.mark.parametrize("harm", ["magic", "size"])
+def test_without_a_message_the_dispatch_stops(harm: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    store = open_store(root)
+    _, second, _ = put(store, 1, 2, 3)
+    at = second.physical_offset
+    overwrite(root, at if harm == "size" else at + 4, (1 << 30).to_bytes(4, "big"))
+    for _ in range(2):
+        with pytest.raises(CorruptError, match="the dispatch stops"):
+            store.dispatch()
+    assert put(store, 4)[0].is_stored
+    assert store.dispatch_behind_bytes == store.max_phy_offset - at
+    assert len(store.query_message("orders", "k1").messages) == 1
+    crash(store)
