@@ -144,7 +144,7 @@ def _parsed(data: bytes) -> ClosedState | None:
         table = json.loads(data)
         queues = {str(folder): (int(first), int(following)) for folder, (first, following) in table["queues"].items()}
         keyless = tuple((int(begin), int(end)) for begin, end in table["keyless"])
-        numbers = (int(table[name]) for name in ("minPhyOffset", "endPhyOffset", "tailCrc32"))
-        return ClosedState(*numbers, queues, keyless)
+        begin, end, crc = (int(table[name]) for name in ("minPhyOffset", "endPhyOffset", "tailCrc32"))
+        return ClosedState(begin, end, crc, queues, keyless)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

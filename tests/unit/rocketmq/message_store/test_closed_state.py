@@ -15,6 +15,7 @@ from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.message_store import queue_recovery
 from logdex.rocketmq.message_store.closed_state import FILE_NAME
 from logdex.rocketmq.read.keys import index_coverage
+from logdex.rocketmq.scan.log_walk import STEPS_MAX
 from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import crash, open_store, require_sound
 
@@ -202,7 +203,7 @@ def put_plain(store: MessageStore, count: int) -> None:
 
 def test_parts_without_keys_are_not_scanned_again(scans: list[int], tmp_path: Path) -> None:
     """Those inside an IndexFile, and those that a broker has put, are scanned once."""
-    root, count = tmp_path / "store", index_coverage.STEPS_MAX + 10
+    root, count = tmp_path / "store", STEPS_MAX + 10
     with open_store(root, unique_keys=False) as store:
         put_plain(store, count)
     noted = (root / FILE_NAME).read_bytes()

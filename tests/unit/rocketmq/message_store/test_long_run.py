@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ from logdex.rocketmq import Consumer, Message, MessageStore, StoreConfig
 from logdex.rocketmq.verify import verify
 from tests.interop.soak import SECONDS, Beside
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 1 << 20,
     "mapped_file_size_consume_queue": 20 * 1000,
     "max_hash_slot_num": 1000,
@@ -33,6 +34,7 @@ KEPT_S = max(SECONDS / 4, 15)
 FOLLOWER = """
 import sys
 from pathlib import Path
+from typing import Any
 from logdex.rocketmq import Consumer, LocalFileOffsetStore
 
 root, over = Path(sys.argv[1]), Path(sys.argv[2])
@@ -135,8 +137,8 @@ def test_long_run(tmp_path: Path) -> None:
             with Beside(looks) as beside:
                 threading.Event().wait(SECONDS)
             store.wait_dispatched()
-            for member in range(MEMBERS):
-                work.consume(member)
+            for number in range(MEMBERS):
+                work.consume(number)
             over.touch()
             followed, _ = follower.communicate(timeout=600)
         for each in work.members:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ LATER_MS = 1 << 50
 """A time at which everything is due."""
 
 
-def delayed(store: MessageStore, level: int, body: bytes, **fields: object) -> None:
+def delayed(store: MessageStore, level: int, body: bytes, **fields: Any) -> None:
     message = Message("orders", body, tags="paid", keys=b"k" + body, queue_id=1, delay_level=level, **fields)
     assert store.put_message(message).is_stored
 

@@ -47,13 +47,13 @@ def test_a_half_message_is_committed_or_rolled_back(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no half message"):
             store.end_transaction(committed, commit=True)
         [message] = store.get_message("orders", 1, 0).messages
-        half = store.look_message_by_offset(second.physical_offset)
-        assert (message.sys_flag, half.sys_flag) == (9, 1)
+        stored = store.look_message_by_offset(second.physical_offset)
+        assert (message.sys_flag, stored.sys_flag) == (9, 1)
         assert message.prepared_transaction_offset == second.physical_offset
-        assert half.properties[b"PGROUP"] == b"buyers"
-        assert half.properties[b"__transactionId__"] == half.unique_key == message.unique_key
+        assert stored.properties[b"PGROUP"] == b"buyers"
+        assert stored.properties[b"__transactionId__"] == stored.unique_key == message.unique_key
         gone = {b"REAL_TOPIC": b"orders", b"REAL_QID": b"1"}
-        assert half.properties == {**message.properties, **gone}
+        assert stored.properties == {**message.properties, **gone}
         assert store.query_message("orders", "kb").messages == (message,)
     with open_store(tmp_path / "store") as store:
         assert pending(store) == [b"c"]

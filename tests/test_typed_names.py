@@ -40,7 +40,11 @@ from logdex.rocketmq import (
 )
 from tests.golden.archives import ROOT
 
-SIZES = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200, "max_hash_slot_num": 7}
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 4096,
+    "mapped_file_size_consume_queue": 200,
+    "max_hash_slot_num": 7,
+}
 PROGRAM = """
 from pathlib import Path
 from logdex.rocketmq import Consumer, Message, MessageStore, PutMessageStatus
@@ -76,11 +80,11 @@ LABELS = {"IndexHeader.unpack", "LoadReport.note", "StoreCheckpoint.unpack"}
 
 def test_a_program_with_a_message_store(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with MessageStore.open(root, **SIZES) as store:
+    with MessageStore.open(root, background=False, **SIZES) as store:
         assert_type(store, MessageStore)
         put = assert_type(store.put_message(Message("orders", b"paid", keys="k", queue_id=0)), PutMessageResult)
         assert assert_type(put.status, PutMessageStatus).name == "PUT_OK"
-        store.wait_dispatched(10)
+        assert store.wait_dispatched()
         found = assert_type(store.get_message("orders", 0, 0), GetMessageResult)
         assert assert_type(found.status, GetMessageStatus).name == "FOUND"
         assert assert_type(store.get_columns("orders", 0, 0), GetColumnsResult).table.num_rows == 1
