@@ -1,0 +1,111 @@
+"""``flush="sync"``: threads share fsyncs, none waits for another's for ever, and a dispatch that stands still holds up
+no put."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from logdex.io.env import Env
+from logdex.rocketmq import Message, MessageStore, PutMessageResult, PutMessageStatus
+from tests.unit.rocketmq.message_store.open_stores import open_store
+
+
+class SlowDisk(Env):
+    """An fsync of the log waits while `holds` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on, self.begun = threading.Event(), threading.Event()
+        self.holds = False
+        self.syncs = 0
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        if kind == "sync" and "/commitlog/" in path:
+            self.syncs += 1
+            if self.holds:
+                self.begun.set()
+                assert self.goes_on.wait(60)
+        with super().operation(kind, path):
+            yield
+
+
+def put_slowly(store: MessageStore, env: SlowDisk, found: list[PutMessageResult]) -> threading.Thread:
+    """A thread in whose fsync the disk stands still."""
+    env.holds = True
+    thread = threading.Thread(target=lambda: found.append(store.put_message(Message("orders", b"slow", queue_id=0))))
+    thread.start()
+    assert env.begun.wait(60)
+    return thread
+
+
+@pytest.mark.parametrize("way", ["one", "batch", "half"])
+def test_who_waits_too_long_for_anothers_fsync_is_told(way: str, tmp_path: Path) -> None:
+    env, found = SlowDisk(), list[PutMessageResult]()
+    with open_store(tmp_path / "store", flush="sync", sync_flush_timeout_ms=20, env=env) as store:
+        store.put_half(Message("orders", queue_id=0))  # makes the topics
+        thread = put_slowly(store, env, found)
+        put = {"one": store.put_message, "half": store.put_half, "batch": lambda each: store.put_messages([each])}[way]
+        late = put(Message("orders", b"late", queue_id=0))
+        assert (late.status, late.is_stored) == (PutMessageStatus.FLUSH_DISK_TIMEOUT, True)
+        not_waiting = store.put_message(Message("orders", queue_id=0, wait_store_msg_ok=False))
+        assert not_waiting.status is PutMessageStatus.PUT_OK
+        env.holds = False
+        env.goes_on.set()
+        thread.join()
+        assert found[0].status is PutMessageStatus.PUT_OK
+        assert store.put_message(Message("orders", queue_id=0)).status is PutMessageStatus.PUT_OK
+        assert store.stats.flush_behind_bytes == 0
+
+
+def test_many_threads_share_an_fsync(tmp_path: Path) -> None:
+    env, found = SlowDisk(), list[PutMessageResult]()
+    with open_store(tmp_path / "store", flush="sync", env=env) as store:
+        store.create_topic("orders")
+        first = put_slowly(store, env, found)
+        before = env.syncs
+        threads = [
+            threading.Thread(target=lambda: found.append(store.put_message(Message("orders", b"x", queue_id=1))))
+            for _ in range(12)
+        ]
+        for thread in threads:
+            thread.start()
+        while store.stats.puts < 13:
+            pass
+        env.holds = False
+        env.goes_on.set()
+        for thread in (first, *threads):
+            thread.join()
+        assert env.syncs - before == 1  # that of all the threads that waited
+        assert sorted(put.queue_offset for put in found if put.queue_id == 1) == list(range(12))
+        assert {put.status for put in found} == {PutMessageStatus.PUT_OK}
+
+
+def test_a_dispatch_that_stands_still_holds_up_no_put(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", flush="sync") as store:
+        store.put_message(Message("orders", keys="k", queue_id=0))
+        store.dispatch()
+        held, over = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with store._dispatch.lock:
+                held.set()
+                assert over.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert held.wait(60)
+        for _ in range(60):  # several files
+            assert store.put_message(Message("orders", bytes(200), queue_id=0)).status is PutMessageStatus.PUT_OK
+        assert store.stats.flush_behind_bytes == 0
+        assert store.dispatch_behind_bytes > 2 * 4096
+        assert len(store.get_message("orders", 0, 0).messages) == 1
+        over.set()
+        thread.join()
+        store.dispatch()
+        assert store.get_message("orders", 0, 0, 100).max_offset == 61
