@@ -47,6 +47,13 @@ def write(path: str, pipe: int, seed: int) -> None:
             store.dispatch()
         elif kind < 0.35:
             store.flush()
+        elif kind < 0.38:
+            store.put_half(Message("T", b"x" * chance.randrange(200), keys=key, queue_id=0))
+        elif kind < 0.41:
+            for half in store.pending_transactions()[:1]:
+                store.end_transaction(half, commit=chance.random() < 0.5)
+        elif kind < 0.415:
+            store.delete_expired(disk_ratio=0.0)
         else:
             store.put_message(Message(chance.choice("TU"), b"x" * chance.randrange(900), keys=key))
         tell(pipe, store.max_phy_offset)
