@@ -279,7 +279,7 @@ class History:
 
     def finish(self) -> None:
         """The store is sound, and its derived files are those of a rebuild, where that makes the same queues."""
-        for topic in sorted((self.model.topics or set()) - {topic for topic, _ in self.model.alive}):
+        for topic in sorted((self.model.topics or set()) - {topic for topic, _ in self.model.alive} - {HALF, OP}):
             # Nothing tells a topic that was made again and has no messages from one that lost its queues.
             message, key = self.message(topic, 0)
             self.model.put(topic, 0, key, self.store.put_message(message).physical_offset)
