@@ -103,7 +103,7 @@ def _require_place(path: str, env: Env) -> None:
     """Raises an error if a directory holds something else, or a store that cannot be written."""
     look = PathLook(path, env)
     require_supported_layout(look)
-    names = set(look.names())
+    names = {name for name in look.names() if not name.startswith(".logdex-")}
     if names and not names & _NAMES:
         raise UsageError(f"{path}: not a store, and not empty", hint="give a store's root, or a new directory")
 

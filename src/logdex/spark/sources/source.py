@@ -12,8 +12,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from logdex.convert.columns.projection import Projection
-from logdex.errors import LogdexError
+from logdex.errors import LogdexError, UsageError
 from logdex.jobs.tasks import group_parts
+from logdex.spark.sinks.sink import Sink
+from logdex.spark.sinks.writer import LogStreamWriter, LogWriter
 from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.pushdown import FilterTaker
 from logdex.spark.sources.rows import partitions_of, rows_of, say
@@ -53,6 +55,11 @@ class LogSource(DataSource):
     def make_stream(options: Mapping[str, str]) -> LogStream:
         """Returns what a stream with some options reads."""
 
+    @staticmethod
+    @abstractmethod
+    def make_sink(options: Mapping[str, str], columns: tuple[str, ...]) -> Sink:
+        """Returns what rows with some columns are appended to."""
+
     @property
     def table(self) -> LogTable:
         """What the DataFrame reads."""
@@ -82,6 +89,18 @@ class LogSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Returns a reader of a stream of the columns of `schema`."""
         return LogStreamReader(self.make_stream(self.options), to_arrow_schema(schema, timezone="UTC"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
+        """Returns a writer of rows with the columns of `schema`. They are appended."""
+        if overwrite:
+            raise UsageError(f"{self.name()} cannot overwrite a log", hint='say mode("append")')
+        return LogWriter(self.make_sink(self.options, tuple(schema.names)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:
+        """Returns a writer of the batches of a stream."""
+        if overwrite:
+            raise UsageError(f"{self.name()} cannot overwrite a log", hint='say outputMode("append")')
+        return LogStreamWriter(self.make_sink(self.options, tuple(schema.names)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader of the columns of `schema`."""

@@ -19,7 +19,11 @@ from logdex.rocketmq.message_store.put.append import acknowledged
 from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoder
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
 
-_COLUMNS = ("topic", "body", "queue_id", "sharding_key", "tags", "keys", "properties", "born_timestamp_ms")
+_COLUMNS = (
+    *("topic", "body", "queue_id", "sharding_key", "tags", "keys"),
+    *("properties", "born_timestamp_ms", "unique_key"),
+)
+UNIQ_KEY_NAME = props.UNIQ_KEY.decode()
 _BUFFER_BYTES = 4 << 20
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -184,14 +188,18 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
             keys = pc.binary_join(keys, " ")
         keys = _as_binary(keys)
         keys = pc.if_else(pc.equal(pc.binary_length(keys), 0), pa.scalar(None, pa.large_binary()), keys)
+    unique = _as_binary(_column(table, "unique_key")) if "unique_key" in names else None
     if "properties" in names:
         own = _column(table, "properties").to_pylist()
+        if unique is not None:
+            own = [[*(each or ()), (UNIQ_KEY_NAME, unique[i].as_py())] for i, each in enumerate(own)]
         rows = [
             encoder.stored_properties(None if tags is None else tags[i].as_py(), keys and keys[i].as_py(), each, now_ms)
             for i, each in enumerate(own)
         ]
         return _bytes_of(pa.array(rows, pa.large_binary()), count)
-    unique = encoder.unique_key_column(count, now_ms)
+    if unique is None:
+        unique = encoder.unique_key_column(count, now_ms)
     parts = [(props.KEYS, keys), (props.UNIQ_KEY, unique), (props.TAGS, tags)]  # the order of Java's map
     present = [(name, column) for name, column in parts if column is not None]
     joined = _joined(present, count)

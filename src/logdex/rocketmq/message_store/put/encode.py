@@ -130,8 +130,10 @@ class UniqueKeys:
         return b"%s%04X" % (before, next(self._counter) & 0xFFFF)
 
     def column(self, count: int, now_ms: int) -> Any:
-        """`count` new values as an Arrow array of large_binary."""
+        """`count` new values as an Arrow array of large_binary. They have a seed of their own, because
+        they use up many numbers of the counter."""
         last = self.next(now_ms)
+        last = b"%s%08X%s" % (last[:-20], random.getrandbits(32), last[-12:])
         width = len(last)
         numbers = np.arange(count, dtype=np.int64) + (int(last[-12:], 16) + 1)  # the counter carries into the time
         digits = np.empty((count, width), np.uint8)

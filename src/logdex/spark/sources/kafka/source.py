@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from logdex.spark.sinks.kafka.sink import LogDirSink
 from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.kafka.table import SOURCE, LogDirTable
 from logdex.spark.sources.source import LogSource
@@ -27,3 +28,8 @@ class KafkaLogSource(LogSource):
     def make_stream(options: Mapping[str, str]) -> LogDirStream:
         """Returns what a stream reads."""
         return LogDirStream(options)
+
+    @staticmethod
+    def make_sink(options: Mapping[str, str], columns: tuple[str, ...]) -> LogDirSink:
+        """Returns what rows with some columns are appended to."""
+        return LogDirSink(options, columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from logdex.spark.sinks.rocketmq.sink import StoreSink
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.rocketmq.table import SOURCE, StoreTable
 from logdex.spark.sources.source import LogSource
@@ -27,3 +28,8 @@ class RocketmqStoreSource(LogSource):
     def make_stream(options: Mapping[str, str]) -> StoreStream:
         """Returns what a stream reads."""
         return StoreStream(options)
+
+    @staticmethod
+    def make_sink(options: Mapping[str, str], columns: tuple[str, ...]) -> StoreSink:
+        """Returns what rows with some columns are appended to."""
+        return StoreSink(options, columns)

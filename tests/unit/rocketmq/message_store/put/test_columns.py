@@ -10,6 +10,7 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 
 
@@ -87,3 +88,19 @@ def test_no_rows(tmp_path: Path) -> None:
         store.close()
         put = store.put_columns(pa.table({"topic": ["a"]}))
         assert put.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_unique_keys_are_new_or_given(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", clock_ms=lambda: 1_700_000_000_000) as store:
+        table = pa.table({"topic": ["t"] * 300, "body": [b"x"] * 300})
+        for _ in range(3):
+            store.put_columns(table)
+        given = pa.table({"topic": ["t", "t"], "unique_key": ["U1", "U2"]})
+        store.put_columns(given)
+        store.put_columns(
+            given.append_column("properties", pa.array([[("a", "b")], None], pa.map_(pa.string(), pa.string())))
+        )
+        with StoreSnapshot(store.path) as snapshot:
+            keys = [message.unique_key for message in snapshot.scan()]
+    assert len(set(keys[:900])) == 900
+    assert keys[900:] == [b"U1", b"U2", b"U1", b"U2"]

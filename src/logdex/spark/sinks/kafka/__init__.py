@@ -1,0 +1,1 @@
+"""The sink into Kafka log directories, through `Log`."""

@@ -1,0 +1,198 @@
+"""Rows of a DataFrame as records of a Kafka log directory."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logdex.errors import UsageError
+from logdex.formats import FORMATS
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.kafka.columns.encode_input import HEADERS_TYPE
+from logdex.kafka.directory.log_lock import DirectoryLock
+from logdex.kafka.files.file_names import parse_partition_dir
+from logdex.kafka.log.log import Log
+from logdex.primitives.murmur2 import murmur2_of_all, partitions_of_keys
+from logdex.spark.sinks.commit import Destination
+from logdex.spark.sinks.rows import require_columns, times_ms, topics_of, typed
+from logdex.spark.sinks.sink import SINK_OPTIONS, directory_of
+from logdex.spark.sources.options import Options, format_settings
+
+FORMAT = FORMATS["kafka"]
+OPTIONS = (*SINK_OPTIONS, "compression", "partitions", *format_settings(FORMAT))
+_KINDS = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "headers": HEADERS_TYPE}
+TAKEN = ("topic", *_KINDS, "timestamp")
+IGNORED = (
+    *("offset", "timestampType", "producerId", "producerEpoch", "sequence", "leaderEpoch"),
+    *("isTransactional", "isControl", "logDir"),
+)
+"""The columns of the source that a log gives to each record itself, or that are about producers."""
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Ints = npt.NDArray[np.int32]
+
+
+class LogDirSink:
+    """A log directory, or one partition of its own. See `Sink`."""
+
+    def __init__(self, given: Mapping[str, str], columns: tuple[str, ...]) -> None:
+        options = Options("kafka_log", given, OPTIONS)
+        require_columns(columns, TAKEN, IGNORED)
+        if "value" not in columns:
+            raise UsageError("a column value is missing", hint="name the column with the records' bytes so")
+        self.directory = directory_of(options)
+        self._topic = options.text("topic")
+        self._partitions = options.integer("partitions", 1) or 1
+        self._compression = options.choice("compression", _CODECS, "none")
+        self._settings: dict[str, Any] = options.settings(FORMAT)
+        self._lone = parse_partition_dir(posixpath.basename(self.directory))
+        if self._lone is not None and self._topic not in (None, self._lone.topic):
+            raise options.wrong("topic", f"the directory is a partition of {self._lone.topic}")
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+    def prepared(self, batches: Iterator[pa.RecordBatch], task: int, now_ms: int) -> Iterator[pa.RecordBatch]:
+        """Yields the rows with the columns of `Log.append_columns`, and the name of the partition that
+        each goes to."""
+        counts: dict[str, int] = {}
+        for number, batch in enumerate(batches):
+            found = {name: typed(batch, name, _KINDS) for name in _KINDS}
+            keys = found["key"] if found["key"] is not None else pa.nulls(len(batch), pa.binary())
+            columns = {
+                "log": self._logs(batch, keys, found["partition"], task + number, counts),
+                "key": keys,
+                "value": found["value"],
+                "timestamp_ms": times_ms(batch, "timestamp", now_ms),
+            }
+            if found["headers"] is not None:
+                columns["headers"] = found["headers"].fill_null(pa.scalar([], HEADERS_TYPE))
+            yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _logs(
+        self, batch: pa.RecordBatch, keys: pa.Array, given: pa.Array | None, turn: int, counts: dict[str, int]
+    ) -> pa.Array:
+        """Returns the name of each row's partition: as given, by the hash of the key as a producer
+        chooses it, or, without a key, one after the other per batch of rows."""
+        if self._lone is not None:
+            return pa.repeat(pa.scalar(posixpath.basename(self.directory), pa.string()), len(batch))
+        topics = topics_of(batch, self._topic)
+        chosen = self._chosen(topics, keys, turn, counts)
+        partitions = chosen if given is None else pc.coalesce(given, chosen)
+        names = pc.binary_join_element_wise(topics, partitions.cast(pa.string()), "-")
+        for name in pc.unique(names).to_pylist():
+            if parse_partition_dir(name) is None or "/" in name:
+                raise UsageError(f"{name!r} names no partition", hint="look at the columns topic and partition")
+        return names
+
+    def _chosen(self, topics: pa.Array, keys: pa.Array, turn: int, counts: dict[str, int]) -> pa.Array:
+        hashes = _hashes(keys)
+        partitions = np.zeros(len(topics), np.int32)
+        for topic in pc.unique(topics).to_pylist():
+            if topic not in counts:
+                counts[topic] = self._count(topic)
+            rows = np.flatnonzero(pc.equal(topics, topic).to_numpy(zero_copy_only=False))
+            partitions[rows] = partitions_of_keys(hashes[rows], counts[topic])
+            keyless = rows[keys.is_null().to_numpy(zero_copy_only=False)[rows]]
+            partitions[keyless] = turn % counts[topic]
+        return pa.array(partitions)
+
+    def _count(self, topic: str, env: Env = DEFAULT_ENV) -> int:
+        """Returns the number of partitions of a topic: those that there are, or the option's."""
+        names = env.list_dir(self.directory) if env.is_dir(self.directory) else []
+        parsed = [parse_partition_dir(name) for name in names]
+        found = [each.partition for each in parsed if each is not None and each.topic == topic and not each.mark]
+        return max(found, default=self._partitions - 1) + 1
+
+    # -- logs ----------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def open(self, env: Env = DEFAULT_ENV) -> Iterator[Destination]:
+        """Opens logs as they are needed, under the lock of the directory."""
+        env.make_dirs_durably(self.directory)
+        with ExitStack() as stack:
+            if self._lone is None:
+                lock = DirectoryLock(self.directory, env=env)
+                stack.callback(lock.release)
+            logs = LogDirDestination(self.directory, self._compression, self._settings, env, is_lone=bool(self._lone))
+            stack.callback(logs.close)
+            if self._lone is not None:
+                logs.log(posixpath.basename(self.directory))
+            yield logs
+
+
+def _hashes(keys: pa.Array) -> npt.NDArray[np.uint32]:
+    filled = keys.fill_null(b"").cast(pa.large_binary())
+    _, offsets, data = filled.buffers()
+    places = np.frombuffer(offsets, np.int64, len(filled) + 1, 8 * filled.offset)
+    return murmur2_of_all(
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8), places
+    )
+
+
+class LogDirDestination:
+    """The logs of a directory. See `Destination`."""
+
+    def __init__(self, directory: str, compression: str, settings: dict[str, Any], env: Env, *, is_lone: bool) -> None:
+        self._directory, self._is_lone = directory, is_lone
+        self._compression, self._settings = compression, settings
+        self._env = env
+        self._logs: dict[str, Log] = {}
+
+    def log(self, name: str) -> Log:
+        """Returns an open log, created if it is missing."""
+        if name not in self._logs:
+            path = self._directory if self._is_lone else f"{self._directory}/{name}"
+            self._logs[name] = Log.open(path, env=self._env, **self._settings)
+        return self._logs[name]
+
+    def ends(self, rows: pa.Table) -> dict[str, int]:
+        """Returns the log end offsets of the partitions of some rows."""
+        found = {}
+        for name in sorted(pc.unique(rows.column("log")).to_pylist()):
+            self.log(name).flush()
+            found[name] = self.log(name).log_end_offset
+        return found
+
+    def missing(self, rows: pa.Table, ends: Mapping[str, int]) -> pa.Table:
+        """Returns the rows that do not follow the former ends: of each log's rows, which are appended
+        in order, those from the first one on that differs from the record there."""
+        parts = []
+        for name, begin in ends.items():
+            part = _of_log(rows, name)
+            parts.append(part.slice(self._count_written(name, part, begin)))
+        return pa.concat_tables(parts) if parts else rows
+
+    def _count_written(self, name: str, rows: pa.Table, begin: int) -> int:
+        log, count = self.log(name), 0
+        wanted = zip(*(rows.column(each).to_pylist() for each in ("key", "value", "timestamp_ms")), strict=True)
+        uses_time = log.config.message_timestamp_type == "CreateTime"
+        for record in log.records(max(begin, log.log_start_offset), control=True):
+            expected = next(wanted, None)
+            if expected is None or (record.key, record.value) != expected[:2]:
+                break
+            if uses_time and record.timestamp_ms != expected[2]:
+                break
+            count += 1
+        return count
+
+    def append(self, rows: pa.Table) -> None:
+        """Appends the rows of each log, in order."""
+        for name in sorted(pc.unique(rows.column("log")).to_pylist()):
+            part = _of_log(rows, name).drop_columns(["log"])
+            self.log(name).append_columns(part, compression=self._compression)
+            self.log(name).flush()
+
+    def close(self) -> None:
+        """Closes all logs."""
+        with ExitStack() as stack:
+            for log in self._logs.values():
+                stack.callback(log.close)
+
+
+def _of_log(rows: pa.Table, name: str) -> pa.Table:
+    return rows.filter(pc.equal(rows.column("log"), name))

@@ -1,0 +1,1 @@
+"""The sink into RocketMQ stores, through `MessageStore`."""

@@ -1,0 +1,39 @@
+"""What a sink is, whatever the format: it turns the rows of a DataFrame into rows to append, and
+opens the logs that these go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import pyarrow as pa
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.spark.sinks.commit import Destination
+from logdex.spark.sources.options import Options
+from logdex.spark.sources.paths import find_paths
+
+SINK_OPTIONS = ("path", "paths", "topic", "checkpointLocation")
+"""The options that every sink has. Spark gives it its own option checkpointLocation too."""
+
+
+class Sink(Protocol):
+    """A directory with logs that rows are appended to. It can be pickled and has no open files."""
+
+    directory: str
+
+    def prepared(self, batches: Iterator[pa.RecordBatch], task: int, now_ms: int) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a task as they are staged. Raises `UsageError` for rows that no log can
+        have."""
+
+    def open(self, env: Env = DEFAULT_ENV) -> AbstractContextManager[Destination]:
+        """Opens the logs, with their lock. Raises `LogInUseError` if another has it."""
+
+
+def directory_of(options: Options, env: Env = DEFAULT_ENV) -> str:
+    """Returns the one directory that the options name."""
+    paths = find_paths(options, env)
+    if len(paths) > 1:
+        raise options.wrong("path", "name one directory to write to")
+    return paths[0]

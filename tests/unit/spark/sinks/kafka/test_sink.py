@@ -1,0 +1,99 @@
+"""The sink into log directories without Spark: columns, which partition, what is refused, codecs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from logdex.errors import LogInUseError, UsageError
+from logdex.io.env import DEFAULT_ENV
+from logdex.kafka.log.log import Log
+from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.primitives.murmur2 import murmur2
+from logdex.spark.sinks.kafka.sink import LogDirSink
+from tests.crash.sinks import NOW_MS, commit
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def sink(path: Path, batch: pa.RecordBatch, **options: str) -> LogDirSink:
+    return LogDirSink({"path": str(path), **options}, tuple(batch.schema.names))
+
+
+def test_all_columns(tmp_path: Path) -> None:
+    at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    batch = pa.record_batch(
+        {
+            "key": [b"k", None, b"k"],
+            "value": ["one", "two", None],
+            "topic": ["a", "a", "b"],
+            "partition": pa.array([1, None, 0], pa.int32()),
+            "timestamp": pa.array([at, None, at], pa.timestamp("us", "UTC")),
+            "headers": pa.array([[{"key": "h", "value": b"1"}], None, []], HEADERS),
+            "offset": pa.array([5, 6, 7], pa.int64()),
+        }
+    )
+    assert commit(sink(tmp_path / "logs", batch, compression="zstd", partitions="2"), 0, [batch], DEFAULT_ENV)
+    with LogDirSnapshot(tmp_path / "logs") as snapshot:
+        found = {
+            (name, number): [*snapshot.partition(name, number).scan()]
+            for name, number in (("a", 1), ("a", 0), ("b", 0))
+        }
+    (first,) = found["a", 1]
+    assert (first.key, first.value, first.timestamp_ms, first.headers) == (
+        b"k",
+        b"one",
+        1_700_000_000_000,
+        (("h", b"1"),),
+    )
+    (second,) = found["a", 0]
+    assert (second.key, second.value, second.timestamp_ms, second.headers) == (None, b"two", NOW_MS, ())
+    assert [record.value for record in found["b", 0]] == [None]
+
+
+def test_keys_choose_partitions(tmp_path: Path) -> None:
+    keys = [b"key-%d" % number for number in range(40)]
+    batch = pa.record_batch({"key": keys, "value": keys})
+    for number in range(3):
+        Log.open(tmp_path / "logs" / f"t-{number}").close()
+    assert commit(sink(tmp_path / "logs", batch, topic="t"), 0, [batch], DEFAULT_ENV)
+    with LogDirSnapshot(tmp_path / "logs") as snapshot:
+        for number in range(3):
+            found = [record.key for record in snapshot.partition("t", number).scan()]
+            assert found == [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 3 == number]
+
+
+def test_one_partition(tmp_path: Path) -> None:
+    batch = pa.record_batch({"value": [b"1", b"2"]})
+    Log.open(tmp_path / "t-0").close()
+    assert commit(sink(tmp_path / "t-0", batch), 0, [batch], DEFAULT_ENV)
+    assert not commit(sink(tmp_path / "t-0", batch), 0, [batch], DEFAULT_ENV)
+    with PartitionSnapshot(tmp_path / "t-0") as snapshot:
+        assert [record.value for record in snapshot.scan()] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ({"value": [b"x"]}, {}, "a row has no topic"),
+        ({"key": [b"x"]}, {}, "a column value is missing"),
+        ({"value": [b"x"], "topic": ["a/b"]}, {}, "names no partition"),
+        ({"value": [b"x"]}, {"topic": "t", "compression": "zip"}, "the option compression"),
+        ({"value": [b"x"], "partition": ["p"]}, {"topic": "t"}, "the column partition is string"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, columns: dict[str, list[object]], options: dict[str, str], said: str) -> None:
+    batch = pa.record_batch(columns)
+    with pytest.raises(UsageError, match=said):
+        commit(sink(tmp_path / "logs", batch, **options), 0, [batch], DEFAULT_ENV)
+
+
+def test_a_partition_that_is_in_use(tmp_path: Path) -> None:
+    batch = pa.record_batch({"value": [b"x"]})
+    with Log.open(tmp_path / "logs" / "t-0"), pytest.raises(LogInUseError):
+        commit(sink(tmp_path / "logs", batch, topic="t"), 0, [batch], DEFAULT_ENV)
+    assert commit(sink(tmp_path / "logs", batch, topic="t"), 0, [batch], DEFAULT_ENV)
