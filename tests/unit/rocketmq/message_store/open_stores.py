@@ -38,6 +38,7 @@ def crash(store: MessageStore) -> None:
     """Ends a store as a killed process would: nothing more is written."""
     store._core.close_files()
     store._dispatch.close_files()
+    store._close_index()
     store._core.process_lock.release()
 
 
