@@ -102,6 +102,8 @@ class TransactionService:
             self._read_ops()
             if self._has_ended(half) or half.queue_offset < self._half_offset:
                 raise UsageError(f"the transaction of the message at {phy_offset} has ended already")
+            if not core.takes_puts:
+                return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
             self._require_topic(OP_TOPIC_NAME, core.clock_ms())
             result = self._commit(half, place, pairs) if commit else self._end(half)
             if not result.is_stored:

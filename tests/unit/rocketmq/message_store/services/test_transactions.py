@@ -103,6 +103,16 @@ def test_the_end_of_a_transaction_waits_for_slaves(tmp_path: Path) -> None:
         assert pending(store) == []
 
 
+def test_a_slave_ends_no_transaction(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        half = put_half(store, b"a")
+    with open_store(tmp_path / "store", is_slave=True) as store:
+        for commit in (True, False):
+            assert store.end_transaction(half, commit=commit).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        assert OP.encode() not in store.core.topics
+        assert pending(store) == [b"a"]
+
+
 def test_an_op_message_ends_what_lies_before_it_alone(tmp_path: Path) -> None:
     """All half messages have expired and their queue is lost, but not the op messages: offsets begin at 0 again."""
     root = tmp_path / "store"
