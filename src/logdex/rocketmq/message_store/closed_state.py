@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 from logdex.errors import StoreError
@@ -72,7 +73,7 @@ class ClosedState:
             "queues": self.queues,
             "keyless": self.keyless,
         }
-        write_atomically(f"{root}/{FILE_NAME}", json.dumps(table).encode(), env=env)
+        write_atomically(f"{root}/{FILE_NAME}", json.dumps(table | {"crc32": _crc(table)}).encode(), env=env)
 
     def has_more(
         self, queues: Iterable[ConsumeQueue], min_offset: int, is_deleted: Callable[[bytes], bool], root: str
@@ -142,9 +143,16 @@ def _tail_crc(log: CommitLog, end_offset: int) -> int:
 def _parsed(data: bytes) -> ClosedState | None:
     try:
         table = json.loads(data)
+        if table.pop("crc32") != _crc(table):
+            return None
         queues = {str(folder): (int(first), int(following)) for folder, (first, following) in table["queues"].items()}
         keyless = tuple((int(begin), int(end)) for begin, end in table["keyless"])
         begin, end, crc = (int(table[name]) for name in ("minPhyOffset", "endPhyOffset", "tailCrc32"))
         return ClosedState(begin, end, crc, queues, keyless)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def _crc(table: dict[str, Any]) -> int:
+    """The CRC-32 of the rest of the file, in the form in which it is written."""
+    return crc32(json.dumps(table).encode())

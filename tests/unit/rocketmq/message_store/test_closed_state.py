@@ -157,8 +157,7 @@ def test_what_a_broker_closed(where: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "{}", '{"queues":7}', "[" * 10_000, '{"queues":{"late/0":[1]},"keyless":[]}', "another log's"],
+    "text", ["", "{", "[]", "{}", "Infinity", '{"crc32":7}', "[" * 10_000, "another log's", "flipped"]
 )
 def test_a_file_that_says_nothing_of_this_log(text: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
@@ -167,6 +166,10 @@ def test_a_file_that_says_nothing_of_this_log(text: str, tmp_path: Path) -> None
         with open_store(tmp_path / "other") as store:
             store.put_columns(pyarrow_rows(80))
         shutil.copy(tmp_path / "other" / FILE_NAME, root)
+    elif text == "flipped":
+        (root / FILE_NAME).write_text(
+            (root / FILE_NAME).read_text().replace('"early/0": [0, 25]', '"early/0": [0, 95]')
+        )
     else:
         (root / FILE_NAME).write_text(text)
     with open_store(root) as store:
