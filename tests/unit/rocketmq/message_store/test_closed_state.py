@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from logdex.rocketmq.message_store.closed_state import FILE_NAME
 from logdex.rocketmq.read.keys import index_coverage
 from logdex.rocketmq.scan.log_walk import STEPS_MAX
 from tests.directories import contents
+from tests.examples import cases
 from tests.unit.rocketmq.message_store.open_stores import crash, open_store, require_sound
 
 
@@ -65,8 +67,10 @@ HARMS = {
 }
 
 
-@pytest.mark.parametrize("harm", HARMS)
-@pytest.mark.parametrize("ends", ["closed", "killed", "continued by a broker"])
+ENDS = ("closed", "killed", "continued by a broker")
+
+
+@pytest.mark.parametrize(("harm", "ends"), cases(product(HARMS, ENDS), 4))
 def test_lost_entries_are_noticed(harm: str, ends: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     make(root)
