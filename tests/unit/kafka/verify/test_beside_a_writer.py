@@ -100,6 +100,39 @@ def test_every_look_may_find_something_else(tmp_path: Path) -> None:
         assert verify(path, env=Meanwhile(lambda: put(log, 7))).findings == []
 
 
+class Later(Env):
+    """Appends the rest of a log when its size is asked for, after it was read and `waits` questions were asked."""
+
+    def __init__(self, path: Path, rest: bytes, waits: int) -> None:
+        super().__init__()
+        self._path, self._rest, self._left, self._was_read = path, rest, waits, False
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        if path == str(self._path):
+            self._was_read = self._was_read or kind == "map_read"
+            self._left -= self._was_read and kind == "size_bytes"
+            if self._left < 0 and self._rest:
+                with self._path.open("ab") as file:
+                    file.write(self._rest)
+                self._rest = b""
+        with super().operation(kind, path):
+            yield
+
+
+@pytest.mark.parametrize("waits", [0, 1, 3])
+def test_the_end_of_a_batch_shows_later(waits: int, tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    with Log.open(path, CONFIG) as log:
+        put(log, 5)
+        newest = max(path.glob("*.log"))
+        data = newest.read_bytes()
+        os.truncate(newest, len(data) - 10)
+        env = Later(newest, data[-10:], waits)
+        assert [str(finding) for finding in verify(path, env=env).findings] == []
+        assert newest.read_bytes() == data
+
+
 @pytest.mark.parametrize("times", [1, 99])
 def test_an_index_that_is_trimmed_and_preallocated_while_it_is_read(
     times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
