@@ -296,10 +296,7 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
             assert [key for key in passed if key in still and key not in elsewhere] == []
     config = config_of(sizes)
     report = verify(str(place), config)
-    # The clock of these runs goes back at times: the checkpoint may state the time of a message that has expired.
-    tolerated = {"checkpoint-time"} if model.expired else set()
-    findings = [str(finding) for finding in report.findings if finding.check not in tolerated]
-    assert not findings, findings
+    assert [str(finding) for finding in report.findings] == []
     model.kept = len(model.puts)
 
 

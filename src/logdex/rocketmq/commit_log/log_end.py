@@ -148,21 +148,21 @@ def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
         return end
     here = log.file_of(end.offset)
     for file in log.files:
-        if file.start_offset > end.offset and _is_written(log, file, file.start_offset):
-            has_grown = here is not None and _is_written(log, here, end.offset)
+        if file.start_offset > end.offset and _is_written(log, file, file.start_offset, if_removed=False):
+            has_grown = here is not None and _is_written(log, here, end.offset, if_removed=True)
             return end if has_grown else _hole(end, file.path)
     return end
 
 
-def _is_written(log: CommitLog, file: CommitLogFile, offset: int) -> bool:
-    """Whether there is anything but zeros where a message of `file` would begin. A file that a broker
-    has removed meanwhile shows nothing."""
+def _is_written(log: CommitLog, file: CommitLogFile, offset: int, *, if_removed: bool) -> bool:
+    """Whether there is anything but zeros where a message of `file` would begin; `if_removed` if a
+    broker has removed the file meanwhile."""
     try:
         return any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
     except VanishedError:
         if not log.was_trimmed(offset):
             raise
-        return False
+        return if_removed
 
 
 def _hole(end: LogEnd, where: str) -> LogEnd:

@@ -28,8 +28,9 @@ def walk(
     end must be.
 
     Returns (the offset where no message follows, the log's end there). The log's end is None if
-    there is damage, whose kind only a scan finds out. Without `look_behind`, a hole in the log is
-    treated as its end, because telling them apart requires reading the bytes after the zeros.
+    there is damage or a hole, which a scan tells from a message that a broker is writing. Without
+    `look_behind`, a hole in the log is treated as its end, because telling them apart requires
+    reading the bytes after the zeros.
     """
     while True:
         message = readable(log, offset)
@@ -45,7 +46,7 @@ def walk(
 
 def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLogFile | LogEnd | None:
     """Returns the file where the log continues after `offset`, or the log's end there; None for
-    damage. With `env`, the bytes after zeros are read."""
+    damage or a hole. With `env`, the bytes after zeros are read."""
     file = log.file_at_or_before(offset)
     position = min(offset - file.start_offset, file.size_bytes)
     if position == file.size_bytes:
@@ -62,7 +63,8 @@ def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLog
         if env is None:
             return zeros_at(file, position)
         with env.map_read(file.path) as mapped:
-            return next_file_or_end(log, file, position, end_at_zeros(file, position, mapped.array))
+            end = end_at_zeros(file, position, mapped.array)
+        return next_file_or_end(log, file, position, end) if end.is_clean else None
     _, magic = BLANK.struct.unpack(head)
     return next_file_or_end(log, file, position, None) if magic == BLANK_MAGIC else None
 

@@ -36,7 +36,7 @@ WINDOW_MESSAGES = 16_384
 while they are used.
 """
 
-_LOOKS, _LOOKS_MAX = 3, 50
+_LOOKS, _LOOKS_MAX = 5, 50
 """How often one scan of a file, and one scanner in all, looks at bytes that a broker may be writing,
 and the time between."""
 
@@ -128,14 +128,15 @@ class Scanner:
             delay_level_count=self._levels.size,
         )
 
-    def _may_be_half_written(self, file: CommitLogFile) -> bool:
+    def _may_be_half_written(self, file: CommitLogFile, look: int = 0) -> bool:
         """Whether a broker may be writing what could not be read, so that it is worth another look.
-        Waits for it. This is so a few times, and only while the file ``abort`` is there."""
+        Waits for it, longer after each look. This is so a few times, and only while the file
+        ``abort`` is there."""
         abort = StorePaths(posixpath.dirname(posixpath.dirname(file.path))).abort
-        if not self._looks or not self._env.exists(abort):
+        if look == _LOOKS - 1 or not self._looks or not self._env.exists(abort):
             return False
         self._looks -= 1
-        look_again.pause()
+        look_again.pause(1 << look)
         return True
 
     def index_tags(self, tags_in_index: bool) -> None:
@@ -156,16 +157,17 @@ class Scanner:
             stop = data.size if stop is None else stop
             self.stopped_at = start
             try:
-                for look in range(_LOOKS):
+                look, last = 0, -1
+                while True:
                     reason, start = yield from self._windows(file, data, file.start_offset, start, stop)
                     self.stopped_at = start
                     if reason in (kernel.FILE_END, kernel.LIMIT):
                         return None
                     end = log_end_at(file, data, start, reason)
                     require_readable(data, start, data.size)
-                    if end.is_clean or look == _LOOKS - 1 or not self._may_be_half_written(file):
-                        break
-                return end
+                    look, last = look + 1 if start == last else 0, start
+                    if end.is_clean or not self._may_be_half_written(file, look):
+                        return end
             except UnreadableError as error:
                 if not self._unreadable_is_damage:
                     raise
@@ -271,7 +273,7 @@ class Scanner:
         while reason == kernel.WINDOW_FULL:
             state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
             begin = int(state[kernel.POSITION])
-            reason = self._fill(data, data_offset, stop)
+            reason = self._fill_shown(file, data, data_offset, stop)
             position, count = int(state[kernel.POSITION]), int(state[kernel.COUNT])
             readable = readable_end(data, self.stopped_at, position)
             if readable < position:
@@ -296,6 +298,20 @@ class Scanner:
     def _end_of(self, count: int) -> int:
         """Returns the physical offset after the first `count` messages of the columns."""
         return int(self._columns.position[count - 1]) + int(self._columns.size[count - 1])
+
+    def _fill_shown(self, file: CommitLogFile, data: ByteArray, data_offset: int, stop: int) -> int:
+        """Runs `_fill`, and again while a broker may be writing the last message: its properties end
+        in a zero byte, which no CRC covers."""
+        state, columns, look = self._state, self._columns, 0
+        begin = int(state[kernel.POSITION])
+        while True:
+            reason, last = self._fill(data, data_offset, stop), int(state[kernel.COUNT]) - 1
+            if last < 0 or not columns.properties_length[last]:
+                return reason
+            if data[self._end_of(last + 1) - 1 - data_offset] or not self._may_be_half_written(file, look):
+                return reason
+            state[kernel.POSITION], state[kernel.COUNT], state[kernel.KEY_COUNT] = begin, 0, 0
+            look += 1
 
     def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
         """Runs the kernel until the window is full or the part of the file ends, and adds new

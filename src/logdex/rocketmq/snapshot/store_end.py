@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from logdex.errors import StoreError
+from logdex.errors import MissingFileError, StoreError, VanishedError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import BLANK, INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -22,6 +22,7 @@ from logdex.rocketmq.scan.log_extent import LogExtent, find_valid_end, scan_exte
 from logdex.rocketmq.scan.log_walk import newest_written
 from logdex.rocketmq.settings.store_config import StoreConfig
 
+_LISTINGS_MAX = 10
 _INDEX_FILES = 2
 """The newest IndexFile is often empty, because the engine creates it ahead."""
 
@@ -37,12 +38,26 @@ def find_store_end(
 ) -> LogExtent:
     """Returns the end of the log of the store at `root`, found from the newest known message.
     `queues` are read only if the IndexFiles point to no message in the log's newest file.
-    `look_behind` is passed to `find_valid_end`."""
+    `look_behind` is passed to `find_valid_end`. `log` is listed again if a broker has meanwhile
+    removed the file where it ended."""
+    for _ in range(_LISTINGS_MAX):
+        try:
+            known = _known(root, log, queues, env)
+            return find_valid_end(log, known, config, look_behind=look_behind, env=env)
+        except VanishedError:
+            if not log.was_trimmed(log.min_offset):
+                raise
+            log.refresh()
+    raise MissingFileError("a broker removes its files faster than they are read", path=log.directory)
+
+
+def _known(root: str, log: CommitLog, queues: Iterable[ConsumeQueue], env: Env) -> list[int]:
+    """Returns the physical offsets of the newest messages that derived files point to."""
     newest = newest_written(log)
     known = _last_of_index(root, env)
     if not any(newest.start_offset <= offset < newest.end_offset for offset in known):
         known += [offset for queue in queues if (offset := _last_of_queue(queue, log)) is not None]
-    return find_valid_end(log, known, config, look_behind=look_behind, env=env)
+    return known
 
 
 def find_readable_end(root: str, log: CommitLog, end: LogEnd, config: StoreConfig, env: Env) -> LogEnd:

@@ -8,7 +8,7 @@ the log is: each entry that is counted at the start belongs to a message before 
 from __future__ import annotations
 
 from logdex import limits
-from logdex.errors import CorruptError, MissingFileError, NotAStoreError, UnreadableError, VanishedError
+from logdex.errors import CorruptError, MissingFileError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.layout.rocketmq import INDEX_HEADER
@@ -19,17 +19,18 @@ from logdex.rocketmq.scan.log_extent import find_valid_end
 from logdex.rocketmq.scan.log_walk import readable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
-_LOOKS = 3
+_LOOKS = 6
 _LISTINGS_MAX = 10
 _HEAD_BYTES = 64
 _END_PHY_OFFSET = [field.name for field in INDEX_HEADER.fields].index("end_phy_offset")
 
 
 class AtStart:
-    """The state of the store at `root` at the start of a check. It is empty without `is_unclean`
-    (the file ``abort`` is there), because no broker writes then. Not thread-safe."""
+    """The state of the store at `root` at the start of a check, without the log's end until
+    `find_end` has found it. It is empty without `is_unclean` (the file ``abort`` is there), because
+    no broker writes then. Not thread-safe."""
 
-    def __init__(self, root: str, config: StoreConfig, env: Env, *, is_unclean: bool) -> None:
+    def __init__(self, root: str, env: Env, *, is_unclean: bool) -> None:
         self.is_unclean = is_unclean
         self.index_headers: dict[str, tuple[int, ...]] = {}
         """The header fields of each IndexFile, none for a file that is too short."""
@@ -38,26 +39,32 @@ class AtStart:
         self.end_offset: int | None = None
         """The physical offset after the last whole message, None if it was not looked for."""
         self._head = b""
+        self._has_refused = False
+        """Whether the log ends at a whole message that the engine does not take."""
+        self._root, self._env = root, env
         if not is_unclean or env.is_file(root):
             return
         for path in index_file_paths(root, env):
             self.index_headers[path] = _index_header(path, env)
-        checkpoint = StorePaths(root).checkpoint
-        try:
-            if env.is_file(checkpoint) and env.size_bytes(checkpoint) <= limits.CHECKPOINT_SIZE_BYTES_MAX:
-                self.checkpoint = env.read_file(checkpoint, limits.CHECKPOINT_SIZE_BYTES_MAX)
-        except (MissingFileError, UnreadableError):
-            self.checkpoint = None  # the check itself reports it
+        self.checkpoint = checkpoint_bytes(root, env)
+
+    def find_end(self, log: CommitLog, config: StoreConfig) -> None:
+        """Finds the end of `log`, which was listed after the start. It is listed again if a broker
+        has removed a file since."""
+        if not self.is_unclean:
+            return
         known = [header[_END_PHY_OFFSET] for header in self.index_headers.values() if header]
         for _ in range(_LISTINGS_MAX):
             try:
-                with CommitLog.of_config(root, config, env=env) as log:
-                    self.end_offset = find_valid_end(log, known, config, look_behind=False, env=env).end.offset
-                    self._head = self._head_of(log, self.end_offset)
-                return
+                end = find_valid_end(log, known, config, look_behind=False, env=self._env).end
+                self._head = self._head_of(log, end.offset)
+                self.end_offset = end.offset
+                self._has_refused = not end.is_clean and readable(log, end.offset) is not None
+                if not end.is_clean or readable(log, end.offset) is None:
+                    return  # else a broker has written there since
             except VanishedError:
-                continue  # a broker has removed a file since the log was listed
-            except (CorruptError, MissingFileError, NotAStoreError, UnreadableError):
+                log.refresh()
+            except (CorruptError, MissingFileError, UnreadableError):
                 return  # the check itself reports it
 
     def header_of(self, path: str) -> tuple[int, ...] | None:
@@ -74,20 +81,46 @@ class AtStart:
         return b"" if file is None else log.read(offset, min(_HEAD_BYTES, file.end_offset - offset))
 
     def has_grown(self, log: CommitLog, *, wait: bool = False) -> bool:
-        """Whether more was written behind the end of the log since the start. With `wait` it looks
-        several times, because a message may be half written."""
+        """Whether more was written behind the end of the log since the start, or a broker has removed
+        the file of that end. With `wait` it looks several times, because a message may be half
+        written, or its last bytes may be seen before its first ones."""
         end = self.end_offset
         if end is None:
             return False
         for look in range(_LOOKS if wait else 1):
             if look:
-                look_again.pause()
+                look_again.pause(1 << (look - 1))
             try:
-                if readable(log, end) is not None or self._head_of(log, end) != self._head:
+                if self._head_of(log, end) != self._head or (readable(log, end) is not None and not self._has_refused):
                     return True
-            except MissingFileError:
+            except VanishedError:
+                return True  # a broker removes a file only when newer ones are behind it, or cut from the log
+            except (CorruptError, MissingFileError, UnreadableError):
                 return False
         return False
+
+    def has_changed(self, log: CommitLog) -> bool:
+        """Whether a broker writes, or has written since the start: it holds the store's lock, or the
+        log or the index has grown."""
+        if not self.is_unclean:
+            return False
+        headers = self.index_headers.items()
+        return (
+            self._env.lock_is_held(StorePaths(self._root).lock) is True
+            or self.has_grown(log)
+            or any(_index_header(path, self._env) != header for path, header in headers)
+        )
+
+
+def checkpoint_bytes(root: str, env: Env) -> bytes | None:
+    """Returns the bytes of the checkpoint of the store at `root`, None if it cannot be read."""
+    path = StorePaths(root).checkpoint
+    try:
+        if env.is_file(path) and env.size_bytes(path) <= limits.CHECKPOINT_SIZE_BYTES_MAX:
+            return env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX)
+    except (MissingFileError, UnreadableError):
+        pass  # the check itself reports it
+    return None
 
 
 def _index_header(path: str, env: Env) -> tuple[int, ...]:

@@ -109,6 +109,8 @@ class LogPass:
             except VanishedError:
                 if not self._was_removed(file):
                     raise
+                if self._is_new(file.end_offset):
+                    self._end_before_growth(file)
             if self._is_growing:
                 break
             previous = file
@@ -175,12 +177,17 @@ class LogPass:
                 except StopIteration as done:
                     stop: LogEnd | None = done.value
                     break
+                if self._is_new(int(window.columns.position[0])):
+                    scanning.close()
+                    stop = None
+                    break
                 self._settle(file.start_offset + start)
                 last = window.count - 1
                 self.end_offset = int(window.columns.position[last]) + int(window.columns.size[last])
                 position = self.end_offset - file.start_offset
                 yield window
-            if self._is_growing or self._stopped_by_growth(stop):
+            at = file.start_offset + position if stop is None else stop.offset
+            if self._is_growing or self._is_new(at, wait=stop is not None and not stop.is_clean):
                 break
             if stop is not None and self._is_harmed_filler(file, stop):
                 stop = None
@@ -205,17 +212,19 @@ class LogPass:
                 if stop is not None or self.scanner.stopped_at < limit:
                     return stop
                 start = self.scanner.stopped_at
-            if start == limit and self._at_start.has_grown(self.log):
-                self._is_growing = True
+            if start == limit and self._is_new(end_offset):
                 return None
         return (yield from self.scanner.scan_file(file, start))
 
-    def _stopped_by_growth(self, stop: LogEnd | None) -> bool:
-        """Whether a stop is none of the log, because a broker was writing there."""
+    def _is_new(self, offset: int, *, wait: bool = False) -> bool:
+        """Whether what is at a physical offset is none of the log that is checked, because a broker
+        has written there since the check began. The pass then ends. It asks after it has looked at
+        the place and before it judges what it saw, with `wait` where a broker may be in the middle
+        of a message."""
         start = self._at_start
-        if stop is None or start is None or start.end_offset is None or stop.offset < start.end_offset:
+        if start is None or start.end_offset is None or offset < start.end_offset:
             return False
-        self._is_growing = start.has_grown(self.log, wait=not stop.is_clean)
+        self._is_growing = self._is_growing or start.has_grown(self.log, wait=wait)
         return self._is_growing
 
     def _end_before_growth(self, file: CommitLogFile) -> None:
@@ -266,7 +275,8 @@ class LogPass:
             following = find_behind(data, end.position, self._named)
             noted = None if following is not None else self._stop_at(file, end, data)
             take_unreadable(mapped.array)  # the scan that stopped has reported it
-        if self._stopped_by_growth(end):
+        is_odd = following is not None or (noted is not None and noted.stray is not None)
+        if self._is_new(end.offset, wait=is_odd or not end.is_clean):
             return None
         if following is None:
             self._note_stop(noted)

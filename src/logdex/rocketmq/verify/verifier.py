@@ -15,14 +15,15 @@ import numpy as np
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
+from logdex.jobs import look_again
+from logdex.jobs.findings import FINDINGS_MAX, Finding, VerifyReport
 from logdex.jobs.journal import find_unfinished, report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.verify.at_start import AtStart
+from logdex.rocketmq.verify.at_start import AtStart, checkpoint_bytes
 from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index.index_set import IndexSet
@@ -30,6 +31,11 @@ from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
 from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
+
+_LOOKS_MAX = 20
+"""How often a store is checked on which brokers start and end meanwhile."""
+BETWEEN_LOOKS = 2.5
+"""The pause between two looks at a store to which a broker writes."""
 
 
 def verify(
@@ -48,24 +54,46 @@ def verify(
 
     Raises `MissingFileError` or `NotAStoreError` if the log cannot be opened, `UsageError` for an
     unknown check, and `StorageError` if the system refuses to read a file. Damage is reported and
-    never raised. If a broker starts on the store meanwhile, it is checked once more.
+    never raised.
+
+    If a broker starts on the store meanwhile, the store is checked again. If a broker writes to it,
+    a finding counts only if a second look has it as well.
     """
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
-    abort = StorePaths(root).abort
-    while True:
-        was_closed = not env.exists(abort)
-        report = _look(root, config, Collector(root, max_findings, checks, flags), env, progress)
-        if not was_closed or not env.exists(abort):
-            report.seconds = time.perf_counter() - started
-            return report
+    first: list[Finding] | None = None
+    for _ in range(_LOOKS_MAX):
+        out = Collector(root, max_findings, checks, flags)
+        before = checkpoint_bytes(root, env)
+        is_unclean = check_abort_and_lock(root, out, env)
+        report, has_changed = _look(root, config, out, env, progress, is_unclean=is_unclean)
+        if not is_unclean and (env.exists(StorePaths(root).abort) or checkpoint_bytes(root, env) != before):
+            continue  # a broker has started, and has perhaps ended again
+        if first is not None and not report.truncated:
+            report.findings = _in_both(first, report.findings)
+        elif has_changed and report.findings and not report.truncated:
+            first = report.findings
+            look_again.pause(BETWEEN_LOOKS)
+            continue
+        break
+    report.seconds = time.perf_counter() - started
+    return report
 
 
-def _look(root: str, config: StoreConfig, out: Collector, env: Env, progress: Progress | None) -> VerifyReport:
-    """Checks the store as it is, running or not."""
-    is_unclean = check_abort_and_lock(root, out, env)
-    at_start = AtStart(root, config, env, is_unclean=is_unclean)
+def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:
+    """Returns the findings of a second look that the first one had, too."""
+    places = {(finding.check, finding.path, finding.position) for finding in first}
+    return [finding for finding in second if (finding.check, finding.path, finding.position) in places]
+
+
+def _look(
+    root: str, config: StoreConfig, out: Collector, env: Env, progress: Progress | None, *, is_unclean: bool
+) -> tuple[VerifyReport, bool]:
+    """Checks the store as it is, running or not. Returns the report, and whether a broker has
+    written to the store meanwhile."""
+    at_start = AtStart(root, env, is_unclean=is_unclean)
     log = CommitLog.of_config(root, config, env=env)
+    at_start.find_end(log, config)
     report_unfinished(find_unfinished([root], env), out)
     named = NamedMessages(root, config, env)
     scan = LogPass(log, config, out, env, None if log.is_one_file else named, at_start)
@@ -87,17 +115,19 @@ def _look(root: str, config: StoreConfig, out: Collector, env: Env, progress: Pr
         else:
             queues.finish(scan.end_offset, scan.scanner.messages)
             index.finish(scan.end_offset)
+        has_changed = at_start.has_changed(log)
     finally:
         queues.close()
         index.close()
         named.close()
         log.close()
+    known_end = scan.end_offset
     if scan.damage:  # lost messages may have been newer than all others
         newest_ms = known_end = OFFSET_MAX
-    else:
-        known_end = scan.end_offset
+    elif log.min_offset:  # so may expired ones, if the clock went back
+        newest_ms = OFFSET_MAX
     is_missed = scan.scanner.messages > 0 and not log.is_one_file
     check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed, data=at_start.checkpoint)
     check_config(root, out, env, is_unclean=is_unclean)
     size = scan.end_offset - log.min_offset
-    return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=0)
+    return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=0), has_changed

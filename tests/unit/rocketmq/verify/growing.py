@@ -1,13 +1,14 @@
 """A broker that writes a store bit by bit while another reads it: a step at each call of the reader's system.
 
 Its steps are the broker's, torn as another process may see them: a message in parts, its ConsumeQueue entry in parts,
-each index entry in parts, then the slot, then the header field by field.
+each index entry in parts, then the slot, then the header field by field. A mapped file may show the parts of a message
+or a ConsumeQueue entry in any order; all parts are there before the broker goes on.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,8 +22,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing.store_builder import write_commit_log
 
-PARTS = 3
-"""In how many parts a message and an entry are written."""
+IN_ORDER = (0, 1, 2)
+"""The parts in which a message and an entry are written."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,21 @@ class Step:
 
 
 class GrowingStore:
-    """A store at `root` with the first `count` of `rows`; `step` goes on writing the others."""
+    """A store at `root` with the first `count` of `rows`; `step` goes on writing the others. The parts of a message and
+    of a ConsumeQueue entry show in `order`. With `is_ahead` each CommitLog file is made when the one before it
+    begins."""
 
-    def __init__(self, root: Path, rows: list[StoredMessage], count: int, config: StoreConfig) -> None:
-        self.root = root
+    def __init__(
+        self,
+        root: Path,
+        rows: list[StoredMessage],
+        count: int,
+        config: StoreConfig,
+        *,
+        order: Sequence[int] = IN_ORDER,
+        is_ahead: bool = False,
+    ) -> None:
+        self.root, self._order, self._is_ahead = root, order, is_ahead
         whole = root.with_name(f"{root.name}-whole")
         write_commit_log(str(whole), rows, config.mapped_file_size_commit_log)
         rebuild(str(whole), str(whole), config, in_place=True, sync=False)
@@ -75,6 +87,14 @@ class GrowingStore:
             if step is not None:
                 step.do()
 
+    def remove_oldest(self) -> None:
+        """Removes all files of the log but the newest with a message, and those made ahead, as retention does."""
+        files = sorted((self.root / "commitlog").iterdir())
+        for file, behind in pairwise(files):
+            if not any(behind.read_bytes()):
+                break
+            file.unlink()
+
     def _message_steps(self, whole: Path, message: StoredMessage, config: StoreConfig) -> Iterator[Step]:
         size = config.mapped_file_size_commit_log
         start = message.physical_offset // size * size
@@ -85,8 +105,11 @@ class GrowingStore:
                 data = (whole / "commitlog" / before.name).read_bytes()
                 last = max(row.physical_offset + row.size_bytes for row in self.rows if row.physical_offset < start)
                 yield from _in_parts(before, last - start + size, data[last - start + size :][:8])
-            yield Step(path, 0, bytes(size))
-        yield from _in_parts(path, message.physical_offset - start, encode_message(message))
+            if not start or not self._is_ahead:
+                yield Step(path, 0, bytes(size))
+            if self._is_ahead:
+                yield Step(path.with_name(f"{start + size:020d}"), 0, bytes(size))
+        yield from _in_parts(path, message.physical_offset - start, encode_message(message), self._order)
 
     def _entry_steps(self, directory: Path, whole: Path, message: StoredMessage, config: StoreConfig) -> Iterator[Step]:
         size = config.consume_queue_file_size_bytes
@@ -95,12 +118,12 @@ class GrowingStore:
         if at % size == 0:
             yield Step(folder / name, 0, b"")
             yield Step(folder / name, 0, bytes(size))
-        yield from _in_parts(folder / name, at % size, (directory / name).read_bytes()[at % size :][:20])
+        yield from _in_parts(folder / name, at % size, (directory / name).read_bytes()[at % size :][:20], self._order)
 
 
-def _in_parts(path: Path, position: int, data: bytes) -> Iterator[Step]:
-    bounds = [len(data) * part // PARTS for part in range(PARTS + 1)]
-    for start, end in pairwise(bounds):
+def _in_parts(path: Path, position: int, data: bytes, order: Sequence[int] = IN_ORDER) -> Iterator[Step]:
+    bounds = [*pairwise(len(data) * part // len(order) for part in range(len(order) + 1))]
+    for start, end in (bounds[part] for part in order):
         yield Step(path, position + start, data[start:end])
 
 

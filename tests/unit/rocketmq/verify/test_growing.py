@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from logdex.io.env import Env
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from tests.examples import cases
-from tests.unit.rocketmq.verify.growing import GrowingStore, WatchedEnv
+from tests.examples import cases, some
+from tests.unit.rocketmq.verify.growing import IN_ORDER, GrowingStore, WatchedEnv
 from tests.unit.rocketmq.verify.test_verify import SMALL, messages
+
+ORDERS = [tuple(range(9)), (*range(1, 9), 0), tuple(reversed(range(9))), *itertools.permutations(IN_ORDER)]
+"""Orders in which the parts of a message show: forward, the head last, backward, and all orders of three parts."""
 
 
 @pytest.mark.parametrize(
@@ -41,3 +49,74 @@ def test_scans_beside_a_broker(count: int, steps: int, tmp_path: Path) -> None:
         assert len(found) >= count
         assert found == [message.physical_offset for message in store.rows[: len(found)]]
         count = len(found)
+
+
+def check(store: GrowingStore, env: Env) -> None:
+    report = verify(str(store.root), SMALL, env=env)
+    assert [str(finding) for finding in report.findings] == []
+    assert report.is_sound
+
+
+def look(store: GrowingStore, env: Env) -> None:
+    found = overview(str(store.root), SMALL, env=env)
+    assert found.problems == []
+    assert found.log.is_clean_end, found.log.end_reason
+
+
+def scan(store: GrowingStore, env: Env) -> None:
+    with StoreSnapshot(str(store.root), config=SMALL, env=env) as snapshot:
+        scan = snapshot.scan()
+        found = list(scan)
+    assert scan.end is not None
+    assert scan.end.is_clean, scan.end
+    first = next((place for place, row in enumerate(store.rows) if row == found[0]), 0) if found else 0
+    assert found == store.rows[first : first + len(found)]
+
+
+def derive(store: GrowingStore, env: Env) -> None:
+    report = rebuild(str(store.root), f"{store.root}-rebuilt", SMALL, sync=False, env=env)
+    assert not report.lossy
+
+
+READERS = [check, look, scan, derive]
+
+
+@pytest.mark.parametrize(("reader", "order"), cases(itertools.product(READERS, ORDERS), 5, first=1))
+def test_bytes_show_in_any_order(
+    reader: Callable[[GrowingStore, Env], None], order: Sequence[int], tmp_path: Path
+) -> None:
+    for count, torn in some([(count, torn) for count in (1, 19, 20, 33) for torn in range(6)], 6, first=4):
+        store = GrowingStore(tmp_path / f"{count}-{torn}", messages(60), count, SMALL, order=order, is_ahead=True)
+        store.step(torn)
+        reader(store, WatchedEnv(store, len(order) // 3))
+
+
+class Burst(Env):
+    """A broker that stands still until an operation, then writes much at once and removes old files, and goes on."""
+
+    def __init__(self, store: GrowingStore, number: int) -> None:
+        super().__init__()
+        self.left, self._store = number, store
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        self.left -= 1
+        if self.left == 0:
+            self._store.step(24 * 30)
+            self._store.remove_oldest()
+        elif self.left < 0:
+            self._store.step(3)
+        with super().operation(kind, path):
+            yield
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_the_log_rolls_and_loses_its_oldest_files(
+    reader: Callable[[GrowingStore, Env], None], is_ahead: bool, tmp_path: Path
+) -> None:
+    still = Burst(GrowingStore(tmp_path / "still", messages(30), 26, SMALL, is_ahead=is_ahead), 0)
+    reader(still._store, still)
+    for number in some(range(1, 1 - still.left), 9):
+        store = GrowingStore(tmp_path / f"{number}", messages(120), 26, SMALL, is_ahead=is_ahead)
+        reader(store, Burst(store, number))
