@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 SECONDS = int(os.environ.get("LOGDEX_SOAK_SECONDS", "60"))
-"""How long the soak of one format takes. Twenty minutes (1200) is what a release is given."""
+"""How long one soak takes. Twenty minutes (1200) is what a release is given."""
 COMMAND_TIMEOUT_S = 1800
 """Long, because the machine may be busy with other things."""
 

@@ -7,7 +7,7 @@ import itertools
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,8 +20,10 @@ from tests.interop.rocketmq.engines import compiled, java_command
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(7200), pytest.mark.slow]
 
-HISTORY = (("4.9.7", "kill"), ("4.9.7", "clean"), ("5.5.0", "kill"), ("5.5.0", "kill"), ("5.5.0", "clean"))
-"""The engine's version, and how its run ends."""
+OLD = (("4.9.7", "kill"), ("4.9.7", "clean"))
+NEW = (("5.5.0", "kill"), ("5.5.0", "kill"), ("5.5.0", "clean"))
+HISTORIES = {"4.9.7": OLD, "5.5.0": NEW, "upgrade": OLD + NEW}
+"""The engine's version, and how its run ends. Each history takes all of the seconds."""
 GEOMETRY = ("--commitlog", "2000000", "--cq", "3000", "--slots", "1000", "--max-index", "8000")
 FLAGS: tuple[object, ...] = ("--mapped-file-size-commit-log", 2_000_000, "--mapped-file-size-consume-queue", 60_000)
 FLAGS += ("--max-hash-slot-num", 1000, "--max-index-num", 8000)
@@ -140,16 +142,17 @@ def looks(store: Path, engine: Engine, scratch: Path) -> dict[str, Callable[[], 
     return {"scan": scan, "query": query, "commands": commands, "verify": verify, "rebuild": rebuild}
 
 
-def test_soak(peers_dir: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_soak(history: Sequence[tuple[str, str]], peers_dir: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     engine = Engine(peers_dir, tmp_path)
-    for version in dict(HISTORY):
+    for version in dict(history):
         engine.compile(version)
-    each_s = soak.SECONDS / len(HISTORY)
-    with engine.running(store, *HISTORY[0]):
+    each_s = soak.SECONDS / len(history)
+    with engine.running(store, *history[0]):
         engine.wait_for(2000)
     with soak.Beside(looks(store, engine, tmp_path)) as beside:
-        for version, end in HISTORY:
+        for version, end in history:
             with engine.running(store, version, end):
                 engine.wait_for(engine.acknowledged + 1)
                 time.sleep(each_s)
