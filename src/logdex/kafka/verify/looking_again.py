@@ -27,6 +27,7 @@ _WAITS = 3
 """How often a log that ends inside a batch is asked whether it has grown, each time after twice as
 long."""
 
+
 def run_until_settled(
     make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
 ) -> PartitionCheck | None:

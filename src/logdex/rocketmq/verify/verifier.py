@@ -32,8 +32,6 @@ from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
 from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
 
-_LOOKS_MAX = 20
-"""How often a store is checked on which brokers start and end meanwhile."""
 BETWEEN_LOOKS = 2.5
 """The pause between two looks at a store to which a broker writes."""
 
@@ -62,7 +60,7 @@ def verify(
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
     first: list[Finding] | None = None
-    for _ in range(_LOOKS_MAX):
+    for _ in range(look_again.LOOKS_MAX):
         out = Collector(root, max_findings, checks, flags)
         before = checkpoint_bytes(root, env)
         is_unclean = check_abort_and_lock(root, out, env)
