@@ -17,6 +17,7 @@ from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.internal_topics.batch_reading import read_batches, segment_paths
 from logdex.kafka.internal_topics.message_reader import MessageReader
+from logdex.primitives.java_hash import index_key_hash
 
 TOPIC = "__consumer_offsets"
 _OFFSET_COMMIT = (0, 1)
@@ -115,6 +116,27 @@ def read_consumer_offsets(partition_paths: list[str], *, env: Env = DEFAULT_ENV)
                 found.problems.append(error)
         found.pending += sum(map(len, open_transactions.values()))
     return found
+
+
+def offset_commit(group: str, place: TopicPartition, offset: int, commit_timestamp_ms: int) -> Record:
+    """Returns the record by which a group commits an offset: key version 1, value version 3, without
+    leader epoch and metadata."""
+    texts = [_string(text) for text in (group, place.topic, "")]
+    key = (1).to_bytes(2, "big") + texts[0] + texts[1] + place.partition.to_bytes(4, "big")
+    numbers = offset.to_bytes(8, "big") + (-1).to_bytes(4, "big", signed=True)
+    value = (3).to_bytes(2, "big") + numbers + texts[2] + commit_timestamp_ms.to_bytes(8, "big")
+    return Record(key=key, value=value, timestamp_ms=commit_timestamp_ms)
+
+
+def partition_for(group: str, partitions: int = 50) -> int:
+    """Returns the partition of `__consumer_offsets` that keeps a group's offsets, by the
+    absolute value of Java's hash of its name. Source: GroupMetadataManager.partitionFor."""
+    return index_key_hash(group.encode()) % partitions
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return len(data).to_bytes(2, "big") + data
 
 
 def _take_batch(batch: RecordBatch, found: ConsumerOffsets, open_transactions: dict[int, list[_Change]]) -> None:

@@ -1,0 +1,110 @@
+"""`logdex convert`: writes the messages of one format as a directory of the other."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
+from logdex.cli.dispatch import find, log_source
+from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.options import (
+    JsonOption,
+    NoSpaceCheckOption,
+    NoSyncOption,
+    PartitionOption,
+    PathOptions,
+    QueueOption,
+    TopicOption,
+    output_of,
+    path_command,
+)
+from logdex.cli.output import emit, emit_json, human_count, human_size, note
+from logdex.errors import UsageError
+from logdex.formats import format_of
+from logdex.io.env import Env
+
+if TYPE_CHECKING:
+    from logdex.convert.translate import ConvertReport
+
+
+class Target(StrEnum):
+    """What is written."""
+
+    KAFKA = "kafka"
+    ROCKETMQ = "rocketmq"
+
+
+@app.command(
+    epilog=epilog(
+        "logdex convert store --output kafka-logs --to kafka --topic orders",
+        "logdex convert store --output kafka-logs --to kafka --topic orders --json",
+        "logdex convert logs --output new-store --to rocketmq",
+        notes="A queue becomes the partition of that number, with the same offsets; keys, tags and properties become "
+        "headers, and a header holds the rest of the message, so that a conversion back restores it. A Kafka "
+        "record becomes a message of the queue of that number; a property holds what a message has no place "
+        "for. Committed offsets of consumer groups are translated. Of Kafka what a reader of committed records "
+        "sees is converted; what cannot be carried has a line in the report.",
+    )
+)
+@path_command
+def convert(
+    target: PathOptions,
+    to: Annotated[Target, typer.Option("--to", help="The format to write.", show_default=False)],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Where to write; must be empty.", show_default=False),
+    ] = None,
+    topic: TopicOption = None,
+    queue: QueueOption = None,
+    partition: PartitionOption = None,
+    engine: EngineOption = Engine.LOCAL,
+    master: MasterOption = "local[*]",
+    no_sync: NoSyncOption = False,
+    no_space_check: NoSpaceCheckOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a store as Kafka logs, or Kafka logs as a store. Exit 0 good, 2 cannot run, 3 done but lossy."""
+    written_to = output_of(f"convert --to {to}", target.path, output, in_place=False)
+    assert written_to is not None
+    found = find(target)
+    if found.format == to:
+        raise UsageError(f"{found.path} is {found.description} already", hint="--to names the other format")
+    is_kafka = found.format == "kafka"
+    source = log_source(
+        target,
+        topic=topic,
+        queue=queue,
+        partition=partition,
+        begin_ms=None,
+        end_ms=None,
+        offset=None,
+        physical_offset=None,
+        control=False,
+        isolation="read_committed" if is_kafka else None,
+    )
+    from logdex.convert.translate import convert as run_convert
+
+    env = Env(check_space=not no_space_check)
+    with runner_of("convert", format_of(found).log_size_bytes(found), engine, master) as runner:
+        report = run_convert(source, written_to, runner, engine=engine, sync=not no_sync, env=env)
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        _print(report, written_to)
+    for line in report.notes:
+        note(line)
+    for line in report.losses:
+        note(f"not converted: {line}")
+    if report.lossy:
+        raise typer.Exit(DONE_BUT_LOSSY)
+
+
+def _print(report: ConvertReport, output: str) -> None:
+    emit(
+        f"Converted {human_count(report.messages, 'message')} of {human_size(report.bytes)} to "
+        f"{human_count(report.files, 'queue or partition', 'queues or partitions')} and the offsets of "
+        f"{human_count(report.groups, 'group')} in {output}, in {report.seconds:.1f} s, engine {report.engine}"
+    )

@@ -1,0 +1,183 @@
+"""The conversion of Kafka partitions to a RocketMQ store: one task, because a store has one log.
+
+The records of all partitions are put in the order of their times, so that the store times of the
+new log rise as far as those of each partition do.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from logdex.convert.sources.kafka import LogDirSource, LogPart
+from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
+from logdex.errors import LogdexError, UsageError
+from logdex.io.env import Env
+from logdex.jobs.tasks import Count
+from logdex.kafka.columns.record_columns import RECORD_SCHEMA
+from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.partition_files import is_log_directory
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.read.record_scan import records_of
+from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import PutMessageStatus
+
+SPLIT_BYTES = 64 << 20
+_MESSAGE_SIZE_MAX = 1 << 27
+_DISPATCH_MESSAGES = 10_000
+Commits = dict[TopicPartition, list[tuple[int, str]]]
+"""The committed offsets of each partition, in rising order, each with its group."""
+
+
+@dataclass(slots=True)
+class ConvertedLogs:
+    """What the task has written into a folder of its own. `offsets` are those of the groups, by topic
+    and queue."""
+
+    folder: str
+    messages: int = 0
+    size_bytes: int = 0
+    queues: int = 0
+    offsets: dict[str, dict[tuple[bytes, int], int]] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def committed(source: LogDirSource, env: Env) -> Commits:
+    """Returns the offsets that groups have committed."""
+    found: Commits = {}
+    if is_log_directory(source.path, env=env) or env.is_dir(source.path):
+        try:
+            offsets = KafkaLogDir(source.path, env=env).consumer_offsets().offsets
+        except LogdexError:
+            return {}
+        for (group, place), commit in offsets.items():
+            found.setdefault(place, []).append((commit.offset, group))
+    return {place: sorted(commits) for place, commits in found.items()}
+
+
+def convert_logs(
+    home: str, settings: Mapping[str, Any], env: Env, source: LogDirSource, attempt: str, count: Count
+) -> ConvertedLogs:
+    """The task: puts the records of all partitions into a new store."""
+    done = ConvertedLogs(f"{home}/{attempt}")
+    plan = source.plan(("topic", "partition", *RECORD_SCHEMA.names), {}, SPLIT_BYTES, env)
+    done.losses += plan.losses
+    done.size_bytes = plan.size_bytes
+    parts: list[LogPart] = [part for part in plan.parts if isinstance(part, LogPart)]
+    numbers: dict[str, int] = {}
+    for part in parts:
+        numbers[part.split.topic] = max(part.split.partition, numbers.get(part.split.topic, 0))
+    waiting = committed(source, env)
+    with _Store(done, numbers, settings, env) as store:
+        streams = [
+            _records(list(group), done.losses, count, env)
+            for _, group in groupby(parts, lambda part: (part.split.topic, part.split.partition))
+        ]
+        for _, place, offset, made in heapq.merge(*streams, key=lambda row: row[0]):
+            store.put(place, offset, made, waiting.get(place, []))
+        store.end(waiting)
+    return done
+
+
+_Row = tuple[int, TopicPartition, int, MadeMessage]
+
+
+def _records(parts: list[LogPart], losses: list[str], count: Count, env: Env) -> Iterator[_Row]:
+    """Yields (time, partition, offset, message) of the records of one partition."""
+    for part in parts:
+        place = TopicPartition(part.split.topic, part.split.partition)
+        for batch in part.batches(losses.append, env):
+            for record in records_of(batch.select(RECORD_SCHEMA.names)):
+                made = message_of(record, place.topic, max(place.partition, 0))
+                yield made.store_timestamp_ms, place, record.offset, made
+            count(len(batch), 0)
+        count(0, part.size_bytes)
+
+
+class _Store:
+    """The new store, and how many messages each partition has given it."""
+
+    def __init__(self, done: ConvertedLogs, numbers: dict[str, int], settings: Mapping[str, Any], env: Env) -> None:
+        self._done = done
+        self._numbers = numbers
+        self._now_ms = 0
+        self._refused: Counter[str] = Counter()
+        self._counts: Counter[TopicPartition] = Counter()
+        self._queues: dict[TopicPartition, tuple[bytes, int]] = {}
+        self._topics: set[str] = set()
+        self._store = MessageStore.open(
+            done.folder,
+            env=env,
+            clock_ms=lambda: self._now_ms,
+            background=False,
+            unique_keys=False,
+            max_message_size=_MESSAGE_SIZE_MAX,
+            **settings,
+        )
+
+    def put(self, place: TopicPartition, offset: int, made: MadeMessage, commits: list[tuple[int, str]]) -> None:
+        """Puts one message. The offsets at or below its own that groups have committed are known
+        then."""
+        message = made.message
+        topic = message.topic if isinstance(message.topic, str) else message.topic.decode()
+        queue = topic.encode(), message.queue_id or 0
+        if commits and commits[0][0] <= offset:
+            self._note(commits, offset, queue, self._counts[place])
+        if topic not in self._topics:
+            self._store.create_topic(topic, self._numbers[place.topic] + 1)
+            self._topics.add(topic)
+        self._now_ms = made.store_timestamp_ms
+        try:
+            status = self._store.put_message(message).status
+        except UsageError as error:
+            self._refused[error.message] += 1
+            return
+        if status is not PutMessageStatus.PUT_OK:
+            self._refused[status.name] += 1
+            return
+        self._counts[place] += 1
+        self._queues[place] = queue
+        self._done.messages += 1
+        if self._done.messages % _DISPATCH_MESSAGES == 0:
+            self._store.dispatch()
+
+    def _note(self, commits: list[tuple[int, str]], offset: int, queue: tuple[bytes, int], translated: int) -> None:
+        known = bisect_left(commits, (offset + 1,))
+        for _, group in commits[:known]:
+            self._done.offsets.setdefault(group, {})[queue] = translated
+        del commits[:known]
+
+    def end(self, waiting: Commits) -> None:
+        """Notes the committed offsets behind the last records."""
+        for place, commits in waiting.items():
+            if place in self._queues:
+                self._note(commits, 1 << 62, self._queues[place], self._counts[place])
+            elif commits:
+                groups = ", ".join(group for _, group in commits)
+                self._done.notes.append(f"{groups}: offsets of {place.topic}-{place.partition}, which has no records")
+        self._done.queues = len(self._queues)
+        self._done.losses += [f"{number} records: {what}" for what, number in sorted(self._refused.items())]
+
+    def __enter__(self) -> _Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+
+def commit_offsets(folder: str, done: ConvertedLogs, env: Env) -> list[str]:
+    """Commits the offsets of groups in the new store. Returns losses."""
+    manager, losses = ConsumerOffsetManager(folder, env=env), []
+    for group, offsets in sorted(done.offsets.items()):
+        try:
+            manager.commit_offsets(group, offsets)
+        except UsageError as error:
+            losses.append(error.message)
+    return losses

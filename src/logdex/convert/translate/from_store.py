@@ -1,0 +1,149 @@
+"""The conversion of a RocketMQ store to a Kafka log directory: a task per topic, and the committed
+offsets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
+from logdex.convert.translate.partition_writer import PartitionWriter
+from logdex.convert.translate.to_kafka import READS, records_of
+from logdex.errors import UsageError
+from logdex.io.env import Env
+from logdex.jobs.tasks import Count
+from logdex.kafka.batch.record import Compression
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.internal_topics.consumer_offsets import TOPIC, offset_commit, partition_for
+from logdex.rocketmq.columns.plain_flags import are_queued
+from logdex.rocketmq.files.config_files import ConsumerOffsets
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+SPLIT_BYTES = 64 << 20
+Place = tuple[str, int]
+"""A topic and the number of a queue."""
+
+
+@dataclass(slots=True)
+class Converted:
+    """What a task has written into a folder of its own. `shifts` are by how much the last offsets of
+    a partition are higher than those of its queue, by the queue's topic and number."""
+
+    folder: str
+    messages: int = 0
+    size_bytes: int = 0
+    shifts: dict[Place, int] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)
+
+
+def topics_of(source: StoreSource, env: Env) -> list[bytes | None]:
+    """Returns the topics of which each can be a task: those with ConsumeQueues; else a single None,
+    for all that the log has."""
+    if source.wanted.topic is not None:
+        return [source.wanted.topic]
+    with StoreSnapshot(source.path, env=env, **source.settings) as snapshot:
+        found = [] if snapshot.commit_log.is_one_file else sorted({queue.topic for queue in snapshot.queues()})
+    return [*found] or [None]
+
+
+def convert_topic(
+    home: str, source: StoreSource, compression: Compression, env: Env, topic: bytes | None, attempt: str, count: Count
+) -> Converted:
+    """A task: writes the partitions of a topic, or of all, into a folder of its own."""
+    done = Converted(f"{home}/{attempt}")
+    wanted = source.wanted if topic is None else replace(source.wanted, topic=topic)
+    plan = replace(source, wanted=wanted).plan(READS, {}, SPLIT_BYTES, env)
+    done.losses += plan.losses
+    done.size_bytes = plan.size_bytes
+    left_out: Counter[str] = Counter()
+    with PartitionWriter(done.folder, compression=compression, env=env) as writer:
+        queues = _Queues(writer, left_out)
+        for part in plan.parts:
+            for batch in part.batches(done.losses.append, env):
+                done.messages += queues.add(batch)
+                count(len(batch), 0)
+            count(0, part.size_bytes)
+        done.shifts = queues.shifts()
+    done.losses += [f"{number} messages {what}" for what, number in sorted(left_out.items())]
+    return done
+
+
+class _Queues:
+    """Divides batches of the log by queue."""
+
+    def __init__(self, writer: PartitionWriter, left_out: Counter[str]) -> None:
+        self._writer = writer
+        self._left_out = left_out
+        self._names: dict[str, str] = {}
+        """The topic of each name in Kafka."""
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Appends the messages that consumers can read. Returns how many these are."""
+        queued = are_queued(batch.column("sys_flag").to_numpy())
+        if not queued.all():
+            self._left_out["that belong to transactions and are in no queue"] += int((~queued).sum())
+            batch = batch.filter(pa.array(queued))
+        topics = batch.column("topic")
+        codes, queue_ids = topics.indices.to_numpy().astype(np.int64), batch.column("queue_id").to_numpy()
+        kinds, inverse = np.unique((codes << 32) | queue_ids.astype(np.uint32), return_inverse=True)
+        written = 0
+        for number, kind in enumerate(kinds.tolist()):
+            rows = batch if len(kinds) == 1 else batch.take(pa.array(np.flatnonzero(inverse == number)))
+            written += self._append(topics.dictionary[kind >> 32].as_py(), kind & 0xFFFFFFFF, rows)
+        return written
+
+    def _append(self, topic: str, queue_id: int, rows: pa.RecordBatch) -> int:
+        if topic in SYSTEM_TOPICS:
+            self._left_out[f"of {topic}, in which an engine keeps what it has yet to deliver"] += len(rows)
+            return 0
+        if queue_id >= 1 << 31:
+            self._left_out["of queues with negative numbers"] += len(rows)
+            return 0
+        name = kafka_topic(topic)
+        if self._names.setdefault(name, topic) != topic:
+            raise UsageError(f"the topics {topic} and {self._names[name]} both become {name}", hint="give --topic")
+        self._writer.append(TopicPartition(name, queue_id), *records_of(rows))
+        return len(rows)
+
+    def shifts(self) -> dict[Place, int]:
+        """By how much the last offsets are moved up, by queue."""
+        return {(self._names[place.topic], place.partition): each for place, each in self._writer.shifts.items()}
+
+
+def write_offsets(
+    source: StoreSource, shifts: Mapping[Place, int], folder: str, now_ms: int, env: Env
+) -> tuple[int, list[str]]:
+    """Writes the offsets that groups have committed of the converted queues into partitions of
+    `__consumer_offsets` below `folder`. Returns (number of groups, notes on
+    offsets of queues that have no messages)."""
+    commits: dict[str, list[tuple[TopicPartition, int]]] = {}
+    notes: list[str] = []
+    for (topic, group), offsets in ConsumerOffsets.read(StorePaths(source.path).config, env=env).offsets.items():
+        name = topic.decode("utf-8", "backslashreplace")
+        for queue_id, offset in offsets.items():
+            shift = shifts.get((name, queue_id))
+            if shift is None:
+                if name not in SYSTEM_TOPICS and source.wanted.topic in (None, topic):
+                    notes.append(f"the group {group!r} has an offset of {name} {queue_id}, which has no messages")
+                continue
+            place = TopicPartition(kafka_topic(name), queue_id)
+            commits.setdefault(group.decode("utf-8", "backslashreplace"), []).append((place, max(offset + shift, 0)))
+    with PartitionWriter(folder, compression=Compression.NONE, env=env) as writer:
+        for committer, places in sorted(commits.items()):
+            records = [offset_commit(committer, place, offset, now_ms) for place, offset in places]
+            table = pa.table(
+                {
+                    "key": pa.array([record.key for record in records], pa.binary()),
+                    "value": pa.array([record.value for record in records], pa.binary()),
+                    "timestamp_ms": pa.array([now_ms] * len(records), pa.int64()),
+                }
+            )
+            numbers = np.arange(len(records), dtype=np.int64)
+            writer.append(TopicPartition(TOPIC, partition_for(committer)), table, numbers)
+    return len(commits), notes

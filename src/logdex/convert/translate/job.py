@@ -1,0 +1,93 @@
+"""The conversion between formats as a job: tasks write into the staging folder, and everything is
+published at once.
+
+See ``docs/design/0027-convert.md``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from logdex.convert.new_directory import new_directory
+from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.sources.source import LogSource
+from logdex.convert.translate import from_logs, from_store
+from logdex.convert.translate.partition_writer import join_directories
+from logdex.convert.translate.report import ConvertReport
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
+from logdex.jobs.tasks import LocalRunner, Runner
+from logdex.kafka.batch.record import Compression
+
+
+def convert(
+    source: LogSource,
+    output: StrPath,
+    runner: Runner | None = None,
+    *,
+    engine: str = "local",
+    compression: Compression = Compression.NONE,
+    settings: Mapping[str, Any] | None = None,
+    sync: bool = True,
+    env: Env = DEFAULT_ENV,
+) -> ConvertReport:
+    """Writes the messages of `source` as a directory of the other format, in tasks on `runner` (in
+    this process if it is None): a store becomes a log directory, Kafka partitions become a store.
+
+    `output` must be empty. `compression` is that of Kafka's batches, and `settings` are keyword
+    arguments of `MessageStore.open` for a new store. If a run is killed, the next one begins again.
+    Raises `UsageError` if it may not write to `output`.
+    """
+    started = time.perf_counter()
+    runner, report = runner or LocalRunner(), ConvertReport(engine)
+    with new_directory("convert", source.path, output, sync=sync, env=env) as made:
+        report.notes += made.notes
+        if isinstance(source, StoreSource):
+            made.contents = _to_kafka(source, made.home, runner, compression, report, env)
+        elif isinstance(source, LogDirSource):
+            made.contents = _to_rocketmq(source, made.home, runner, settings or {}, report, env)
+        else:
+            raise UsageError(f"{source.path} cannot be converted", hint="give a RocketMQ store or Kafka partitions")
+    report.tasks = runner.tasks
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _to_kafka(
+    source: StoreSource, home: str, runner: Runner, compression: Compression, report: ConvertReport, env: Env
+) -> str:
+    task = partial(from_store.convert_topic, home, source, compression, env)
+    done = runner.run("logdex convert", task, from_store.topics_of(source, env))
+    shifts: dict[from_store.Place, int] = {}
+    for each in done:
+        shifts |= each.shifts
+        report.messages += each.messages
+        report.bytes += each.size_bytes
+        report.losses += [loss for loss in each.losses if loss not in report.losses]
+    now_ms = time.time_ns() // 1_000_000
+    report.groups, notes = from_store.write_offsets(source, shifts, f"{home}/offsets", now_ms, env)
+    report.notes += notes
+    moved = [f"{topic} {queue}" for (topic, queue), shift in shifts.items() if shift]
+    if moved:
+        report.notes.append(f"offsets were moved up where queues began anew: {', '.join(moved)}")
+    folder = f"{home}/joined"
+    report.files = len(shifts)
+    join_directories([*(each.folder for each in done), f"{home}/offsets"], folder, env)
+    return folder
+
+
+def _to_rocketmq(
+    source: LogDirSource, home: str, runner: Runner, settings: Mapping[str, Any], report: ConvertReport, env: Env
+) -> str:
+    task = partial(from_logs.convert_logs, home, settings, env)
+    (done,) = runner.run("logdex convert", task, [source])
+    report.messages, report.bytes, report.files = done.messages, done.size_bytes, done.queues
+    report.groups = len(done.offsets)
+    report.losses += done.losses + from_logs.commit_offsets(done.folder, done, env)
+    report.notes += done.notes
+    return done.folder

@@ -1,0 +1,102 @@
+"""Conversions between formats: offsets, committed offsets, what is refused, kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.translate import convert
+from logdex.convert.translate.names import MESSAGE_HEADER
+from logdex.errors import UsageError
+from logdex.io.env import Env
+from logdex.kafka import Log, Record
+from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.testing import Fault, FaultEnv, Killed
+from logdex.testing.store_builder import write_commit_log
+from tests.directories import contents
+from tests.examples import some
+from tests.unit.rocketmq.small_stores import FILE_SIZE, message
+
+SETTINGS = {"mapped_file_size_commit_log": FILE_SIZE, "rocketmq_version": "5.5.0"}
+NEW: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 16, "max_hash_slot_num": 7, "max_index_num": 12}
+
+
+def store(root: Path, numbers: list[int]) -> StoreSource:
+    messages = [message(number, keys=f"k-{number}", tag="A", topic=b"%RETRY%g") for number in numbers]
+    write_commit_log(str(root), messages, FILE_SIZE)
+    return StoreSource(str(root), settings=SETTINGS)
+
+
+def test_a_queue_keeps_its_offsets(tmp_path: Path) -> None:
+    source = store(tmp_path / "store", [5, 6, 9, 10])
+    ConsumerOffsetManager(str(tmp_path / "store")).commit_offset("g", "%RETRY%g", 0, 9)
+    report = convert(source, str(tmp_path / "logs"), sync=False)
+    assert (report.messages, report.files, report.groups, report.losses, report.notes) == (4, 1, 1, [], [])
+    with LogDirSnapshot(str(tmp_path / "logs")) as logs:
+        records = list(logs.partition("_25RETRY_25g", 0).scan())
+        assert logs.partition("_25RETRY_25g", 0).log_start_offset == 5
+    assert [record.offset for record in records] == [5, 6, 9, 10]
+    assert (records[0].key, records[0].value) == (b"k-5", b"body 5")
+    assert [name for name, _ in records[0].headers] == ["UNIQ_KEY", "KEYS", "TAGS", MESSAGE_HEADER]
+    committed = KafkaLogDir(str(tmp_path / "logs")).consumer_offsets().offsets
+    assert {key: each.offset for key, each in committed.items()} == {("g", TopicPartition("_25RETRY_25g", 0)): 9}
+    assert KafkaLogDir(str(tmp_path / "logs")).clean_shutdown() is not None
+
+
+def test_a_queue_that_began_anew_goes_on_behind(tmp_path: Path) -> None:
+    report = convert(store(tmp_path / "store", [3, 4, 0, 1]), str(tmp_path / "logs"), sync=False)
+    with LogDirSnapshot(str(tmp_path / "logs")) as logs:
+        assert [record.offset for record in logs.partition("_25RETRY_25g", 0).scan()] == [3, 4, 5, 6]
+    assert report.notes == ["offsets were moved up where queues began anew: %RETRY%g 0"]
+
+
+def test_records_become_messages(tmp_path: Path) -> None:
+    with Log.open(str(tmp_path / "logs" / "events-2")) as log:
+        log.truncate_fully_and_start_at(7)
+        log.append([Record(key=b"k", value=b"v", timestamp_ms=1000, headers=(("trace", b"1"),))])
+        log.append([Record(key=b"a b", value=None, timestamp_ms=2000)])
+    report = convert(LogDirSource(str(tmp_path / "logs")), str(tmp_path / "store"), settings=NEW, sync=False)
+    assert (report.messages, report.losses) == (2, [])
+    with StoreSnapshot(str(tmp_path / "store"), **NEW) as found:
+        first, second = found.get_message("events", 2, 0, 32).messages
+        assert (first.body, first.keys, first.properties[b"trace"]) == (b"v", [b"k"], b"1")
+        assert (first.store_timestamp_ms, first.born_timestamp_ms) == (1000, 1000)
+        assert (second.body, second.keys) == (b"", [])
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    source = store(tmp_path / "store", [0])
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        convert(source, str(tmp_path / "full"))
+    with pytest.raises(UsageError, match="lies in"):
+        convert(source, str(tmp_path / "store" / "logs"))
+    messages = [message(0, topic=topic) for topic in (b"a%", b"a_25")]
+    write_commit_log(str(tmp_path / "two"), messages, FILE_SIZE)
+    with pytest.raises(UsageError, match="both become a_25"):
+        convert(StoreSource(str(tmp_path / "two"), settings=SETTINGS), str(tmp_path / "out"), sync=False)
+
+
+def test_killed_and_run_again(tmp_path: Path) -> None:
+    source = store(tmp_path / "store", [0, 1])
+    counting = FaultEnv(str(tmp_path))
+    convert(source, str(tmp_path / "right"), env=counting, sync=False)
+    right = contents(tmp_path / "right")
+    places = range(1, len(counting.log) + 1)
+    for at in some(places, 20):
+        env = FaultEnv(str(tmp_path), Fault(at))
+        output = tmp_path / f"out-{at}"
+        with pytest.raises(Killed):
+            convert(source, str(output), env=env, sync=False)
+        env.release()
+        convert(source, str(output), env=Env(), sync=False)
+        assert contents(output) == right, counting.log[at - 1]
