@@ -79,6 +79,24 @@ class FollowJob(Protocol):
         """Closes the directory."""
 
 
+class DispatchJob(Protocol):
+    """A log whose derived files follow it in another directory."""
+
+    report: Any
+
+    def run(self, *, follow: bool = False, progress: Progress | None = None) -> Any:
+        """Derives what there is, with `follow` until `stop` is called. Returns the report."""
+
+    def run_on(self, runner: Runner, engine: str, *, follow: bool = False) -> Any:
+        """Does the same with tasks on a runner. `engine` is that of the report."""
+
+    def stop(self) -> None:
+        """Ends `run` soon; safe in a signal handler."""
+
+    def close(self) -> None:
+        """Completes the files."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format.
@@ -129,6 +147,10 @@ class Format:
     """``(address, output, settings, *, tap, start, retry_for_s, env)``: prepares to follow a master
     at ``HOST:PORT`` into a directory. None if the format's brokers have no such masters. One format
     at most has it, because an address does not tell its format."""
+
+    dispatch: Callable[..., DispatchJob] | None = None
+    """``(found, settings, output, *, env)``: prepares to derive the indexes into a directory, from
+    where an earlier run ended. None if the format has no such job."""
 
     @property
     def setting_names(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from logdex.jobs.findings import VerifyReport
     from logdex.jobs.reports import Progress
     from logdex.jobs.tasks import Runner
+    from logdex.rocketmq.dispatch.job import Dispatcher
     from logdex.rocketmq.ha.follower import Follower
     from logdex.rocketmq.rebuild.report import RebuildReport
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -184,6 +185,16 @@ def _follow(
     return Follower(address, output, tap=tap, start=start, retry_for_s=retry_for_s, env=env, **settings)
 
 
+def _dispatch(found: StorePath, settings: Settings, output: str, *, env: Env = DEFAULT_ENV) -> Dispatcher:
+    from logdex.rocketmq.dispatch.job import Dispatcher
+    from logdex.rocketmq.geometry.resolve import resolve_config
+    from logdex.rocketmq.recognise.require_store import require_store
+
+    root = require_store(found).path
+    own = {name: value for name, value in settings.items() if name != _TIME_ZONE}
+    return Dispatcher(root, output, resolve_config(root, env=env, **own), time_zone=settings.get(_TIME_ZONE), env=env)
+
+
 FORMAT = Format(
     name="rocketmq",
     title="RocketMQ",
@@ -200,4 +211,5 @@ FORMAT = Format(
     rebuild=_rebuild,
     recover=_recover,
     follow=_follow,
+    dispatch=_dispatch,
 )

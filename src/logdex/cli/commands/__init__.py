@@ -7,6 +7,7 @@ from logdex.cli.commands import bench as bench
 from logdex.cli.commands import cat as cat
 from logdex.cli.commands import consume as consume
 from logdex.cli.commands import convert as convert
+from logdex.cli.commands import dispatch as dispatch
 from logdex.cli.commands import doctor as doctor
 from logdex.cli.commands import export as export
 from logdex.cli.commands import follow as follow

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -14,11 +10,10 @@ from logdex.cli.app import app, epilog
 from logdex.cli.options import JsonOption, PathOptions, address_command
 from logdex.cli.output import emit, emit_json, human_count, human_size
 from logdex.cli.progress_bars import progress_bar
+from logdex.cli.stopping import SIGNAL_EXIT, stopped_by_signals
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
 from logdex.formats.format import FollowJob
-
-_SIGNAL_EXIT = 128
 
 
 @app.command(
@@ -64,13 +59,13 @@ def follow(
     """Follow a live RocketMQ master into a store. Exit 0 caught up, 1 another log, 2 cannot run, 130 Ctrl-C."""
     job = _prepare(target, output, tap, _start_of(from_start, from_last_file, from_offset), retry_seconds)
     try:
-        with _stopped_by_signals(job) as signals, progress_bar("follow", 0) as progress:
+        with stopped_by_signals(job) as signals, progress_bar("follow", 0) as progress:
             job.run(until_caught_up=until_caught_up, progress=progress)
     finally:
         job.close()
         _print(job.report, as_json)
     if signals:
-        raise typer.Exit(_SIGNAL_EXIT + signals[0])
+        raise typer.Exit(SIGNAL_EXIT + signals[0])
 
 
 def _start_of(from_start: bool, from_last_file: bool, from_offset: int | None) -> Any:
@@ -84,26 +79,6 @@ def _start_of(from_start: bool, from_last_file: bool, from_offset: int | None) -
 def _prepare(target: PathOptions, output: str, tap: bool, start: Any, retry_for_s: float | None) -> FollowJob:
     (prepare,) = (each.follow for each in FORMATS.values() if each.follow is not None)
     return prepare(target.path, output, target.settings, tap=tap, start=start, retry_for_s=retry_for_s)
-
-
-@contextmanager
-def _stopped_by_signals(job: FollowJob) -> Iterator[list[int]]:
-    """Lets Ctrl-C and SIGTERM stop the job instead of the process. Yields the signals that came."""
-    came: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        came.append(number)
-        job.stop()
-
-    if threading.current_thread() is not threading.main_thread():  # others cannot set signal handlers
-        yield came
-        return
-    former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _print(report: Any, as_json: bool) -> None:

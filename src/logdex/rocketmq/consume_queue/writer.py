@@ -136,6 +136,11 @@ class ConsumeQueueWriter:
         self._write(0, held)
         report.entries = report.next_offset = 1
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the next entry decides if the queue begins anew."""
+        return self._held is not None
+
     def finish(self) -> None:
         """Completes the queue. Its files stay open until the output is closed."""
         self._settle_held(None)

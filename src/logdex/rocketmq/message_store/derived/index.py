@@ -28,6 +28,7 @@ from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.read.keys.index_coverage import KeylessParts, find_missing
 from logdex.rocketmq.read.results import OffsetRange
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import TimeZone
 
 _ENTRIES_AT_ONCE = 64
 
@@ -138,14 +139,22 @@ class LiveIndex:
     """Appends the keys of messages to the store's IndexFiles. For one thread at a time."""
 
     def __init__(
-        self, paths: StorePaths, config: StoreConfig, checkpoint: LiveCheckpoint, start: IndexStart, env: Env
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        checkpoint: LiveCheckpoint,
+        start: IndexStart,
+        env: Env,
+        *,
+        zone: TimeZone | None = None,
     ) -> None:
+        """New files are named by times in `zone`, by default as those that are there."""
         self._paths, self._config, self._checkpoint, self._env = paths, config, checkpoint, env
         self._known = 0
         self.keyless = start.keyless
         self.changes = 0
         """How often a file was created or removed."""
-        self._zone = resolve_name_zone(paths.index, None, env=env).zone
+        self._zone = zone or resolve_name_zone(paths.index, None, env=env).zone
         for path in start.doomed:
             env.remove(path)
         if start.doomed:

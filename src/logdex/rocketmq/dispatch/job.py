@@ -1,0 +1,220 @@
+"""The dispatch of a store's CommitLog into another directory: ConsumeQueues and IndexFiles that follow
+the log as it grows.
+
+In this process the log is scanned and added to the files window by window. On a runner, the files of
+the log that are complete are scanned by tasks, as for a rebuild, and what they find is added in the
+order of the log; the newest file is followed in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
+from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import Runner, group_parts
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.dispatch.output import DispatchOutput
+from logdex.rocketmq.dispatch.report import DispatchReport
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.index_file.name_zone import resolve_name_zone
+from logdex.rocketmq.rebuild.job import scan_task
+from logdex.rocketmq.rebuild.parts import PartScan, ScanPart, parallel_part_size, reachable_files, scan_part
+from logdex.rocketmq.rebuild.source import check_output
+from logdex.rocketmq.scan.log_walk import newest_written
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+FLUSH_BYTES = 64 << 20
+"""How much of the log is dispatched between two notes in the journal."""
+STAGE_DIR = ".logdex-dispatch-stage"
+_IDLE_S = 0.2
+_TASKS_PER_CORE_AT_ONCE = 4
+
+
+class Dispatcher:
+    """Dispatches the log of the store at `root` into the directory `output`, which is created if it is
+    missing, from where an earlier run ended. IndexFiles are named by times in `time_zone`.
+
+    `run` and `run_on` work until the log's end, or with `follow` until `stop` is called, which any
+    thread may do. `close`, or ``with``, completes the files. Raises `LogInUseError` if another
+    dispatch writes to `output`, and `UsageError` if something else did.
+    """
+
+    def __init__(
+        self,
+        root: StrPath,
+        output: StrPath,
+        config: StoreConfig,
+        *,
+        time_zone: str | None = None,
+        env: Env = DEFAULT_ENV,
+    ) -> None:
+        root, output = env.real_path(os.fspath(root)), env.real_path(os.fspath(output))
+        check_output(root, output, in_place=False, env=env)
+        self._root, self._config, self._env = root, config, env
+        self._log = CommitLog.of_config(root, config, env=env)
+        self._zone = resolve_name_zone(StorePaths(root).index, time_zone, env=env).zone
+        self._stopped = threading.Event()
+        self._directory = output
+        self._output = self._open()
+        start = self._output.position
+        self.report = DispatchReport(path=root, output=output, start_offset=start, end_offset=start)
+        self._end: LogEnd | None = None
+        self._is_closed = False
+
+    def _open(self) -> DispatchOutput:
+        return DispatchOutput(self._root, self._directory, self._log, self._config, self._zone, self._env)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+    def run(self, *, follow: bool = False, progress: Progress | None = None) -> DispatchReport:
+        """Dispatches what there is, and with `follow` what comes. Returns the report so far."""
+        started = time.perf_counter()
+        report, begin = self.report, self._output.position
+        while True:
+            has_moved = self._advance(report, progress)
+            if self._stopped.is_set() or not (has_moved or follow):
+                break
+            if not has_moved:
+                self._stopped.wait(_IDLE_S)
+        report.end_offset = self._output.position
+        report.bytes += max(report.end_offset - begin, 0)
+        report.seconds += time.perf_counter() - started
+        return report
+
+    def run_on(
+        self,
+        runner: Runner,
+        engine: str,
+        *,
+        follow: bool = False,
+        progress: Progress | None = None,
+        part_size_bytes: int | None = None,
+    ) -> DispatchReport:
+        """Dispatches like `run`, with the complete files of the log scanned on `runner`."""
+        started = time.perf_counter()
+        report, begin = self.report, self._output.position
+        report.engine = engine
+        self._catch_up(runner, part_size_bytes or parallel_part_size(self._log.size_bytes, runner.cores))
+        report.tasks = runner.tasks
+        report.bytes += self._output.position - begin
+        report.seconds += time.perf_counter() - started
+        return self.run(follow=follow, progress=progress)
+
+    def stop(self) -> None:
+        """Ends `run` soon; safe in a signal handler."""
+        self._stopped.set()
+
+    def _advance(self, report: DispatchReport, progress: Progress | None) -> bool:
+        """Adds what is in the log now. Returns whether there was anything."""
+        output = self._output
+        self._log.refresh()
+        if output.last >= self._log.min_offset and not output.has_last():
+            report.notes.append(f"the log was cut off before offset {output.position}: what was there is removed")
+            output.abandon()
+            self._output = output = self._open()
+        before, flushed = output.position, output.position
+        windows = output.scanner.scan(self._log, max(output.position, self._log.min_offset))
+        self._end = None
+        while not self._stopped.is_set():
+            try:
+                window = next(windows)
+            except StopIteration as stop:
+                self._end = stop.value
+                break
+            output.put(window)
+            report.messages += window.count
+            if progress is not None:
+                progress(report.messages, output.position - report.start_offset)
+            if output.position - flushed >= FLUSH_BYTES:
+                output.flush()
+                flushed = output.position
+        windows.close()
+        if output.position != before:
+            output.flush()
+        return output.position != before
+
+    # -- on a runner ---------------------------------------------------------------------------------------------------
+    def _catch_up(self, runner: Runner, part_size_bytes: int) -> None:
+        """Adds the files of the log before the newest one, scanned by tasks, some at a time."""
+        directory = f"{self._directory}/{STAGE_DIR}"
+        groups = group_parts(self._parts(part_size_bytes), part_size_bytes)
+        at_once = max(_TASKS_PER_CORE_AT_ONCE * runner.cores, 1)
+        for first in range(0, len(groups), at_once):
+            if self._stopped.is_set():
+                return
+            self._remove_stage(directory)
+            self._env.make_dirs(directory)
+            task = partial(scan_task, directory, self._config)
+            some = groups[first : first + at_once]
+            scans = [scan for done in runner.run("logdex dispatch: scan", task, some) for scan in done]
+            is_whole = self._put_all(scans, directory)
+            self._output.flush()
+            self._remove_stage(directory)
+            if not is_whole:
+                return
+
+    def _remove_stage(self, directory: str) -> None:
+        if self._env.is_dir(directory):
+            self._env.remove_tree(directory)
+
+    def _parts(self, part_size_bytes: int) -> Iterator[ScanPart]:
+        newest = newest_written(self._log)
+        for file in reachable_files(self._log):
+            if file.end_offset <= self._output.position or file.start_offset >= newest.start_offset:
+                continue
+            begin = max(self._output.position - file.start_offset, 0)
+            count = max(1, round((file.size_bytes - begin) / part_size_bytes))
+            bounds = [begin + (file.size_bytes - begin) * number // count for number in range(count + 1)]
+            for number, (low, high) in enumerate(pairwise(bounds)):
+                yield ScanPart(file, low, high, found=number == 0)
+
+    def _put_all(self, scans: Sequence[PartScan], directory: str) -> bool:
+        """Adds what tasks have scanned, in the order of the log. Where the parts of a file do not join
+        up, the rest of them is scanned again. Returns False where the log ends or is damaged."""
+        files: dict[CommitLogFile, list[PartScan]] = {}
+        for scan in scans:
+            files.setdefault(scan.part.file, []).append(scan)
+        for file, some in files.items():
+            by_first = {scan.first: scan for scan in some if scan.first >= 0}
+            stop = some[-1].part.stop
+            at = max(self._output.position - file.start_offset, 0)
+            while 0 <= at < stop:
+                scan = by_first.get(at) or self._scan_again(ScanPart(file, at, stop, found=True), directory)
+                self._output.put_stage(scan)
+                self.report.messages += scan.messages
+                if scan.end is not None:
+                    return False
+                at = scan.next
+            if at < 0:
+                self._output.skip_to(file.end_offset)
+        return True
+
+    def _scan_again(self, part: ScanPart, directory: str) -> PartScan:
+        return scan_part(part, self._config, f"{directory}/again-{part.begin}", env=self._env)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Completes all files. A log that does not end cleanly is a loss."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._output.close()
+        end = self._end
+        if end is not None and not end.is_clean:
+            self.report.losses.append(f"the log ends at offset {end.offset}: {end.reason}")
+
+    def __enter__(self) -> Dispatcher:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._output.abandon()

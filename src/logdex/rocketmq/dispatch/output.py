@@ -1,0 +1,210 @@
+"""The files that a dispatch writes: opened where an earlier run ended, also a killed one.
+
+After a kill the ConsumeQueues are cut back to the position in the journal, and the IndexFiles that
+were not full then are derived again, as a `MessageStore` does when it is opened.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from logdex.errors import LogInUseError, UsageError
+from logdex.io.env import Env
+from logdex.io.process_lock import LockHolder, take_lock
+from logdex.jobs.journal import LOCK_NAME
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.dispatch.journal import DispatchJournal
+from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
+from logdex.rocketmq.index_file.derive import IndexWindow
+from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
+from logdex.rocketmq.message_store.derived.dispatch import DerivedFiles
+from logdex.rocketmq.message_store.derived.index import LiveIndex, find_start
+from logdex.rocketmq.message_store.derived.queues import LiveQueues
+from logdex.rocketmq.rebuild.parts import PartScan
+from logdex.rocketmq.rebuild.stage import StageReader
+from logdex.rocketmq.scan.log_walk import readable
+from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.time_zone import TimeZone
+
+
+class DispatchOutput:
+    """The ConsumeQueues and IndexFiles below `directory`, which follow `log`, the log of the store at
+    `root`. `position` is the physical offset up to which messages were added. For one thread.
+
+    Raises `LogInUseError` if another dispatch writes there, and `UsageError` if something else did.
+    """
+
+    def __init__(
+        self, root: str, directory: str, log: CommitLog, config: StoreConfig, zone: TimeZone, env: Env
+    ) -> None:
+        self.directory = directory
+        self._root, self._log, self._config, self._zone, self._env = root, log, config, zone, env
+        self._paths = StorePaths(directory)
+        env.make_dirs_durably(directory)
+        lock = take_lock(f"{directory}/{LOCK_NAME}", env=env)
+        if isinstance(lock, LockHolder):
+            raise LogInUseError("another dispatch writes here", path=directory, hint="stop it first")
+        self._lock = lock
+        try:
+            self._begin(self._first_journal())
+        except BaseException:
+            lock.release()
+            raise
+
+    # -- opening -------------------------------------------------------------------------------------------------------
+    def _first_journal(self) -> DispatchJournal:
+        journal = DispatchJournal.read(self.directory, self._env)
+        derived = (self._paths.consume_queue, self._paths.index)
+        if journal is None and any(self._env.is_dir(path) and self._env.list_dir(path) for path in derived):
+            raise UsageError(
+                f"{self.directory} has files that no dispatch wrote", hint="give an output that is empty, or new"
+            )
+        if journal is None or not self._is_of_this_log(journal):
+            return self._from_the_start()
+        return journal
+
+    def _from_the_start(self) -> DispatchJournal:
+        """Removes what there is, because it is of another log, or of none."""
+        DispatchJournal(self._log.min_offset).write(self.directory, self._env)
+        for name in (CONSUME_QUEUE_DIR, INDEX_DIR):
+            if self._env.is_dir(f"{self.directory}/{name}"):
+                self._env.remove_tree(f"{self.directory}/{name}")
+        return DispatchJournal(self._log.min_offset)
+
+    def _is_of_this_log(self, journal: DispatchJournal) -> bool:
+        if journal.position < self._log.min_offset or (journal.last >= 0 and journal.last < self._log.min_offset):
+            return journal.position >= self._log.min_offset
+        return journal.last < 0 or self.still_has(journal.last, journal.last_crc)
+
+    def still_has(self, offset: int, body_crc: int) -> bool:
+        """Whether the log has the message that was dispatched from an offset."""
+        message = readable(self._log, offset)
+        return message is not None and message.body_crc == body_crc
+
+    def has_last(self) -> bool:
+        """Whether the log still has the last message that the journal vouches for, and there is one
+        where the last one was."""
+        journal = self._journal
+        is_same = journal.last < self._log.min_offset or self.still_has(journal.last, journal.last_crc)
+        return is_same and readable(self._log, self.last) is not None
+
+    def _begin(self, journal: DispatchJournal) -> None:
+        paths, config, env = self._paths, self._config, self._env
+        self._journal = DispatchJournal(journal.position, journal.last, journal.last_crc, journal.index_ms)
+        self._journal.write(self.directory, env)
+        for path in (paths.consume_queue, paths.index):
+            env.make_dirs_durably(path)
+        self.position, self.last, self._last_crc = journal.position, journal.last, journal.last_crc
+        self._index_ms = journal.index_ms
+        trusted_ms = None if journal.is_clean else journal.index_ms
+        start = find_start(paths, self._log, self.position, config, trusted_ms, env)
+        self._is_deleted = cache(KnownTopics.read(self._root, env=env).is_deleted)
+        self._queues = LiveQueues(paths, config, env)
+        for queue in self._queues.discover():
+            if self._is_deleted(queue.topic):
+                self._queues.drop(queue)
+            else:
+                self._queues.take_in(queue, self.position, thorough=not journal.is_clean)
+        self._index = LiveIndex(paths, config, LiveCheckpoint(paths.checkpoint, env), start, env, zone=self._zone)
+        self._derived = DerivedFiles(self._queues, self._index, config, env)
+        self._derived.is_deleted = self._is_deleted
+        self._derived.scanner = self.scanner = Scanner(config, env=env, unreadable_is_damage=True)
+        self._index_from = (start.offset, start.keys_done)
+        self._catch_up_index()
+
+    def _catch_up_index(self) -> None:
+        """Adds the keys of messages before `position` that the kept IndexFiles do not have."""
+        begin = self._index_from[0]
+        for file in self._log.files:
+            if file.end_offset <= begin or file.start_offset >= self.position:
+                continue
+            first = max(begin, file.start_offset) - file.start_offset
+            stop = min(self.position - file.start_offset, file.size_bytes)
+            for window in self.scanner.scan_file(file, first, stop):
+                self._derived.put(window, queues_from=self.position, index_from=self._index_from)
+        if begin < self.position:
+            self._index_from = (self.position, 0)
+
+    # -- adding --------------------------------------------------------------------------------------------------------
+    def put(self, window: Window) -> None:
+        """Adds the entries of a window of `scanner`, which begins at `position` or behind it."""
+        self._derived.put(window, index_from=self._index_from)
+        last = window.count - 1
+        self.last = int(window.columns.position[last])
+        self.position = self.last + int(window.columns.size[last])
+        self._note_rolled()
+
+    def put_stage(self, scan: PartScan) -> None:
+        """Adds the entries of a part of the log that a task has scanned."""
+        if scan.stage is None or not scan.messages:
+            return
+        start = scan.part.file.start_offset
+        names = {number: name for name, (number, _) in scan.queues.items()}
+        with StageReader(scan.stage, self._env) as stage:
+            for window in stage.index_windows():
+                self._put_keys(window)
+                self.last = int(window.physical_offset[-1])
+            for number, offsets, entries in stage.queue_runs(names):
+                if not self._is_deleted(names[number].topic):
+                    self._queues.put(*names[number], offsets.copy(), entries.copy())
+        self.position = start + scan.behind
+        self._note_rolled()
+
+    def _put_keys(self, window: IndexWindow) -> None:
+        first = int(np.searchsorted(window.physical_offset, self._index_from[0]))
+        if first < len(window.physical_offset):
+            key = int(window.key_end[first - 1]) if first else 0
+            done = self._index_from[1] if window.physical_offset[first] == self._index_from[0] else 0
+            self._index.put(window, first, key + done)
+
+    def skip_to(self, offset: int) -> None:
+        """Notes that no message begins before an offset, that of the next file."""
+        self.position = max(self.position, offset)
+
+    def _note_rolled(self) -> None:
+        rolled_ms = self._index.rolled_timestamp_ms()
+        if rolled_ms is not None:
+            self._index_ms = rolled_ms
+
+    # -- durability ----------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Writes everything so far to disk, and the journal, so that a killed run goes on from here.
+        While it is open whether a queue begins anew, the journal stays before the entry in question."""
+        if self._is_undecided:
+            return
+        self._queues.flush()
+        self._index.sync()
+        self._write_journal(self.position, is_clean=False)
+
+    @property
+    def _is_undecided(self) -> bool:
+        return any(writer.is_undecided for writer in self._queues.writers.values())
+
+    def _write_journal(self, position: int, *, is_clean: bool) -> None:
+        if self.last >= 0 and self.last != self._journal.last:
+            message = readable(self._log, self.last)
+            self._last_crc = 0 if message is None else message.body_crc
+        found = DispatchJournal(position, self.last, self._last_crc, self._index_ms, is_clean)
+        if found != self._journal:
+            found.write(self.directory, self._env)
+            self._journal = found
+
+    def close(self) -> None:
+        """Completes all files, which are on disk then. A queue of which it is open whether it begins
+        anew is decided as at the end of a log; then the next run begins from the start."""
+        undecided = self._is_undecided
+        self._queues.settle()
+        self._queues.flush()
+        self._index.finish()
+        self._write_journal(-1 if undecided else self.position, is_clean=not undecided)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes all files without completing them."""
+        self._queues.close_files()
+        self._index.close_files()
+        self._lock.release()

@@ -1,0 +1,30 @@
+"""`logdex dispatch`: what it prints, where it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.helpers import run, run_json
+from tests.unit.rocketmq.dispatch.growing import SIZES, grow, require_rebuilt
+
+FLAGS = [part for name, size in SIZES.items() for part in ("--" + name.replace("_", "-"), str(size))]
+
+
+def test_dispatch(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    grow(store, 30, 0)
+    done = run("dispatch", store, "--output", output, *FLAGS)
+    assert done.exit_code == 0, done
+    assert done.stdout.startswith("Dispatched 30 messages, ")
+    grow(store, 10, 1)
+    [report] = run_json("dispatch", store, "--output", output, *FLAGS)
+    assert (report["messages"], report["engine"], report["lossy"]) == (10, "local", False)
+    require_rebuilt(store, output, tmp_path / "rebuilt")
+
+
+def test_what_cannot_run(tmp_path: Path, golden_log: Callable[[str], Path]) -> None:
+    done = run("dispatch", golden_log("tiny-broker"), "--output", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "dispatch is for RocketMQ" in done.stderr
+    assert "logdex rebuild" in done.stderr
