@@ -12,6 +12,7 @@ from logdex.cli.commands import doctor as doctor
 from logdex.cli.commands import export as export
 from logdex.cli.commands import follow as follow
 from logdex.cli.commands import get as get
+from logdex.cli.commands import import_tables as import_tables
 from logdex.cli.commands import info as info
 from logdex.cli.commands import message as message
 from logdex.cli.commands import offsets as offsets

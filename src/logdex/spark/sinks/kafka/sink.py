@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logdex.convert.columns.rows import require_columns, times_ms, topics_of, typed
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
@@ -21,7 +22,6 @@ from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.log.log import Log
 from logdex.primitives.murmur2 import murmur2_of_all, partitions_of_keys
 from logdex.spark.sinks.commit import Destination
-from logdex.spark.sinks.rows import require_columns, times_ms, topics_of, typed
 from logdex.spark.sinks.sink import SINK_OPTIONS, directory_of
 from logdex.spark.sources.options import Options, format_settings
 

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logdex.convert.columns.properties import property_maps
+from logdex.convert.columns.rows import require_columns, times_ms, topics_of, typed
 from logdex.errors import LogFailedError, UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
@@ -18,8 +20,6 @@ from logdex.rocketmq.message_store.put.encode import UniqueKeys
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sinks.commit import Destination
-from logdex.spark.sinks.rocketmq.properties import property_maps
-from logdex.spark.sinks.rows import require_columns, times_ms, topics_of, typed
 from logdex.spark.sinks.sink import SINK_OPTIONS, directory_of
 from logdex.spark.sources.options import Options, format_settings
 

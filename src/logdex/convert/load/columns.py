@@ -1,0 +1,58 @@
+"""The columns of a table as those that the engines put: in their names and types."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logdex.convert.columns.properties import property_maps
+from logdex.convert.columns.rows import times_ms, topics_of, typed
+from logdex.convert.translate.to_kafka import SCHEMA
+from logdex.errors import UsageError
+
+KAFKA = frozenset(("topic", "partition", "offset", "key", "value", "timestamp", "headers"))
+"""The columns that become records."""
+ROCKETMQ = frozenset(
+    ("topic", "queueId", "body", "tags", "keys", "uniqueKey", "properties", "propertyMap", "bornTimestamp")
+)
+"""The columns that become messages."""
+
+_KINDS = {"key": pa.binary(), "value": pa.binary(), "headers": SCHEMA.field("headers").type}
+_TEXTS = {"body": pa.large_binary(), "queueId": pa.int32(), "tags": pa.string(), "uniqueKey": pa.string()}
+_NAMES = {"queueId": "queue_id", "uniqueKey": "unique_key"}
+
+
+def left_out(names: list[str], used: frozenset[str]) -> list[str]:
+    """Returns the columns that have no place in the other format."""
+    return [name for name in names if name not in used and name != "day"]
+
+
+def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
+    """Returns the key, value, time and headers of each row."""
+    arrays = {name: typed(batch, name, _KINDS) for name in _KINDS}
+    columns = {name: pa.nulls(len(batch), _KINDS[name]) if each is None else each for name, each in arrays.items()}
+    columns["timestamp_ms"] = times_ms(batch, "timestamp", now_ms)
+    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def messages(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """Returns the columns that `MessageStore.put_columns` takes."""
+    columns = {_NAMES.get(name, name): typed(batch, name, _TEXTS) for name in _TEXTS}
+    columns["topic"] = topics_of(batch, None)
+    columns["keys"] = batch.column("keys") if "keys" in batch.schema.names else None
+    columns["properties"] = property_maps(batch)
+    columns["born_timestamp_ms"] = times_ms(batch, "bornTimestamp", now_ms)
+    present = {name: column for name, column in columns.items() if column is not None}
+    return pa.RecordBatch.from_arrays(list(present.values()), list(present))
+
+
+def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
+    """Returns a column of whole numbers, None if it is not there. Raises `UsageError` for nulls."""
+    column = typed(batch, name, {name: pa.int64()})
+    if column is None:
+        return None
+    if column.null_count:
+        raise UsageError(f"the column {name} has nulls", hint="leave the column out, or fill them")
+    found: npt.NDArray[np.int64] = column.to_numpy()
+    return found

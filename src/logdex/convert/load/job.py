@@ -1,0 +1,166 @@
+"""The import as a job: tasks write partitions or a store into the staging folder, and everything is
+published at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from logdex.convert.columns.rows import topics_of
+from logdex.convert.load.columns import KAFKA, ROCKETMQ, left_out, messages, numbers, records
+from logdex.convert.load.tables import TableFile, find_tables
+from logdex.convert.new_directory import new_directory
+from logdex.convert.translate.names import kafka_topic
+from logdex.convert.translate.partition_writer import PartitionWriter, join_directories
+from logdex.convert.translate.report import ConvertReport
+from logdex.errors import UsageError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import StrPath
+from logdex.jobs.tasks import Count, LocalRunner, Runner
+from logdex.kafka.batch.record import Compression
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import PutMessageStatus
+
+FORMATS = ("rocketmq", "kafka")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a task has written into a folder of its own. `unused` are the columns that have no place
+    in the format."""
+
+    folder: str
+    messages: int = 0
+    size_bytes: int = 0
+    places: set[tuple[str, int]] = field(default_factory=set)
+    unused: set[str] = field(default_factory=set)
+
+
+def load(
+    path: StrPath,
+    output: StrPath,
+    format_name: str,
+    runner: Runner | None = None,
+    *,
+    engine: str = "local",
+    compression: Compression = Compression.NONE,
+    settings: Mapping[str, Any] | None = None,
+    sync: bool = True,
+    env: Env = DEFAULT_ENV,
+) -> ConvertReport:
+    """Writes the rows of the Parquet files at `path` as a new store or log directory of the format,
+    in tasks on `runner` (in this process if it is None).
+
+    The columns are those of an export; only `topic`, which a folder ``topic=NAME`` may state, is
+    needed. `settings` are keyword arguments of `MessageStore.open`. Raises `UsageError` for columns
+    of other types, and if it may not write to `output`, which must be empty.
+    """
+    started = time.perf_counter()
+    if format_name not in FORMATS:
+        raise UsageError(f"the format {format_name!r} is unknown", hint=f"choose from {', '.join(FORMATS)}")
+    source, runner = env.real_path(os.fspath(path)), runner or LocalRunner()
+    report, files = ConvertReport(engine), find_tables(source, env)
+    command = f"import --format {format_name}"
+    with new_directory(command, source, output, sync=sync, env=env) as made:
+        report.notes += made.notes
+        if format_name == "kafka":
+            now_ms = time.time_ns() // 1_000_000
+            kafka = partial(load_partitions, made.home, compression, now_ms, env)
+            done = runner.run("logdex import", kafka, tasks_of(files))
+            made.contents = f"{made.home}/joined"
+            join_directories([each.folder for each in done], made.contents, env)
+        else:
+            store = partial(load_store, made.home, settings or {}, env)
+            done = runner.run("logdex import", store, [tuple(files)])
+            made.contents = done[0].folder
+        report.messages = sum(each.messages for each in done)
+        report.files = sum(len(each.places) for each in done)
+    report.bytes = sum(file.size_bytes for file in files)
+    unused = sorted(set().union(*(each.unused for each in done)))
+    if unused:
+        report.notes.append(f"columns without a place in {format_name}: {', '.join(unused)}")
+    report.tasks, report.seconds = runner.tasks, time.perf_counter() - started
+    return report
+
+
+def tasks_of(files: Sequence[TableFile]) -> list[tuple[TableFile, ...]]:
+    """Returns the files by topic if their folders say it, else all in one task: two tasks must not
+    write one partition."""
+    if any(file.topic is None for file in files):
+        return [tuple(files)]
+    by_topic = sorted(files, key=lambda file: (file.topic or "", file.path))
+    return [tuple(group) for _, group in groupby(by_topic, lambda file: file.topic)]
+
+
+def load_partitions(
+    home: str, compression: Compression, now_ms: int, env: Env, files: tuple[TableFile, ...], attempt: str, count: Count
+) -> Loaded:
+    """A task: writes the rows of some files as partitions."""
+    done = Loaded(f"{home}/{attempt}")
+    with PartitionWriter(done.folder, compression=compression, env=env) as writer:
+        for file in files:
+            for batch in file.batches(env):
+                done.unused.update(left_out(batch.schema.names, KAFKA))
+                for topic, partition, rows in _by_place(batch, "partition"):
+                    offsets = numbers(rows, "offset")
+                    offsets = np.arange(len(rows), dtype=np.int64) if offsets is None else offsets
+                    writer.append(TopicPartition(kafka_topic(topic), partition), records(rows, now_ms), offsets)
+                    done.places.add((topic, partition))
+                done.messages += len(batch)
+                count(len(batch), 0)
+            count(0, file.size_bytes)
+    return done
+
+
+def load_store(
+    home: str, settings: Mapping[str, Any], env: Env, files: tuple[TableFile, ...], attempt: str, count: Count
+) -> Loaded:
+    """A task: puts the rows of all files into a new store."""
+    done = Loaded(f"{home}/{attempt}")
+    queues, now_ms = dict[str, int](), time.time_ns() // 1_000_000
+    with MessageStore.open(done.folder, env=env, background=False, **settings) as store:
+        for file in files:
+            for batch in file.batches(env):
+                done.unused.update(left_out(batch.schema.names, ROCKETMQ))
+                for topic, queue_id, _ in _by_place(batch, "queueId"):
+                    if queue_id >= queues.get(topic, 0):
+                        queues[topic] = queue_id + 1
+                        store.create_topic(topic, queue_id + 1)
+                    done.places.add((topic, queue_id))
+                result = store.put_columns(messages(batch, now_ms))
+                if result.status is not PutMessageStatus.PUT_OK:
+                    hint = "look for topics, bodies or properties that are too large"
+                    raise UsageError(f"{file.path}: the engine refuses rows: {result.status.name}", hint=hint)
+                store.dispatch()
+                done.messages += len(batch)
+                count(len(batch), 0)
+            count(0, file.size_bytes)
+    return done
+
+
+def _by_place(batch: pa.RecordBatch, number: str) -> list[tuple[str, int, pa.RecordBatch]]:
+    """Returns the rows by topic and the number of the queue or partition, which is 0 if no column
+    states it."""
+    topics = topics_of(batch, None).dictionary_encode()
+    places = numbers(batch, number)
+    places = np.zeros(len(batch), np.int64) if places is None else places
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < 1 << 31:
+        raise UsageError(f"the column {number} has {places.min()} to {places.max()}", hint="use 0 to 2147483647")
+    kinds, inverse = np.unique((topics.indices.to_numpy().astype(np.int64) << 32) | places, return_inverse=True)
+    return [
+        (
+            str(topics.dictionary[kind >> 32].as_py()),
+            kind & 0xFFFFFFFF,
+            batch.take(pa.array(np.flatnonzero(inverse == place))),
+        )
+        for place, kind in enumerate(kinds.tolist())
+    ]

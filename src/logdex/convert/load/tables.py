@@ -1,0 +1,97 @@
+"""The Parquet files to import: which there are, and their rows."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.io.env import Env, ReadFile
+
+_SUFFIX = ".parquet"
+_TOPIC = "topic="
+_BATCH_ROWS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A Parquet file. `topic` is the one that its folder is named after, None if it is not."""
+
+    path: str
+    topic: str | None
+    size_bytes: int
+
+    def batches(self, env: Env) -> Iterator[pa.RecordBatch]:
+        """Yields the rows, with a column `topic`. Raises `CorruptError` for a file that is not
+        Parquet, and `UsageError` if nothing says the topic."""
+        with env.open_read(self.path) as file:
+            try:
+                for batch in pq.ParquetFile(_Source(file)).iter_batches(_BATCH_ROWS):
+                    yield self._with_topic(batch)
+            except (pa.ArrowInvalid, OSError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                raise CorruptError(f"this is no whole Parquet file: {error}", path=self.path, position=0) from error
+
+    def _with_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if "topic" in batch.schema.names:
+            return batch
+        if self.topic is None:
+            hint = "add a column topic, or name the folder topic=NAME"
+            raise UsageError(f"{self.path}: nothing says the topic", hint=hint)
+        return batch.append_column("topic", pa.repeat(pa.scalar(self.topic, pa.string()), len(batch)))
+
+
+def find_tables(path: str, env: Env) -> list[TableFile]:
+    """Returns the Parquet files at a path: that file, or those in the folders below it, by name.
+    Names that begin with ``_`` or ``.`` are passed over, as readers of Parquet do. Raises
+    `MissingFileError` if there are none."""
+    found = list(_below(path, None, env)) if env.is_dir(path) else [TableFile(path, None, env.size_bytes(path))]
+    if not found:
+        raise MissingFileError(f"no file here ends with {_SUFFIX}", path=path, hint="give Parquet files")
+    return found
+
+
+def _below(folder: str, topic: str | None, env: Env) -> Iterator[TableFile]:
+    for name in env.list_dir(folder):
+        path = posixpath.join(folder, name)
+        if name.startswith(("_", ".")):
+            continue
+        if env.is_dir(path):
+            yield from _below(path, unquote(name.removeprefix(_TOPIC)) if name.startswith(_TOPIC) else topic, env)
+        elif name.endswith(_SUFFIX):
+            yield TableFile(path, topic, env.size_bytes(path))
+
+
+class _Source(io.RawIOBase):
+    """A file of `Env` as Arrow wants it."""
+
+    def __init__(self, file: ReadFile) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._file.size_bytes - self._position, 0)
+        data = self._file.read_at(self._position, left if size < 0 else min(size, left))
+        self._position += len(data)
+        return data

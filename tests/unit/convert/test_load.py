@@ -1,0 +1,104 @@
+"""Parquet as a new store or log directory: what an export wrote, tables of one's own, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from logdex.convert.export import export
+from logdex.convert.load import load
+from logdex.convert.sources.kafka import LogDirSource
+from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.kafka import Log, Record
+from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from tests.unit.convert.export.test_job import store
+from tests.unit.convert.test_translate import NEW
+
+
+def table(folder: Path, columns: dict[str, Any], name: str = "t.parquet") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), folder / name)
+    return str(folder / name)
+
+
+def test_an_export_of_logs_comes_back(tmp_path: Path) -> None:
+    with Log.open(str(tmp_path / "logs" / "events-1")) as log:
+        log.truncate_fully_and_start_at(5)
+        for number in range(6):
+            headers = (("trace", b"%d" % number), ("none", None)) if number % 2 else ()
+            value = None if number == 3 else b"v%d" % number
+            log.append([Record(key=b"k", value=value, timestamp_ms=number * 40_000_000, headers=headers)])
+    source = LogDirSource(str(tmp_path / "logs"))
+    export(source, str(tmp_path / "lake"), sync=False)
+    report = load(str(tmp_path / "lake"), str(tmp_path / "back"), "kafka", sync=False)
+    assert (report.messages, report.files, report.lossy) == (6, 1, False)
+    with LogDirSnapshot(str(tmp_path / "back")) as back, LogDirSnapshot(str(tmp_path / "logs")) as logs:
+        found, expected = list(back.scan()), list(logs.scan())
+    assert [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in found] == [
+        (r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in expected
+    ]
+
+
+def test_an_export_of_a_store_comes_back(tmp_path: Path) -> None:
+    source = store(tmp_path / "store", 12)
+    export(source, str(tmp_path / "lake"), sync=False)
+    report = load(str(tmp_path / "lake"), str(tmp_path / "back"), "rocketmq", settings=NEW, sync=False)
+    assert report.messages == 12
+    assert "storeTimestamp" in report.notes[-1]
+
+    def facts(path: str, **settings: Any) -> list[Any]:
+        with StoreSnapshot(path, **settings) as snapshot:
+            return sorted((m.topic, m.queue_id, m.body, m.properties, m.born_timestamp_ms) for m in snapshot.scan())
+
+    assert facts(str(tmp_path / "back"), **NEW) == facts(str(tmp_path / "store"), **source.settings)
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    path = table(
+        tmp_path, {"topic": ["a", "b", "a"], "value": ["x", None, "z"], "key": ["1", "2", "3"], "more": [1, 2, 3]}
+    )
+    report = load(path, str(tmp_path / "logs"), "kafka", sync=False)
+    assert report.notes == ["columns without a place in kafka: more"]
+    with LogDirSnapshot(str(tmp_path / "logs")) as logs:
+        assert [(r.offset, r.key, r.value) for r in logs.scan(topic="a")] == [(0, b"1", b"x"), (1, b"3", b"z")]
+    path = table(tmp_path / "in" / "topic=%25x", {"body": [b"1", None], "tags": ["A", None], "keys": [["k", "l"], []]})
+    load(str(tmp_path / "in"), str(tmp_path / "store"), "rocketmq", settings=NEW, sync=False)
+    with StoreSnapshot(str(tmp_path / "store"), **NEW) as found:
+        messages = list(found.scan(topic="%x"))
+    assert (messages[0].body, messages[0].tags, messages[0].keys[:2]) == (b"1", b"A", [b"k", b"l"])
+    assert (messages[1].body, messages[1].tags) == (b"", None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "format_name", "said"),
+    [
+        ({"value": ["x"]}, "kafka", "nothing says the topic"),
+        ({"topic": [None]}, "kafka", "a row has no topic"),
+        ({"topic": ["a"], "partition": ["x"]}, "kafka", "the column partition is string"),
+        ({"topic": ["a"], "partition": [-1]}, "kafka", "the column partition has -1"),
+        ({"topic": ["a"], "offset": pa.array([None], pa.int64())}, "kafka", "the column offset has nulls"),
+        ({"topic": ["a"], "headers": [7]}, "kafka", "the column headers is int64"),
+        ({"topic": ["a" * 40_000]}, "rocketmq", "topic"),
+        ({"topic": ["a"]}, "pulsar", "the format 'pulsar' is unknown"),
+    ],
+)
+def test_refused_tables(tmp_path: Path, columns: dict[str, Any], format_name: str, said: str) -> None:
+    path = table(tmp_path, columns)
+    with pytest.raises(UsageError, match=said):
+        load(path, str(tmp_path / "out"), format_name, settings=NEW if format_name == "rocketmq" else None, sync=False)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_refused_files(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingFileError, match="no file here ends with"):
+        load(str(tmp_path / "empty"), str(tmp_path / "out"), "kafka")
+    whole = Path(table(tmp_path, {"topic": ["a"] * 100}))
+    whole.write_bytes(whole.read_bytes()[:-50])
+    with pytest.raises(CorruptError, match="no whole Parquet file"):
+        load(str(whole), str(tmp_path / "out"), "kafka", sync=False)
