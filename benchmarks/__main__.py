@@ -7,7 +7,8 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from benchmarks import (
     kafka_others,
     kafka_peer,
     peer,
+    rocketmq_consume,
     rocketmq_index,
     rocketmq_local,
+    rocketmq_open,
     rocketmq_others,
     rocketmq_put,
     rocketmq_query,
@@ -30,14 +33,16 @@ ROOT = Path(__file__).resolve().parent.parent
 Rows = list[dict[str, Any]]
 
 
-def suites(data: Path, repeats: int) -> dict[str, Callable[[], Rows]]:
-    """The functions that measure, by name."""
+def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str, Any]]]]:
+    """The functions that measure, by name. They return rows, or yield each as it is measured."""
     return {
         "scan": lambda: [rocketmq_local.full_scan(name, data, repeats) for name in ("1k", "100b")],
         "rebuild-1k": lambda: [rocketmq_local.rebuild_in_process("1k", data, repeats)],
         "rebuild-100b": lambda: [rocketmq_local.rebuild_in_process("100b", data, repeats)],
         "index": lambda: rocketmq_index.index_file(data, repeats),
         "put": lambda: rocketmq_put.puts(data, repeats),
+        "consume": lambda: rocketmq_consume.consuming(data, repeats),
+        "open": lambda: rocketmq_open.opening(data, repeats),
         "embedded": lambda: rocketmq_others.others(data, repeats),
         "query-hot-key": lambda: rocketmq_query.hot_key(data, repeats),
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
@@ -91,9 +96,17 @@ def main() -> None:
     rows: Rows = []
     for name in wanted:
         print(f"bench: {name}", file=sys.stderr, flush=True)
-        rows += suites(options.data.resolve(), options.repeats)[name]()
+        try:
+            for row in suites(options.data.resolve(), options.repeats)[name]():
+                rows.append(row)
+                print("  " + "  ".join(f"{key} {value}" for key, value in row.items()), file=sys.stderr, flush=True)
+        except Exception as error:  # the other suites go on
+            traceback.print_exc()
+            rows.append({"what": name, "failed": repr(error)})
     _save(rows, options.json)
     _print_table(rows)
+    if any("failed" in row for row in rows):
+        raise SystemExit(1)
 
 
 def _save(rows: Rows, path: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import os
 import re
 import shutil
 import statistics
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 def timed(call: Callable[[], object], repeats: int, between: Callable[[], object] = lambda: None) -> list[float]:
@@ -67,6 +69,18 @@ class Rates:
         """Median and best by the clock, median by CPU time, in `unit` per second."""
         figures = {"median": self.median, "best": max(self.wall), "on_core": statistics.median(self.on_core)}
         return {name: round(value / unit, 3) for name, value in figures.items()}
+
+
+def judged(row: dict[str, Any], name: str, value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:
+    """A row with a figure, its bar, and whether it is met: by at least the bar, or at most."""
+    is_met = value <= bar if at_most else value >= bar
+    shown = round(value, 4 if at_most else 2) if bar < 1000 else round(value)
+    return row | {name: shown, "bar": bar, "met": "yes" if is_met else "NO"}
+
+
+def anonymous_bytes() -> int:
+    """The anonymous memory of this process (Linux; else 0)."""
+    return _anonymous_bytes(os.getpid())
 
 
 def remove(path: Path) -> None:

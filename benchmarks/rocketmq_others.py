@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,27 +14,62 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.measure import remove
+from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 SINGLE, SYNCED, BULK, LOOK_UPS = 20_000, 500, 200_000, 5_000
 _BODY = b"x" * 100
 
 
-def others(data: Path, repeats: int, share: float = 1.0) -> list[dict[str, Any]]:
+def others(data: Path, repeats: int, share: float = 1.0) -> Iterator[dict[str, Any]]:
     """Rates per second, by engine: single puts without and with an fsync each, puts in bulk, and
-    look-ups of a key. The best of `repeats`. `share` makes the run smaller."""
-    rows: list[dict[str, Any]] = []
-    for name, make in _engines().items():
-        if make is None:
-            rows.append({"what": name, "skipped": "pip install lmdb"})
-            continue
-        best: dict[str, float] = {}
+    look-ups of a key. The best of `repeats`, in which the engines take turns. `share` makes the run
+    smaller."""
+    engines, best = _engines(), dict[str, dict[str, float]]()
+    for _ in range(repeats):
+        for name, make in engines.items():
+            for what, rate in ({} if make is None else _rates(make, data / "embedded", share)).items():
+                known = best.setdefault(name, {})
+                known[what] = max(known.get(what, 0.0), rate)
+    for name, make in engines.items():
+        rates = {what: round(rate) for what, rate in best.get(name, {}).items()}
+        yield {"what": name} | (rates if make is not None else {"skipped": "pip install lmdb"})
+    ours, sqlite = (best[name] for name in ("MessageStore", "SQLite, WAL"))
+    yield {"what": "MessageStore / SQLite"} | {what: round(ours[what] / rate, 2) for what, rate in sqlite.items()}
+    yield {"what": "look-ups of one message"} | _look_ups(data / "embedded", repeats, share)
+
+
+def _look_ups(root: Path, repeats: int, share: float) -> dict[str, int]:
+    """Other ways to one message, per second: by its MessageID, by queue and offset, and by key in a
+    store that is only read. The best of `repeats`."""
+    bulk, look_ups = max(int(share * BULK), 4), max(int(share * LOOK_UPS), 1)
+    remove(root)
+    engine = _Logdex(root, False)
+    engine.put_many(range(bulk))
+    numbers = range(0, bulk // 4, max(bulk // 4 // look_ups, 1))
+    best: dict[str, float] = {}
+
+    def measure(what: str, call: Callable[[int], object]) -> None:
+        start = time.perf_counter()
+        for number in numbers:
+            call(number)
+        best[what] = max(best.get(what, 0.0), len(numbers) / (time.perf_counter() - start))
+
+    store = engine.store
+    found = store.get_message("T", 0, 0, len(numbers) * (numbers.step + 1))
+    ids = {number: str(MessageId(found.messages[0].store_host, found.phy_offsets[number])) for number in numbers}
+    for _ in range(repeats):
+        measure("look_message_per_s", lambda number: store.look_message(ids[number]))
+        measure("get_message_per_s", lambda number: store.get_message("T", 0, number, 1))
+    engine.close()
+    with StoreSnapshot(str(root)) as snapshot:
         for _ in range(repeats):
-            for what, rate in _rates(make, data / "embedded", share).items():
-                best[what] = max(best.get(what, 0.0), rate)
-        rows.append({"what": name} | {what: round(rate) for what, rate in best.items()})
-    return rows
+            measure("snapshot_query_per_s", lambda number: snapshot.query_message("T", _key(number)))
+            measure("snapshot_get_per_s", lambda number: snapshot.get_message("T", 0, number, 1))
+    remove(root)
+    return {what: round(rate) for what, rate in best.items()}
 
 
 class _Engine(ABC):
@@ -66,22 +101,22 @@ def _key(number: int) -> str:
 
 class _Logdex(_Engine):
     def __init__(self, path: Path, sync: bool) -> None:
-        self._store = MessageStore.open(path, flush="sync" if sync else "async")
+        self.store = MessageStore.open(path, flush="sync" if sync else "async")
 
     def put(self, number: int) -> None:
-        self._store.put_message(Message("T", _BODY, keys=_key(number), queue_id=0))
+        self.store.put_message(Message("T", _BODY, keys=_key(number), queue_id=0))
 
     def put_many(self, numbers: range) -> None:
         keys = [_key(number) for number in numbers]
-        self._store.put_columns(pa.table({"topic": ["T"] * len(keys), "keys": keys, "body": [_BODY] * len(keys)}))
-        self._store.wait_dispatched()
+        self.store.put_columns(pa.table({"topic": ["T"] * len(keys), "keys": keys, "body": [_BODY] * len(keys)}))
+        self.store.wait_dispatched()
 
     def look_up(self, number: int) -> bytes:
-        [found] = self._store.query_message("T", _key(number)).messages
+        [found] = self.store.query_message("T", _key(number)).messages
         return found.body
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
 
 class _Sqlite(_Engine):

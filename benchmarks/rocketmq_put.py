@@ -1,11 +1,12 @@
-"""Puts into a `MessageStore`: one by one, as Arrow tables, synced by many threads, and opening a
-store, beside the real engine's puts."""
+"""Puts into a `MessageStore`: as Arrow tables, one by one, synced by many threads, beside the real
+engine's puts; and the memory that many puts take."""
 
 from __future__ import annotations
 
 import statistics
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,108 +14,150 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import peer
-from benchmarks.measure import remove
+from benchmarks.measure import anonymous_bytes, judged, remove
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 
 MESSAGES, ROWS_AT_ONCE, MADE_AT_ONCE = 1_000_000, 50_000, 1_000
 BULK_BARS = {100: 5.0, 1024: 4.0}
-"""How many times the engine's puts per second with dispatch, by the size of the body."""
+"""How many times the engine's puts per second, by the size of the body."""
 SINGLE_BAR = 150_000
-SYNC_THREADS = 64
-COLUMNS_BAR, TAGGED_BAR = 3_000_000, 1_000_000
-"""Messages of a queue per second: into columns without bodies, and by a tag with bodies."""
-_QUEUES = 4
+SYNC_THREADS, SYNC_BAR = 64, 0.5
+GROWTH_BAR_MB = 32
+"""How much anonymous memory may be added from the middle of many puts to their end."""
+QUEUES, TAGS = 4, 5
+_TURNS = 2
+"""How often ours and the engine are measured in turn."""
 
 
-def puts(data: Path, repeats: int, messages: int = MESSAGES) -> list[dict[str, Any]]:
+def puts(data: Path, repeats: int, messages: int = MESSAGES) -> Iterator[dict[str, Any]]:
     """As in BenchStore: two topics of four queues; a key, a tag and a UNIQ_KEY per message; default
-    geometry, async flush."""
-    rows = []
+    geometry, async flush unless said otherwise."""
+    root = data / "put"
     for body in BULK_BARS:
-        rows.append(_bulk(data / "put", repeats, messages, body))
-    rows.append(_single(data / "put", repeats, max(messages // 5, 1)))
-    rows.append(_synced(data / "put", max(messages // 100, SYNC_THREADS)))
-    rows.append(_opening(data / "put", repeats, messages))
-    rows += _consuming(data / "put", repeats, messages)
-    remove(data / "put")
-    return rows
+        yield _bulk(root, repeats, messages, body)
+    yield _single(root, repeats, max(messages // 5, 1))
+    yield _synced(root, repeats, max(messages // 50, SYNC_THREADS))
+    yield _memory_of_tables(root, 3 * messages)
+    yield _memory_of_singles(root, max(messages // 2, 1))
+    remove(root)
 
 
-def _table(messages: int, body: int) -> pa.Table:
+def make_table(messages: int, body: int) -> pa.Table:
+    """Messages like those of BenchStore."""
     numbers = np.arange(messages)
-    topics = pa.DictionaryArray.from_arrays(pa.array((numbers % 2).astype(np.int32)), ["TopicA", "TopicB"])
+    topics = pa.DictionaryArray.from_arrays(pa.array((numbers % 2).astype(np.int32)), ["Bench0", "Bench1"])
+    tags = pa.array([f"Tag{number}" for number in range(TAGS)]).take(pa.array(numbers % TAGS))
     return pa.table(
         {
             "topic": topics,
             "body": pa.array([b"x" * body], pa.binary()).take(pa.array(np.zeros(messages, np.int32))),
-            "queue_id": numbers // 2 % _QUEUES,
-            "keys": pa.array(numbers).cast(pa.string()),
-            "tags": pa.array(["TagA"] * messages),
+            "queue_id": numbers // 2 % QUEUES,
+            "keys": pa.array([f"key-{number}-0" for number in range(messages)]),
+            "tags": tags,
         }
     )
 
 
+def make_message(number: int) -> Message:
+    """One of these messages, with a body of 100 B."""
+    topic = ("Bench0", "Bench1")[number % 2]
+    key, tag = f"key-{number}-0", f"Tag{number % TAGS}"
+    return Message(topic, b"x" * 100, tags=tag, keys=key, queue_id=number // 2 % QUEUES)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
 def _bulk(root: Path, repeats: int, messages: int, body: int) -> dict[str, Any]:
-    """Arrow tables of some ten thousand rows, until all of them are dispatched."""
-    table, rates = _table(messages, body), []
-    for _ in range(repeats + 1):
-        remove(root)
-        with MessageStore.open(root) as store:
-            store.put_columns(table.slice(0, 1))
-            store.wait_dispatched()
-            start = time.perf_counter()
-            for first in range(0, messages, ROWS_AT_ONCE):
-                assert store.put_columns(table.slice(first, ROWS_AT_ONCE)).is_stored
-            store.wait_dispatched()
-            rates.append(messages / (time.perf_counter() - start))
-    row = {"what": f"put_columns with dispatch, {body} B", "per_s": round(statistics.median(rates[1:]))}
-    remove(root)
-    if peer.why_missing() is not None:
-        return row | {"engine": peer.why_missing()}
-    [line] = peer.bench_store(root.with_name("put-engine"), "put", body=body, messages=messages, repeat=max(repeats, 1))
+    """Arrow tables of some ten thousand rows, until all of them are dispatched. `ratio` is against
+    the engine's puts with their dispatch, `ratio_to_puts` against its puts alone."""
+    table = make_table(messages, body)
+    ours: list[float] = []
+    engine: list[float] = []
+    engine_puts: list[float] = []
+    for _ in range(_TURNS):
+        ours += [_bulk_rate(root, table) for _ in range(-(-repeats // _TURNS) + 1)][1:]
+        if peer.why_missing() is None:
+            [line] = peer.bench_store(root.with_name("put-engine"), "put", body=body, messages=messages, repeat=3)
+            engine.append(line["dispatchedPerSecond"])
+            engine_puts.append(line["putsPerSecond"])
     remove(root.with_name("put-engine"))
-    ratio, bar = row["per_s"] / line["dispatchedPerSecond"], BULK_BARS[body]
-    met = "yes" if ratio >= bar else "NO"
-    engine = round(line["dispatchedPerSecond"])
-    return row | {"engine_per_s": engine, "ratio": round(ratio, 2), "bar": bar, "met": met}
+    row: dict[str, Any] = {"what": f"put_columns with dispatch, {body} B", "per_s": round(statistics.median(ours))}
+    row["best"] = round(max(ours))
+    if not engine:
+        return row | {"engine": peer.why_missing()}
+    row |= {"engine_per_s": round(statistics.median(engine)), "engine_best": round(max(engine))}
+    row["ratio_to_puts"] = round(row["per_s"] / statistics.median(engine_puts), 2)
+    return judged(row, "ratio", row["per_s"] / statistics.median(engine), BULK_BARS[body])
 
 
+def _bulk_rate(root: Path, table: pa.Table) -> float:
+    remove(root)
+    with MessageStore.open(root) as store:
+        store.put_columns(table.slice(0, 1))
+        store.wait_dispatched()
+        start = time.perf_counter()
+        for first in range(0, table.num_rows, ROWS_AT_ONCE):
+            assert store.put_columns(table.slice(first, ROWS_AT_ONCE)).is_stored
+        store.wait_dispatched()
+        seconds = time.perf_counter() - start
+    remove(root)
+    return float(table.num_rows / seconds)
+
+
+# -- one by one --------------------------------------------------------------------------------------------------------
 def _single(root: Path, repeats: int, messages: int) -> dict[str, Any]:
     """One thread, async. The message objects are made shortly before they are put, as programs do;
-    making them is not counted. `on_core_us` is the thread's CPU time per put."""
-    rates, on_core = [], []
+    making them is not counted. `on_core_us` is the thread's CPU time per put, `beside_us` that of
+    the store's own threads meanwhile."""
+    rates, on_core, beside = [], [], []
     for _ in range(repeats + 1):
         remove(root)
         with MessageStore.open(root) as store:
-            put, seconds, seconds_on_core = store.put_message, 0.0, 0.0
+            put, seconds, own, process = store.put_message, 0.0, 0.0, 0.0
             for first in range(0, messages, MADE_AT_ONCE):
-                made = [
-                    Message(
-                        ("TopicA", "TopicB")[i % 2], b"x" * 100, tags="TagA", keys=str(i), queue_id=i // 2 % _QUEUES
-                    )
-                    for i in range(first, min(first + MADE_AT_ONCE, messages))
-                ]
-                start, start_on_core = time.perf_counter(), time.thread_time()
+                made = [make_message(number) for number in range(first, min(first + MADE_AT_ONCE, messages))]
+                start, start_own, start_process = time.perf_counter(), time.thread_time(), time.process_time()
                 for message in made:
                     put(message)
                 seconds += time.perf_counter() - start
-                seconds_on_core += time.thread_time() - start_on_core
+                own += time.thread_time() - start_own
+                process += time.process_time() - start_process
             rates.append(messages / seconds)
-            on_core.append(1e6 * seconds_on_core / messages)
-    per_s = round(statistics.median(rates[1:]))
-    row = {"what": "put_message, 100 B, async", "per_s": per_s, "on_core_us": round(min(on_core), 2)}
-    return row | {"bar": SINGLE_BAR, "met": "yes" if per_s >= SINGLE_BAR else "NO"}
-
-
-def _synced(root: Path, messages: int) -> dict[str, Any]:
-    """Many threads that share fsyncs."""
+            on_core.append(1e6 * own / messages)
+            beside.append(1e6 * (process - own) / messages)
     remove(root)
+    row = {"what": "put_message, 100 B, async", "best": round(max(rates)), "on_core_us": round(min(on_core), 2)}
+    row["beside_us"] = round(statistics.median(beside), 2)
+    return judged(row, "per_s", statistics.median(rates[1:]), SINGLE_BAR)
+
+
+def _synced(root: Path, repeats: int, messages: int) -> dict[str, Any]:
+    """Many threads that share fsyncs."""
+    ours, engine = [], []
+    for _ in range(_TURNS):
+        ours += [_synced_rate(root, messages) for _ in range(-(-repeats // _TURNS))]
+        if peer.why_missing() is None:
+            how = {"body": 100, "messages": messages, "threads": SYNC_THREADS, "sync_flush": 1, "repeat": 3}
+            [line] = peer.bench_store(root.with_name("put-engine"), "put", **how)
+            engine.append(line["putsPerSecond"])
+    remove(root.with_name("put-engine"))
+    per_s = statistics.median(ours)
+    row = {"what": f"put_message, 100 B, sync, {SYNC_THREADS} threads", "per_s": round(per_s)}
+    if not engine:
+        return row | {"engine": peer.why_missing()}
+    row["engine_per_s"] = round(statistics.median(engine))
+    return judged(row, "ratio", per_s / statistics.median(engine), SYNC_BAR)
+
+
+def _synced_rate(root: Path, messages: int) -> float:
+    remove(root)
+    each = max(messages // SYNC_THREADS, 1)
     with MessageStore.open(root, flush="sync") as store:
+        assert store.put_message(make_message(0)).is_stored
 
         def run(number: int) -> None:
-            for _ in range(messages // SYNC_THREADS):
-                assert store.put_message(Message("TopicA", b"x" * 100, queue_id=number % _QUEUES)).is_stored
+            for _ in range(each):
+                assert store.put_message(make_message(number)).is_stored
 
         threads = [threading.Thread(target=run, args=(number,)) for number in range(SYNC_THREADS)]
         start = time.perf_counter()
@@ -123,46 +166,33 @@ def _synced(root: Path, messages: int) -> dict[str, Any]:
         for thread in threads:
             thread.join()
         seconds = time.perf_counter() - start
-    done = messages // SYNC_THREADS * SYNC_THREADS
-    return {"what": f"put_message, 100 B, sync, {SYNC_THREADS} threads", "per_s": round(done / seconds)}
-
-
-def _opening(root: Path, repeats: int, messages: int) -> dict[str, Any]:
-    """Opening a store that was closed: the CPU time of the best try."""
     remove(root)
+    return each * SYNC_THREADS / seconds
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+def _memory_of_tables(root: Path, messages: int) -> dict[str, Any]:
+    remove(root)
+    table, taken = make_table(ROWS_AT_ONCE, 100), [anonymous_bytes()]
     with MessageStore.open(root) as store:
-        store.put_columns(_table(messages, 100))
-    best = float("inf")
-    for _ in range(repeats + 1):
-        start = time.process_time()
-        MessageStore.open(root, background=False).close()
-        best = min(best, time.process_time() - start)
-    return {"what": "open and close a clean store", "work_ms": round(1e3 * best, 1)}
+        for _ in range(0, messages, ROWS_AT_ONCE):
+            store.put_columns(table)
+            taken.append(anonymous_bytes())
+    return _growth(f"anonymous memory, put_columns of {messages} messages", taken)
 
 
-def _consuming(root: Path, repeats: int, messages: int) -> list[dict[str, Any]]:
-    """One queue of eight, read page by page as Arrow tables."""
+def _memory_of_singles(root: Path, messages: int) -> dict[str, Any]:
     remove(root)
-    rows = []
+    taken = [anonymous_bytes()]
     with MessageStore.open(root) as store:
-        for first in range(0, messages, ROWS_AT_ONCE):
-            store.put_columns(_table(messages, 100).slice(first, ROWS_AT_ONCE))
-        store.wait_dispatched()
-        heads = ["queue_offset", "physical_offset", "size_bytes", "store_timestamp_ms"]
-        for what, columns, tags, bar in (
-            ("a queue into columns, no bodies", heads, None, COLUMNS_BAR),
-            ("a queue by a tag, with bodies", ["queue_offset", "body"], "TagA", TAGGED_BAR),
-        ):
-            best = float("inf")
-            for _ in range(repeats + 2):
-                start, offset, count = time.perf_counter(), 0, 0
-                while True:
-                    page = store.get_columns("TopicA", 1, offset, 32_768, columns=columns, tags=tags)
-                    count, offset = count + page.table.num_rows, page.next_begin_offset
-                    if offset >= page.max_offset:
-                        break
-                best = min(best, time.perf_counter() - start)
-            per_s = round(count / best)
-            rows.append({"what": what, "per_s": per_s, "bar": bar, "met": "yes" if per_s >= bar else "NO"})
-    remove(root)
-    return rows
+        for number in range(messages):
+            store.put_message(make_message(number))
+            if number % MADE_AT_ONCE == 0:
+                taken.append(anonymous_bytes())
+    return _growth(f"anonymous memory, put_message of {messages} messages", taken)
+
+
+def _growth(what: str, taken: list[int]) -> dict[str, Any]:
+    middle = max(taken[: len(taken) // 2 + 1])
+    row = {"what": what, "before_mb": taken[0] >> 20, "middle_mb": middle >> 20, "peak_mb": max(taken) >> 20}
+    return judged(row, "growth_mb", (max(taken) - middle) / (1 << 20), GROWTH_BAR_MB, at_most=True)

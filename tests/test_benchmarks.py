@@ -13,6 +13,8 @@ from benchmarks import (
     kafka_others,
     kafka_peer,
     peer,
+    rocketmq_consume,
+    rocketmq_open,
     rocketmq_others,
     rocketmq_put,
     spark_sources,
@@ -108,9 +110,19 @@ def test_a_row_holds_the_ratio_against_its_bar() -> None:
 @pytest.mark.slow
 def test_put_suite_puts_in_every_way_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.peer.why_missing", lambda: "not in this test")
-    rows = rocketmq_put.puts(tmp_path, 1, messages=500)
-    assert [row.get("per_s", 1) > 0 for row in rows] == [True] * 7
+    rows = [*rocketmq_put.puts(tmp_path, 1, messages=500), *rocketmq_consume.consuming(tmp_path, 1, messages=500)]
+    assert [row.get("per_s", 1) > 0 for row in rows] == [True] * 9
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_open_suite_opens_what_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 100))
+    monkeypatch.setattr("benchmarks.peer.why_missing", lambda: "not in this test")
+    clean, unclean = rocketmq_open.opening(tmp_path, 1, gib=0, names=("1k",))
+    assert clean["met"] == "yes"
+    assert unclean["work_s"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["1k"]
 
 
 def test_suites_by_group() -> None:
@@ -120,9 +132,10 @@ def test_suites_by_group() -> None:
 
 
 def test_embedded_stores_are_measured_alike(tmp_path: Path) -> None:
-    rows = rocketmq_others.others(tmp_path, 1, share=0.01)
-    measured = [row for row in rows if "skipped" not in row]
-    assert {"MessageStore", "SQLite, WAL"} <= {row["what"] for row in measured}
+    rows = list(rocketmq_others.others(tmp_path, 1, share=0.01))
+    measured = [row for row in rows if "bulk_per_s" in row]
+    assert {"MessageStore", "SQLite, WAL", "MessageStore / SQLite"} <= {row["what"] for row in measured}
+    assert rows[-1].keys() > {"look_message_per_s", "get_message_per_s", "snapshot_query_per_s"}
     for row in measured:
         assert all(row[name] > 0 for name in ("put_per_s", "synced_put_per_s", "bulk_per_s", "look_ups_per_s"))
     assert list(tmp_path.iterdir()) == []

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, EnvironmentProblem, StorageError, located
-from logdex.io.mapped.mapping import map_without_descriptor, require_no_faults
+from logdex.errors import EnvironmentProblem, StorageError, located
+from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
+from logdex.io.mapped.mapping import map_without_descriptor
 from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
 from logdex.io.writeback import begin_writeback
@@ -60,6 +61,14 @@ class ReadFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends. Raises `UnreadableError`
         for a sector that the disk cannot read."""
+        if self._env.is_plain:
+            try:
+                data = os.pread(self._fd, size_bytes, position)
+            except OSError:
+                data = b""  # read again below, where errors are located
+            if len(data) == size_bytes:
+                self._env.counters.read_bytes += size_bytes
+                return data
         parts = []
         try:
             with self._env.operation("read_at", self.path):
@@ -114,45 +123,6 @@ class ReadFile:
         self.close()
 
 
-class MappedBytes:
-    """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`. The end of a ``with``
-    block raises `UnreadableError` if bytes that were used in it cannot be read (`logdex.io.mapped`)."""
-
-    def __init__(
-        self,
-        env: Env,
-        path: str,
-        array: ByteArray,
-        writable: mmap.mmap | None = None,
-        *,
-        identity: Identity | None = None,
-    ) -> None:
-        self.path = path
-        self.identity = identity
-        self._env = env
-        self._writable = writable
-        self.array = array
-
-    def close(self) -> None:
-        """Unmaps the file, once no other array refers to the mapping."""
-        self.array, self._writable = np.empty(0, np.uint8), None
-
-    def flush(self) -> None:
-        """Writes changed pages to disk (writable mappings only)."""
-        if self._writable is not None:
-            with self._env.operation("flush", self.path):
-                self._writable.flush()
-
-    def __enter__(self) -> MappedBytes:
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        array = self.array
-        self.close()
-        if error is None or isinstance(error, CorruptError):  # zeros in place of unreadable bytes are no corruption
-            require_no_faults(array)
-
-
 class WriteFile:
     """A file open for positioned writes, for one writer."""
 
@@ -165,14 +135,24 @@ class WriteFile:
 
     def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
         """Writes all of `data` at `position`."""
-        with self._env.operation("write_at", self.path):
-            view = data if isinstance(data, bytes) else memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs
-            left = len(view)
-            while left > 0:
-                done = os.pwrite(self._fd, view[-left:] if left < len(view) else view, position)
-                self._env.counters.written_bytes += done
-                left -= done
-                position += done
+        view = data if isinstance(data, bytes) else memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs
+        if self._env.is_plain:
+            try:
+                done = os.pwrite(self._fd, view, position)
+                if done < len(view):
+                    self._write(position + done, view[done:])
+            except OSError:
+                with self._env.operation("write_at", self.path):
+                    raise
+        else:
+            with self._env.operation("write_at", self.path):
+                self._write(position, view)
+        self._env.counters.written_bytes += len(view)
+
+    def _write(self, position: int, data: bytes | memoryview) -> None:
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._fd, data[done:], position + done)
 
     def truncate(self, size_bytes: int) -> None:
         """Sets the file's size. Added bytes read as zero and take no disk space."""
@@ -236,6 +216,8 @@ class Env(NameChanges):
 
     def __init__(self, *, check_space: bool = True) -> None:
         self.counters = IoCounters()
+        self.is_plain = type(self).operation is NameChanges.operation
+        """Whether `operation` only turns errors into ours. Then reads and writes call it after an error alone."""
         self._check_space = check_space
 
     # -- looking -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,12 @@ Flush = Callable[[], None]
 """Syncs everything that was appended so far."""
 
 
+def _closed_gate() -> threading.Lock:
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 class GroupCommit:
     """Records which appends are on disk, by their tickets. Thread-safe.
 
@@ -39,6 +45,10 @@ class GroupCommit:
         self._lock = lock
         self._begin = begin
         self._changed = threading.Condition(lock)
+        """Wakes who waits for the end of an fsync with the lock held."""
+        self._gate = _closed_gate()
+        """Wakes the others, one after the other: woken all at once, they would wait for the lock again,
+        and for the interpreter."""
         self._durable_ticket = 0
         self._syncing = False
         self._fsync_lock = threading.Lock()
@@ -61,29 +71,42 @@ class GroupCommit:
         that. The thread that called the failed fsync gets its error instead.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            while self._syncing and self._durable_ticket < ticket and self.failed is None:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._changed.wait(left)
+        while True:
+            with self._lock:
+                if self._durable_ticket >= ticket:
+                    return True
+                self.require_unfailed()
+                if not self._syncing:
+                    self._sync_all()
+                    return True
+                gate = self._gate
+            if not gate.acquire(timeout=-1 if until is None else max(until - time.monotonic(), 0)):
+                return False
+            gate.release()  # the next thread passes
             if self._durable_ticket >= ticket:
                 return True
-            self.require_unfailed()
-            with self._begin() as flush:
-                upto = self.last_ticket
-                self._syncing = True
-                try:
-                    with self._lock_released():
-                        self.sync(flush)
-                    self._durable_ticket = max(self._durable_ticket, upto)
-                except BaseException as error:
-                    self.fail(error)
-                    raise
-                finally:
-                    self._syncing = False
-                    self._changed.notify_all()
-        return True
+
+    def _sync_all(self) -> None:
+        """Syncs everything that was appended so far. Call it with the lock held."""
+        with self._begin() as flush:
+            upto = self.last_ticket
+            self._syncing = True
+            try:
+                with self._lock_released():
+                    self.sync(flush)
+                self._durable_ticket = max(self._durable_ticket, upto)
+            except BaseException as error:
+                self.fail(error)
+                raise
+            finally:
+                self._syncing = False
+                self._wake()
+
+    def _wake(self) -> None:
+        """Lets all threads look again that wait. Call it with the lock held."""
+        gate, self._gate = self._gate, _closed_gate()
+        gate.release()
+        self._changed.notify_all()
 
     @contextmanager
     def _lock_released(self) -> Iterator[None]:
@@ -109,7 +132,7 @@ class GroupCommit:
         """Records that everything appended so far is on disk or no longer needed. Call it with the
         lock held."""
         self._durable_ticket = self.last_ticket
-        self._changed.notify_all()
+        self._wake()
 
     def wait_until_idle(self) -> None:
         """Returns when no thread is in an fsync. Call it with the lock held; the lock is released
@@ -121,7 +144,7 @@ class GroupCommit:
         """Records that a write failed, after which nothing more is acknowledged. Call it with the
         lock held."""
         self.failed = self.failed or error
-        self._changed.notify_all()
+        self._wake()
 
     def require_unfailed(self) -> None:
         """Raises `LogFailedError` if a write or an fsync has failed."""

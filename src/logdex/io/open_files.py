@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from logdex.io.env import Env, ReadFile
 
 OPEN_FILES_MAX = 32
 """Files that one reader keeps open. A store may have thousands, a process only 1,024
 descriptors."""
+
+
+class _Loan:
+    """What `OpenFiles.lend` returns. It is no generator, because reading a message is hardly more
+    than one system call."""
+
+    __slots__ = ("_file", "_lender", "_path")
+
+    def __init__(self, lender: OpenFiles, path: str) -> None:
+        self._lender, self._path = lender, path
+
+    def __enter__(self) -> ReadFile:
+        file = self._file = self._lender._take(self._path)
+        return file
+
+    def __exit__(self, *_: object) -> None:
+        self._lender._give_back(self._path, self._file)
 
 
 class OpenFiles:
@@ -25,29 +41,33 @@ class OpenFiles:
         self._files: OrderedDict[str, ReadFile] = OrderedDict()
         self._users: dict[ReadFile, int] = {}
 
-    @contextmanager
-    def lend(self, path: str) -> Iterator[ReadFile]:
-        """Yields the file at `path`, opened if needed, for use within the `with` block only.
+    def lend(self, path: str) -> AbstractContextManager[ReadFile]:
+        """Returns a context that opens the file at `path`, if needed, for use within the `with`
+        block only.
 
-        Raises `StorageError` as `Env.open_read` does.
+        The block raises `StorageError` as `Env.open_read` does.
         """
+        return _Loan(self, path)
+
+    def _take(self, path: str) -> ReadFile:
         with self._lock:
             file = self._files.get(path)
             if file is None:
-                file = self._env.open_read(path)
-                self._files[path] = file
-            self._files.move_to_end(path)
+                file = self._files[path] = self._env.open_read(path)
+            else:
+                self._files.move_to_end(path)
             self._users[file] = self._users.get(file, 0) + 1
-            self._shrink(self._open_max)
-        try:
-            yield file
-        finally:
-            with self._lock:
-                self._users[file] -= 1
-                if not self._users[file]:
-                    del self._users[file]
-                    if self._files.get(path) is not file:
-                        file.close()  # the file was evicted while it was lent
+            if len(self._files) > self._open_max:
+                self._shrink(self._open_max)
+        return file
+
+    def _give_back(self, path: str, file: ReadFile) -> None:
+        with self._lock:
+            users = self._users.pop(file) - 1
+            if users:
+                self._users[file] = users
+            elif self._files.get(path) is not file:
+                file.close()  # the file was evicted while it was lent
 
     def forget(self, path: str) -> None:
         """Closes the file at `path`, at the latest when no thread uses it.

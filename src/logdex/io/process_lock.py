@@ -38,22 +38,24 @@ class _Held:
     identity: Identity
     file: WriteFile
     is_shared: bool
-    holders: int = 0
+    holders: list[ProcessLock] = field(default_factory=list)
     common: object = None
-    process: int = field(default_factory=os.getpid)
 
 
 class _Table:
     """The locks of this process. `guard` is held while one is taken, shared or released."""
 
     def __init__(self) -> None:
+        self._locks: list[_Held] = []
         self.clear()
 
     def clear(self) -> None:
-        """Empties the table in a forked child. Replaces the guard, which another thread of the
-        parent may have held."""
+        """Empties the table in a forked child, which holds none of the locks. Replaces the guard,
+        which another thread of the parent may have held."""
         self.guard = threading.RLock()
-        self._locks: list[_Held] = []
+        for lock in [lock for held in self._locks for lock in held.holders]:
+            lock.is_own = False
+        self._locks = []
 
     def find(self, path: str, env: Env) -> _Held | None:
         """Returns the lock on a real path; the caller holds the guard."""
@@ -79,8 +81,9 @@ class ProcessLock:
 
     def __init__(self, held: _Held) -> None:
         self._held = held
-        self._released = False
-        held.holders += 1
+        self.is_own = True
+        """Whether this process took the lock; False in a child that was forked later."""
+        held.holders.append(self)
 
     @property
     def path(self) -> str:
@@ -88,14 +91,9 @@ class ProcessLock:
         return self._held.path
 
     @property
-    def is_own(self) -> bool:
-        """Whether this process took the lock; False in a child that was forked later."""
-        return self._held.process == os.getpid()
-
-    @property
     def is_last(self) -> bool:
         """Whether no other user in this process shares the lock."""
-        return self._held.holders == 1
+        return len(self._held.holders) == 1
 
     def common(self, make: Callable[[], Common]) -> Common:
         """Returns the state that all holders of the lock share. The first call creates it with
@@ -111,12 +109,11 @@ class ProcessLock:
         if not self.is_own:
             return
         with _table.guard:
-            if self._released:
-                return
-            self._released = True
-            self._held.holders -= 1
-            if self._held.holders == 0:
-                self._held.file.close()
+            holders = self._held.holders
+            if self in holders:
+                holders.remove(self)
+                if not holders:
+                    self._held.file.close()
 
     def __enter__(self) -> ProcessLock:
         return self

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+
+class _Reading:
+    """What `ReaderGate.reading` returns. It is no generator, because reading a message is hardly
+    more than one system call."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: ReaderGate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        self._gate._begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._gate._end()
 
 
 class ReaderGate:
@@ -14,22 +30,25 @@ class ReaderGate:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._readers = 0
         self._excluding = 0
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Prevents changes to what readers use during the block. Keep the block short."""
-        with self._changed:
+        return _Reading(self)
+
+    def _begin(self) -> None:
+        with self._lock:
             while self._excluding:
                 self._changed.wait()
             self._readers += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._readers -= 1
+
+    def _end(self) -> None:
+        with self._lock:
+            self._readers -= 1
+            if self._excluding:
                 self._changed.notify_all()
 
     @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 _REPLACEMENT = "\ufffd"
+_UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 
 
 def decode_utf8(data: bytes) -> str:
@@ -35,9 +38,9 @@ def _decode_malformed(data: bytes) -> str:
 def java_hash_text(text: str, seed: int = 0) -> int:
     """The signed 32-bit `String.hashCode` of `text`. `seed` is the hash of the text before it."""
     value = seed & 0xFFFFFFFF
-    units = text.encode("utf-16-le", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (value * 31 + (units[at] | units[at + 1] << 8)) & 0xFFFFFFFF
+    units = text.encode() if text.isascii() else memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H")
+    for unit in units:
+        value = (value * 31 + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
-from logdex.errors import CorruptError, MissingFileError, NotAStoreError, TruncatedError
+from logdex.errors import CorruptError, MissingFileError, NotAStoreError, TruncatedError, UnreadableError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -30,6 +30,8 @@ from logdex.rocketmq.message.stored_message import StoredMessage, checked_size, 
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _HEAD_SIZE_BYTES = 8
+AHEAD_BYTES = 2048
+"""How much a look-up reads of a message at once, as most messages are smaller: a second read takes longer."""
 _STORE_TIMESTAMP_END = MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + 8
 
 
@@ -233,9 +235,10 @@ class CommitLog:
             size_bytes -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def read_message(self, offset: int, *, check_crc: bool = True) -> StoredMessage:
-        """Returns the message at a physical offset. Reads only its bytes, and never past the end of
-        its file.
+    def read_message(self, offset: int, *, check_crc: bool = True, ahead_bytes: int = 0) -> StoredMessage:
+        """Returns the message at a physical offset. Reads only its bytes, or `ahead_bytes` at once
+        and then what is missing, and never past the end of its file. Bytes after the message need
+        not be readable.
 
         Raises `MissingFileError` if no file holds the offset, and `CorruptError` or a subclass,
         located in the file, if no whole message is there.
@@ -243,10 +246,19 @@ class CommitLog:
         file = self._file_or_raise(offset)
         position = offset - file.start_offset
         left = file.size_bytes - position
-        head = self._read_in(file, position, min(_HEAD_SIZE_BYTES, left))
-        size = checked_size(head, left, file.path, position)
-        data = head + self._read_in(file, position + len(head), size - len(head))
+        data = self._read_ahead(file, position, min(max(ahead_bytes, _HEAD_SIZE_BYTES), left))
+        size = checked_size(data, left, file.path, position)
+        if size > len(data):
+            data += self._read_in(file, position + len(data), size - len(data))
         return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
+
+    def _read_ahead(self, file: CommitLogFile, position: int, size_bytes: int) -> bytes:
+        """Returns `size_bytes` bytes of a file, or the head of a message if the bytes after it
+        cannot be read."""
+        try:
+            return self._read_in(file, position, size_bytes)
+        except (UnreadableError, TruncatedError):
+            return self._read_in(file, position, min(_HEAD_SIZE_BYTES, size_bytes))
 
     def pickup_store_timestamp_ms(self, offset: int, size_bytes: int) -> int:
         """Returns the storeTimestamp (ms) of the message of `size_bytes` bytes at a physical

@@ -159,8 +159,11 @@ class IndexFile:
         return self._entries_at + INDEX_ENTRY.size_bytes * index
 
     def _read(self, position: int, size_bytes: int, field: str) -> bytes:
-        with self._lend() as file:
-            data = file.read_at(position, size_bytes)
+        if self._open_files is None:
+            data = self._file.read_at(position, size_bytes)
+        else:
+            with self._open_files.lend(self.path) as file:
+                data = file.read_at(position, size_bytes)
         if len(data) < size_bytes:
             raise TruncatedError(
                 "the file ends here",

@@ -8,6 +8,7 @@ IndexFile.indexKeyHashMethod.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,7 +44,12 @@ def key_prefix(topic: bytes | str, index_type: str | None = None) -> bytes:
 
 def key_hash_of(topic: bytes | str, key: bytes | str, index_type: str | None = None) -> int:
     """Returns the index hash of one key of a topic, 0 to 2^31 - 1."""
-    return index_key_hash(to_bytes(key), java_hash(key_prefix(topic, index_type)))
+    return index_key_hash(to_bytes(key), _prefix_hash(topic, index_type))
+
+
+@lru_cache(1024)
+def _prefix_hash(topic: bytes | str, index_type: str | None) -> int:
+    return java_hash(key_prefix(topic, index_type))
 
 
 def message_key_hashes(message: StoredMessage, dialect: Dialect) -> list[int]:

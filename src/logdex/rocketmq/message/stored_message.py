@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 from logdex import limits
@@ -144,6 +144,55 @@ def decode_message(
     position = offset if position is None else position
     view = memoryview(data)[offset:]
     size = checked_size(view, len(view), path, position)
+    if isinstance(data, bytes):
+        message = _decode_whole(data, offset, size)
+        if message is not None and not (check_crc and message.body and body_crc(message.body) != message.body_crc):
+            return message, size
+    return _decode_field_by_field(view, size, path, position, check_crc), size
+
+
+def _decode_whole(data: bytes, offset: int, size: int) -> StoredMessage | None:
+    """Returns the message of `size` bytes at `offset` of `data`, or None if its parts do not add up
+    to its size. It checks no CRC."""
+    flag_at = offset + _SYS_FLAG_AT
+    head = _HEADS[data[flag_at + 3] & _HOST_FLAGS]
+    body_at, end = offset + head.size, offset + size
+    if body_at > end:
+        return None
+    fields = head.unpack_from(data, offset)
+    topic_at = body_at + max(fields[14], 0)
+    length_size = 2 if fields[1] == MESSAGE_MAGIC_V2 else 1
+    length = int.from_bytes(data[topic_at : topic_at + length_size], "big", signed=True)
+    rest_at = topic_at + length_size + length
+    properties_length = int.from_bytes(data[rest_at : rest_at + 2], "big", signed=True)
+    if length < 0 or rest_at + 2 + max(properties_length, 0) != end:
+        return None
+    message = object.__new__(StoredMessage)
+    message.__dict__.update(  # a frozen dataclass sets each field by a call
+        size_bytes=size,
+        magic=fields[1],
+        body_crc=fields[2],
+        queue_id=fields[3],
+        flag=fields[4],
+        queue_offset=fields[5],
+        physical_offset=fields[6],
+        sys_flag=fields[7],
+        born_timestamp_ms=fields[8],
+        born_host=_host(fields[9]),
+        store_timestamp_ms=fields[10],
+        store_host=_host(fields[11]),
+        reconsume_times=fields[12],
+        prepared_transaction_offset=fields[13],
+        body=data[body_at:topic_at],
+        topic=data[topic_at + length_size : rest_at],
+        properties_raw=data[rest_at + 2 : end],
+    )
+    return message
+
+
+def _decode_field_by_field(view: memoryview, size: int, path: str, position: int, check_crc: bool) -> StoredMessage:
+    """Returns the message at the start of `view`. Raises the error that names the first damaged
+    field."""
     cursor = _Cursor(view, size, path, position)
     head = MESSAGE_HEAD.struct.unpack(cursor.take(MESSAGE_HEAD.size_bytes, "head"))
     _, magic, stored_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms = head
@@ -196,7 +245,7 @@ def decode_message(
         body=body,
         topic=topic,
         properties_raw=raw,
-    ), size
+    )
 
 
 def checked_size(head: bytes | memoryview, available_bytes: int, path: str, position: int) -> int:
@@ -247,7 +296,7 @@ def checked_size(head: bytes | memoryview, available_bytes: int, path: str, posi
 
 def head_struct(sys_flag: int) -> struct.Struct:
     """The format of all fields before the body, for the hosts that `sys_flag` tells of."""
-    return _HEADS[host_sizes(sys_flag)]
+    return _HEADS[sys_flag & _HOST_FLAGS]
 
 
 def _head_struct(sizes: tuple[int, int]) -> struct.Struct:
@@ -255,8 +304,14 @@ def _head_struct(sizes: tuple[int, int]) -> struct.Struct:
     return struct.Struct(f"{MESSAGE_HEAD.struct.format}{sizes[0]}sq{sizes[1]}s{tail}")
 
 
-_HOST_SIZES = (HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES)
-_HEADS = {(born, store): _head_struct((born, store)) for born, store in product(_HOST_SIZES, _HOST_SIZES)}
+_SYS_FLAG_AT = MESSAGE_HEAD.offset_of("sys_flag")
+_HOST_FLAGS = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+"""The bits of sysFlag that tell the sizes of the hosts. They are in its last byte."""
+_HEADS = {
+    born | store: _head_struct(host_sizes(born | store))
+    for born, store in product((0, SYS_FLAG_BORN_HOST_V6), (0, SYS_FLAG_STORE_HOST_V6))
+}
+_host = lru_cache(1024)(Host.unpack)
 
 
 def encode_rest(magic: int, body: bytes, topic: bytes, properties_raw: bytes) -> bytes:

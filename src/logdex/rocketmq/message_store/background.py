@@ -16,9 +16,9 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.dispatch import Dispatch
 from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 
-_PAUSE_PER_WORK = 4
-"""How long a worker pauses after its work, as a multiple of the time that the work took, if that is
-longer than its interval. A dispatch of few messages costs nearly as much as one of many, and takes
+_PAUSE_PER_WORK = 9
+"""How long a worker pauses after its work, as a multiple of the CPU time that the work took, if that
+is longer than its interval. A dispatch of few messages costs nearly as much as one of many, and takes
 the interpreter from the threads that put."""
 
 
@@ -41,12 +41,12 @@ class _Worker(threading.Thread):
             self._woken.clear()
             if self._stopped:
                 return
-            begin_s = time.monotonic()
+            begin_s = time.thread_time()
             try:
                 self._work()
             except LogdexError:
                 return
-            pause_s = max(self._interval_s, _PAUSE_PER_WORK * (time.monotonic() - begin_s))
+            pause_s = max(self._interval_s, _PAUSE_PER_WORK * (time.thread_time() - begin_s))
 
     def stop(self) -> None:
         """Stops the thread and waits for its end."""

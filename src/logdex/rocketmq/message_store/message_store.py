@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
-from time import perf_counter
+from time import perf_counter, time_ns
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +29,7 @@ from logdex.rocketmq.message_store.put.append import put_message, put_messages
 from logdex.rocketmq.message_store.put.columns import put_columns
 from logdex.rocketmq.message_store.put.encode import as_host
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.quick import QuickPuts
 from logdex.rocketmq.message_store.reading import ReadableStore
 from logdex.rocketmq.message_store.services.retention import ExpiredFiles, RetentionService
 from logdex.rocketmq.message_store.services.stats import AT_ONCE_S, StoreStats
@@ -39,7 +39,7 @@ from logdex.rocketmq.settings.store_settings import StoreSettings
 
 def wall_clock_ms() -> int:
     """The time in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
+    return time_ns() // 1_000_000
 
 
 class MessageStore(ReadableStore):
@@ -58,6 +58,7 @@ class MessageStore(ReadableStore):
         super().__init__(opened)
         core = opened.core
         self._encoder, self._schedule = opened.encoder, opened.schedule
+        self._quick = QuickPuts(core, opened.encoder)
         self._transactions = TransactionService(core, opened.dispatch.derived.queues, opened.encoder)
         self._retention = RetentionService(core, opened.dispatch)
         self._background = Background(core, opened.dispatch, self._schedule) if core.options.background else None
@@ -124,7 +125,7 @@ class MessageStore(ReadableStore):
         """
         begin_s = perf_counter()
         try:
-            result = put_message(self._core, self._encoder, message)
+            result = self._quick.put(message) or put_message(self._core, self._encoder, message)
         except StoreError:
             self._core.stats.put_failed("ERROR")
             raise

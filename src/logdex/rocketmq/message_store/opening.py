@@ -128,6 +128,8 @@ class _Opening:
         self.clock_ms, self.env, self.lock = clock_ms, env, lock
         self.directory = config.store_path_commit_log or paths.commit_log
         self.report = LoadReport(was_clean=not env.exists(paths.abort))
+        self._scanned_from: int | None = None
+        """From where on the log was scanned to find its end."""
 
     def run(self) -> OpenedStore:
         """Opens the store, and closes all files if that fails."""
@@ -182,7 +184,7 @@ class _Opening:
             end_offset, is_clean = end.offset, end.is_clean
         queues_from = end_offset
         if not is_clean:
-            start = scan_start(log, checkpoint.values)
+            start = self._scanned_from = scan_start(log, checkpoint.values)
             stop, end_offset, last_ms = unclean_end(log, start, self.config, self.env)
             queues_from = start
             if stop is None or not stop.is_clean:
@@ -289,8 +291,10 @@ class _Opening:
             return
         known = KnownTopics.read(self.paths.root, env=self.env)
         derived.is_deleted = cache(known.is_deleted)
+        derived.scanner.check_crcs(self._scanned_from is None or start < self._scanned_from)
         for window in derived.scanner.scan(log, start):
             derived.put(window, queues_from=queues_from, index_from=index_from)
+        derived.scanner.check_crcs(True)
         derived.is_deleted = None
 
     def _core(self, files: LogFiles, reader: CommitLog, queues: LiveQueues, found: _Found) -> StoreCore:

@@ -95,7 +95,9 @@ class ReadableStore(QueueReads):
         queue = self._queues.view(topic, queue_id)
         if queue is None:
             return None
-        return QueueView.of(queue, self._core.reader.min_offset, self._core.log.end_offset)
+        high = queue.max_offset  # all entries point into the log
+        low = min(queue.min_offset(self._core.reader.min_offset), high)
+        return QueueView(queue, low, high, self._core.log.end_offset)
 
     @contextmanager
     def _queue(self, topic: bytes, queue_id: int) -> Iterator[tuple[QueueView | None, CommitLog]]:

@@ -7,7 +7,7 @@ Source: ``docs/formats/config-json.md``; TopicConfigManager, ConfigManager.persi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from logdex.errors import StorageError, UsageError
@@ -34,15 +34,13 @@ class Topics:
         self._raw: dict[Any, Any] = dict(configs.file.raw)
         self._table: dict[Any, Any] = dict(self._raw.get("topicConfigTable") or {})
         self._queues = {topic: config.write_queue_nums for topic, config in configs.topics.items()}
+        self.queue_nums: Callable[[bytes], int | None] = self._queues.get
+        """Returns the number of a topic's queues; None if the topic is new."""
         self._turns: dict[bytes, int] = {}
         self._lock = threading.Lock()
 
     def __contains__(self, topic: bytes) -> bool:
         return topic in self._queues
-
-    def queue_nums(self, topic: bytes) -> int | None:
-        """The number of a topic's queues; None if the topic is new."""
-        return self._queues.get(topic)
 
     def choose_queue(self, topic: bytes) -> int:
         """The next queue of a topic, in turn."""

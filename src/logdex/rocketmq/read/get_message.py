@@ -9,6 +9,7 @@ Source: DefaultMessageStore.getMessage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +26,8 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus
 
 _ENTRIES_AT_ONCE = 1024
+_AHEAD_BYTES_MAX = 1 << 20
+"""An entry may state any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +160,17 @@ def _read_entries(
     view: QueueView, log: CommitLog, first: int, entries: EntryArray, tags: TagFilter, batch: _Batch
 ) -> int:
     """Reads the messages of some entries. Returns how many entries were processed."""
-    is_missing = fills_gap(view, first, entries)
-    wanted = tags.match_entries(entries) | is_missing
-    if not wanted.all():
-        batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
-    for place in np.flatnonzero(wanted).tolist():
-        phy_offset, size, _ = entries[place].item()
+    gaps = fills_gap(view, first, entries)
+    is_missing, rows = gaps.tolist(), entries.tolist()
+    for place in _wanted(entries, gaps, tags, batch):
+        phy_offset, size, _ = rows[place]
         if is_missing[place] or not _is_in_log(log, phy_offset, view.log_end_offset):
             batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
             continue
         if not batch.has_room(size):
-            return int(place)
+            return place
         try:
-            message = _read_if_there(log, phy_offset)
+            message = _read_if_there(log, phy_offset, size)
             if message is None:
                 batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
                 continue
@@ -178,14 +179,24 @@ def _read_entries(
             if not batch.messages:
                 raise
             batch.problem = error
-            return int(place)
+            return place
         if tags.match_message(message):
             batch.add(message, phy_offset)
             if len(batch.messages) >= batch.count_max:
-                return int(place) + 1
+                return place + 1
         else:
             batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     return len(entries)
+
+
+def _wanted(entries: EntryArray, gaps: npt.NDArray[np.bool_], tags: TagFilter, batch: _Batch) -> Sequence[int]:
+    """Returns the places of the entries to look at: those that may have a tag, and `gaps`."""
+    if tags.tags is None:
+        return range(len(entries))
+    places: list[int] = np.flatnonzero(tags.match_entries(entries) | gaps).tolist()
+    if len(places) < len(entries):
+        batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
+    return places
 
 
 def fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[np.bool_]:
@@ -197,7 +208,9 @@ def fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[n
     except MissingFileError:
         following = -1
     is_blank: npt.NDArray[np.bool_] = (entries["size"] == PRE_BLANK_SIZE) & (offsets == 0)
-    is_repeated: npt.NDArray[np.bool_] = offsets == np.append(offsets[1:], following)
+    is_repeated = np.empty(len(offsets), np.bool_)
+    np.equal(offsets[:-1], offsets[1:], out=is_repeated[:-1])
+    is_repeated[-1:] = offsets[-1:] == following
     return is_blank | is_repeated
 
 
@@ -205,10 +218,11 @@ def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
     return log.min_offset <= phy_offset < end_offset and log.file_of(phy_offset) is not None
 
 
-def _read_if_there(log: CommitLog, phy_offset: int) -> StoredMessage | None:
-    """Returns a message; None if a broker has removed its file since the log was listed."""
+def _read_if_there(log: CommitLog, phy_offset: int, size: int) -> StoredMessage | None:
+    """Returns a message, `size` bytes large as its entry says; None if a broker has removed its file
+    since the log was listed."""
     try:
-        return log.read_message(phy_offset)
+        return log.read_message(phy_offset, ahead_bytes=min(size, _AHEAD_BYTES_MAX))
     except VanishedError:
         if not log.was_trimmed(phy_offset):
             raise

@@ -6,7 +6,7 @@ Source: DefaultMessageStore.lookMessageByOffset; MessageDecoder.decodeMessageId.
 from __future__ import annotations
 
 from logdex.errors import CorruptError, MissingFileError
-from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.commit_log import AHEAD_BYTES, CommitLog
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
 
@@ -20,7 +20,7 @@ def look_message_by_offset(log: CommitLog, valid_end_offset: int, phy_offset: in
             path=log.directory,
             hint=f"the log goes from {log.min_offset} to {valid_end_offset}",
         )
-    return log.read_message(phy_offset)
+    return log.read_message(phy_offset, ahead_bytes=AHEAD_BYTES)
 
 
 def look_message(log: CommitLog, valid_end_offset: int, wanted: MessageId) -> StoredMessage:

@@ -144,6 +144,10 @@ class Scanner:
         dialect decides at first."""
         self._rules = self._rules._replace(tags_in_index=int(tags_in_index))
 
+    def check_crcs(self, check_crc: bool) -> None:
+        """Sets whether the CRCs of bodies are checked from the next window on."""
+        self._rules = self._rules._replace(check_crc=int(check_crc))
+
     def scan_file(
         self, file: CommitLogFile, start: int = 0, stop: int | None = None
     ) -> Generator[Window, None, LogEnd | None]:

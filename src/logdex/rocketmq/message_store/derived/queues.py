@@ -103,6 +103,19 @@ class LiveQueue(ConsumeQueue):
         self.file_size_bytes = file_size_bytes
         self._env, self._open = env, files
         self._given_file_size = file_size_bytes
+        self._whole = (-1, -1)
+        """The log's and the queue's first offset for which the queue's first entry is its minimum."""
+
+    def min_offset(self, commit_log_min_offset: int) -> int:
+        """As `ConsumeQueue.min_offset`. It is found once while no file has been removed: the first
+        entry stays the first then."""
+        key = commit_log_min_offset, self.start_offset
+        if self._whole == key:
+            return self.start_offset
+        found = super().min_offset(commit_log_min_offset)
+        if found == self.start_offset < self.max_offset and self.entry(found).physical_offset >= commit_log_min_offset:
+            self._whole = key
+        return found
 
     def advance(self, first: int, end: int) -> None:
         """Takes in that the queue has the files from that of queue offset `first` on, and ends

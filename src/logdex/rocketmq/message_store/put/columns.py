@@ -198,28 +198,47 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
             for i, each in enumerate(own)
         ]
         return _bytes_of(pa.array(rows, pa.large_binary()), count)
-    if unique is None:
-        unique = encoder.unique_key_column(count, now_ms)
-    parts = [(props.KEYS, keys), (props.UNIQ_KEY, unique), (props.TAGS, tags)]  # the order of Java's map
-    present = [(name, column) for name, column in parts if column is not None]
-    joined = _joined(present, count)
-    stored = _bytes_of(joined, count)
-    _require_storable(stored, sum(count - column.null_count for _, column in present))
+    stored = _bytes_of(_joined(encoder, keys, unique, tags, count, now_ms), count)
+    pairs = sum(count - column.null_count for column in (keys, unique, tags) if column is not None)
+    made = count if unique is None and encoder.unique_keys is not None else 0
+    _require_storable(stored, pairs + made)
     return stored
 
 
-def _joined(parts: list[tuple[bytes, Any]], count: int) -> Any:
-    empty = pa.scalar(b"", pa.large_binary())
-    if not parts:
-        return pa.array([b""] * count, pa.large_binary())
+def _joined(encoder: Encoder, keys: Any, unique: Any, tags: Any, count: int, now_ms: int) -> Any:
+    """KEYS, UNIQ_KEY and TAGS of each row, in the order of Java's map. What stands between columns is
+    part of the column of unique keys that is made here, as joining takes long for each column."""
     pieces: list[Any] = []
-    for name, column in parts:
-        before, after = pa.scalar(name + b"\x01", pa.large_binary()), pa.scalar(b"\x02", pa.large_binary())
-        if column.null_count:
-            pieces.append(pc.binary_join_element_wise(before, column, after, empty).fill_null(b""))
-        else:
-            pieces += [before, column, after]
-    return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, empty)
+    first = last = b""
+    if keys is not None and keys.null_count:
+        pieces.append(_pairs(props.KEYS, keys))
+    elif keys is not None:
+        pieces += [_binary(props.KEYS + b"\x01"), keys]
+        first = b"\x02"
+    if tags is not None and not tags.null_count:
+        last = props.TAGS + b"\x01"
+    if unique is not None:
+        pieces += [_binary(first), _pairs(props.UNIQ_KEY, unique), _binary(last)]
+    elif encoder.unique_keys is not None:
+        pieces.append(encoder.unique_keys.column(count, now_ms, first + props.UNIQ_KEY + b"\x01", b"\x02" + last))
+    else:
+        pieces.append(_binary(first + last))
+    if tags is not None and tags.null_count:
+        pieces.append(_pairs(props.TAGS, tags))
+    elif tags is not None:
+        pieces += [tags, _binary(b"\x02")]
+    if all(isinstance(piece, pa.Scalar) for piece in pieces):
+        return pa.array([b""] * count, pa.large_binary())
+    return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, _binary(b""))
+
+
+def _pairs(name: bytes, column: Any) -> Any:
+    """A property of each row with its name and separators; nothing where the column has no value."""
+    return pc.binary_join_element_wise(_binary(name + b"\x01"), column, _binary(b"\x02"), _binary(b"")).fill_null(b"")
+
+
+def _binary(data: bytes) -> Any:
+    return pa.scalar(data, pa.large_binary())
 
 
 def _require_storable(stored: Bytes, pairs: int) -> None:

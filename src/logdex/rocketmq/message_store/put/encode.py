@@ -7,16 +7,9 @@ MessageDecoder.messageProperties2String, MessageClientIDSetter.
 
 from __future__ import annotations
 
-import itertools
-import os
-import random
 import struct
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
-
-import numpy as np
-import pyarrow as pa
 
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import (
@@ -41,6 +34,7 @@ from logdex.rocketmq.message.stored_message import encode_rest, head_struct
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.unique_keys import UniqueKeys
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PROPERTIES_SIZE_BYTES_MAX = (1 << 15) - 1
@@ -106,55 +100,6 @@ class Encoded(NamedTuple):
         return head + self.rest
 
 
-class UniqueKeys:
-    """Makes UNIQ_KEY values as a client does: address, process, a hash, time since the month began,
-    a counter. Thread-safe."""
-
-    def __init__(self, host: Host) -> None:
-        seed = random.getrandbits(32)
-        self._first = f"{host.address.hex()}{os.getpid() & 0xFFFF:04x}{seed:08x}".upper().encode()
-        self._counter = itertools.count(1)
-        self._month = (0, 0)
-        self._of_time = (-1, b"")
-        """A time, and the values of that millisecond without the counter."""
-
-    def next(self, now_ms: int) -> bytes:
-        """A new value."""
-        at_ms, before = self._of_time
-        if at_ms != now_ms:
-            start, end = self._month
-            if not start <= now_ms < end:
-                start, _ = self._month = _month_of(now_ms)
-            before = b"%s%08X" % (self._first, now_ms - start)
-            self._of_time = now_ms, before
-        return b"%s%04X" % (before, next(self._counter) & 0xFFFF)
-
-    def column(self, count: int, now_ms: int) -> Any:
-        """`count` new values as an Arrow array of large_binary. They have a seed of their own, because
-        they use up many numbers of the counter."""
-        last = self.next(now_ms)
-        last = b"%s%08X%s" % (last[:-20], random.getrandbits(32), last[-12:])
-        width = len(last)
-        numbers = np.arange(count, dtype=np.int64) + (int(last[-12:], 16) + 1)  # the counter carries into the time
-        digits = np.empty((count, width), np.uint8)
-        digits[:, : width - 12] = np.frombuffer(last[: width - 12], np.uint8)
-        for place in range(12):
-            digits[:, width - 1 - place] = _HEX[numbers >> 4 * place & 15]
-        offsets = np.arange(count + 1, dtype=np.int64) * width
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
-        return pa.Array.from_buffers(pa.large_binary(), count, buffers)
-
-
-_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-
-
-def _month_of(now_ms: int) -> tuple[int, int]:
-    """When the month of a time begins and ends, in UTC."""
-    first = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
-    return round(first.timestamp() * 1000), round(following.timestamp() * 1000)
-
-
 class Encoder:
     """Encodes messages for one store. Thread-safe. `store_host` is the store's."""
 
@@ -164,20 +109,21 @@ class Encoder:
         self._message_size_max = options.max_message_size
         self._room = config.mapped_file_size_commit_log - 8
         self._born_host, self.store_host = options.born_host, options.store_host
-        self._packed_born_host, self._packed_store_host = self._born_host.pack(), self.store_host.pack()
-        self.host_flags = _host_flags(self._packed_born_host, self._packed_store_host)
+        self.packed_born_host, self.packed_store_host = self._born_host.pack(), self.store_host.pack()
+        self.host_flags = _host_flags(self.packed_born_host, self.packed_store_host)
         """The bits of sysFlag that tell the sizes of the store's hosts."""
-        self._unique_keys = UniqueKeys(self._born_host) if options.unique_keys else None
+        self.unique_keys = UniqueKeys(self._born_host) if options.unique_keys else None
+        """Makes the UNIQ_KEY of messages that have none; None if they get none."""
         self._forms: dict[tuple[bytes, ...], tuple[list[bytes], bytes]] = {}
         """By the names of properties in the order in which they were set: the names in the stored
         order, and the stored form without the values."""
-        self._known_topics: dict[Text, bytes] = {}
+        self.known_topics: dict[Text, bytes] = {}
 
     # -- topics --------------------------------------------------------------------------------------------------------
     def topic_of(self, topic: Text) -> bytes | None:
         """The stored bytes of a topic; None for one that is too long for the engine. Raises
         `UsageError` for a topic that cannot name a folder."""
-        known = self._known_topics.get(topic)
+        known = self.known_topics.get(topic)
         if known is None:
             known = to_bytes(topic)
             if queue_folder(known, 0) is None or b"\0" in known:
@@ -186,8 +132,8 @@ class Encoder:
                 raise UsageError(f"the topic {known!r} cannot name a folder", hint="use letters, digits, - _ % |")
             if len(known) > (_TOPIC_SIZE_MAX if self.is_long(known) else _TOPIC_SIZE_MAX_V1):
                 return None
-            if len(self._known_topics) < _FORMS_MAX:
-                self._known_topics[topic] = known
+            if len(self.known_topics) < _FORMS_MAX:
+                self.known_topics[topic] = known
         return known
 
     def is_long(self, topic: bytes) -> bool:
@@ -198,12 +144,12 @@ class Encoder:
     @property
     def born_host_more(self) -> int:
         """How many bytes longer than an IPv4 host the born host is."""
-        return len(self._packed_born_host) - HOST_V4_SIZE_BYTES
+        return len(self.packed_born_host) - HOST_V4_SIZE_BYTES
 
     def common_head(self) -> bytes:
         """The head of a message of which nothing else is known."""
         return head_struct(self.host_flags).pack(
-            0, 0, 0, 0, 0, 0, 0, self.host_flags, 0, self._packed_born_host, 0, self._packed_store_host, 0, 0, 0
+            0, 0, 0, 0, 0, 0, 0, self.host_flags, 0, self.packed_born_host, 0, self.packed_store_host, 0, 0, 0
         )
 
     def stored_properties(self, tags: bytes | None, keys: bytes | None, own: Any, now_ms: int) -> bytes:
@@ -211,10 +157,6 @@ class Encoder:
         pairs = self.pairs(Message("", tags=tags, keys=keys or (), properties=dict(own or ())), now_ms)
         raw = self._properties(pairs)
         return raw if self._dialect.separator_at_end or not raw else raw + props.PROPERTY_SEPARATOR
-
-    def unique_key_column(self, count: int, now_ms: int) -> Any:
-        """New UNIQ_KEY values as an Arrow array, or None if the store makes none."""
-        return None if self._unique_keys is None else self._unique_keys.column(count, now_ms)
 
     # -- messages ------------------------------------------------------------------------------------------------------
     def encode(self, message: Message, topic: bytes, queue_id: int, now_ms: int) -> Encoded | PutMessageStatus:
@@ -234,8 +176,8 @@ class Encoder:
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         body = message.body
         magic = MESSAGE_MAGIC_V2 if len(topic) > _TOPIC_SIZE_MAX_V1 else MESSAGE_MAGIC_V1
-        born_host, store_host = self._packed_born_host, self.store_host
-        packed_store_host = self._packed_store_host
+        born_host, store_host = self.packed_born_host, self.store_host
+        packed_store_host = self.packed_store_host
         if message.born_host is None and message.store_host is None:
             sys_flag = sys_flag & _NO_HOST_FLAGS | self.host_flags
         else:
@@ -307,8 +249,8 @@ class Encoder:
             pairs[props.KEYS] = _joined(message.keys)
         if message.properties:
             self._add_own(pairs, message.properties)
-        if self._unique_keys is not None and props.UNIQ_KEY not in pairs:
-            pairs[props.UNIQ_KEY] = self._unique_keys.next(now_ms)
+        if self.unique_keys is not None and props.UNIQ_KEY not in pairs:
+            pairs[props.UNIQ_KEY] = self.unique_keys.next(now_ms)
         return pairs
 
     @staticmethod
@@ -345,8 +287,8 @@ class Encoder:
         raw, count = b"", 0
         if message.keys:
             raw, count = b"KEYS\x01%b\x02" % _joined(message.keys), 1
-        if self._unique_keys is not None:
-            raw, count = b"%bUNIQ_KEY\x01%b\x02" % (raw, self._unique_keys.next(now_ms)), count + 1
+        if self.unique_keys is not None:
+            raw, count = b"%bUNIQ_KEY\x01%b\x02" % (raw, self.unique_keys.next(now_ms)), count + 1
         if message.tags is not None:
             raw, count = b"%bTAGS\x01%b\x02" % (raw, to_bytes(message.tags)), count + 1
         return self._checked(raw, count)
@@ -354,7 +296,7 @@ class Encoder:
     def _checked(self, raw: bytes, count: int) -> bytes:
         """The stored form of `count` properties, each with a separator after it. Raises
         `UsageError` for characters that would separate them."""
-        if raw.count(props.PROPERTY_SEPARATOR) != count or b"\0" in raw:
+        if raw.count(props.PROPERTY_SEPARATOR) != count or 0 in raw:
             raise UsageError(
                 "a property has a character that separates properties (U+0002) or a zero byte",
                 hint="leave such characters out, or put the value into the body",

@@ -52,12 +52,13 @@ class LogFiles:
     def fits(self, size_bytes: int) -> bool:
         """Whether a message of this size goes into the active file: the filler must fit after
         it."""
-        return self.position + size_bytes + BLANK.size_bytes <= self.file_size_bytes
+        return self.end_offset - self.start_offset + size_bytes + BLANK.size_bytes <= self.file_size_bytes
 
     def append(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
         """Writes messages that `fits` admits at the end of the log."""
-        self._active.write_at(self.position, data)
-        self.end_offset += len(data)
+        at = self.end_offset
+        self._active.write_at(at - self.start_offset, data)
+        self.end_offset = at + len(data)
 
     def _open(self, start_offset: int, position: int = 0) -> WriteFile:
         """Opens a file with its full size and with zeros from `position` on. All of that is on disk

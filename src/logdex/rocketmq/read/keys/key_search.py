@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError, VanishedError
 from logdex.io.env import Env
-from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.commit_log import AHEAD_BYTES, CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -104,7 +104,7 @@ class KeySearch:
             return None
         is_doubtful = not self.scan_missing and source.is_missing(offset)
         try:
-            message = source.log.read_message(offset)
+            message = source.log.read_message(offset, ahead_bytes=AHEAD_BYTES)
         except (CorruptError, MissingFileError) as error:
             if isinstance(error, VanishedError) and source.log.was_trimmed(offset):
                 self.expired += 1

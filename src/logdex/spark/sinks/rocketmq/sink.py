@@ -16,8 +16,8 @@ from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.host import Host
 from logdex.rocketmq.message_store.message_store import MessageStore
-from logdex.rocketmq.message_store.put.encode import UniqueKeys
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from logdex.rocketmq.message_store.put.unique_keys import UniqueKeys
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sinks.commit import Destination
 from logdex.spark.sinks.sink import SINK_OPTIONS, directory_of
