@@ -80,7 +80,8 @@ class FollowJob(Protocol):
 
 
 class DispatchJob(Protocol):
-    """A log whose derived files follow it in another directory."""
+    """A log whose derived files follow it in another directory. At the end of ``with`` the files are
+    completed, but after an error they are left to the next run."""
 
     report: Any
 
@@ -93,8 +94,9 @@ class DispatchJob(Protocol):
     def stop(self) -> None:
         """Ends `run` soon; safe in a signal handler."""
 
-    def close(self) -> None:
-        """Completes the files."""
+    def __enter__(self) -> DispatchJob: ...
+
+    def __exit__(self, kind: object, *rest: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 import signal
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV
 from logdex.rocketmq.dispatch.job import Dispatcher
-from logdex.testing.fault_env import Fault, FaultEnv, Killed
+from logdex.testing.fault_env import CHANGES, Fault, FaultEnv, Killed
 from tests.golden.archives import ROOT
 from tests.unit.rocketmq.dispatch.growing import CONFIG, SIZES, grow, require_rebuilt
 
@@ -59,6 +61,30 @@ def test_killed(tmp_path: Path, step: int, first: int, power_cut: bool) -> None:
                 was_killed = True
                 output = survivor or output
         with Dispatcher(store, output, CONFIG, env=DEFAULT_ENV) as job:
+            job.run()
+        require_rebuilt(store, output, tmp_path / "rebuilt")
+        at += step
+
+
+@pytest.mark.parametrize(
+    ("step", "first"), [(60, 17), pytest.param(1, 1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_a_full_disk(tmp_path: Path, step: int, first: int) -> None:
+    """The system refuses an operation: an error, after which the next run goes on."""
+    store, at, is_refused = tmp_path / "store", first, True
+    grow(store, 60, 3)
+    while is_refused:
+        output = tmp_path / f"out-{at}"
+        output.mkdir()
+        env = FaultEnv(str(output), Fault(at, errno.ENOSPC, CHANGES))
+        try:
+            with Dispatcher(store, output, CONFIG, env=env) as job:
+                job.run()
+        except LogdexError:
+            pass
+        is_refused = env.hits > 0
+        env.release()
+        with Dispatcher(store, output, CONFIG) as job:
             job.run()
         require_rebuilt(store, output, tmp_path / "rebuilt")
         at += step

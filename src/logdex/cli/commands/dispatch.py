@@ -62,11 +62,8 @@ def dispatch(
         )
     job = prepare(found, target.with_settings(time_zone=time_zone).settings, output)
     size_bytes = format_of(found).log_size_bytes(found)
-    try:
-        with stopped_by_signals(job) as signals:
-            _run(job, size_bytes, engine, master, follow=follow)
-    finally:
-        job.close()
+    with job, stopped_by_signals(job) as signals:
+        _run(job, size_bytes, engine, master, follow=follow)
     _print(job.report, as_json=as_json)
     if signals:
         raise typer.Exit(SIGNAL_EXIT + signals[0])

@@ -43,7 +43,8 @@ class Dispatcher:
     missing, from where an earlier run ended. IndexFiles are named by times in `time_zone`.
 
     `run` and `run_on` work until the log's end, or with `follow` until `stop` is called, which any
-    thread may do. `close`, or ``with``, completes the files. Raises `LogInUseError` if another
+    thread may do. `close`, or the end of ``with``, completes the files; after an error they are left to
+    the next run, which goes on from the journal. Raises `LogInUseError` if another
     dispatch writes to `output`, and `UsageError` if something else did.
     """
 
