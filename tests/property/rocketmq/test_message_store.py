@@ -262,7 +262,7 @@ class History:
             queue: len(offsets) for queue, offsets in expected.items()
         }
         assert [half.physical_offset for half in store.pending_transactions()] == sorted(self.model.halves)
-        for (topic, queue_id), offsets in expected.items():
+        for (topic, queue_id), offsets in sorted(expected.items()):
             gone = bisect_left(offsets, self.model.start)
             begin = self.chance.randint(gone, len(offsets))
             if begin == len(offsets):
