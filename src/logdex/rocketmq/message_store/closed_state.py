@@ -47,6 +47,9 @@ class ClosedState:
     """The first and the next queue offset of each queue, by its folder below ``consumequeue/``."""
     keyless: Sequence[OffsetRange]
     """Parts in which no message with keys begins."""
+    indexed: Sequence[OffsetRange]
+    """The first and the last message with entries of each IndexFile. They tell of a lost file of which
+    the messages have tags alone: whether those must have entries depends on who wrote them."""
 
     @staticmethod
     def read(root: str, log: CommitLog, end_offset: int, env: Env) -> ClosedState | None:
@@ -72,6 +75,7 @@ class ClosedState:
             "tailCrc32": self.tail_crc,
             "queues": self.queues,
             "keyless": self.keyless,
+            "indexed": self.indexed,
         }
         write_atomically(f"{root}/{FILE_NAME}", json.dumps(table | {"crc32": _crc(table)}).encode(), env=env)
 
@@ -122,17 +126,17 @@ def closed_state(
     """
     if end_offset == log.min_offset:
         return None
-    covered = [(end_offset, end_offset)]
+    indexed = []
     for path in list_index_files(paths.index, env):
         with IndexFile(path, config, env=env) as file:
             if file.header.entry_count:
-                covered.append((file.header.begin_phy_offset, file.header.end_phy_offset))
+                indexed.append((file.header.begin_phy_offset, file.header.end_phy_offset))
     parts, last = list(keyless), log.min_offset - 1
-    for begin, end in sorted(covered):
+    for begin, end in [*sorted(indexed), (end_offset, end_offset)]:
         parts.append((last + 1, begin))
         last = max(last, end)
     kept = tuple(part for part in KeylessParts(parts).parts if part[1] > log.min_offset)
-    return ClosedState(log.min_offset, end_offset, _tail_crc(log, end_offset), queues, kept)
+    return ClosedState(log.min_offset, end_offset, _tail_crc(log, end_offset), queues, kept, indexed)
 
 
 def _tail_crc(log: CommitLog, end_offset: int) -> int:
@@ -146,9 +150,11 @@ def _parsed(data: bytes) -> ClosedState | None:
         if table.pop("crc32") != _crc(table):
             return None
         queues = {str(folder): (int(first), int(following)) for folder, (first, following) in table["queues"].items()}
-        keyless = tuple((int(begin), int(end)) for begin, end in table["keyless"])
+        keyless, indexed = (
+            tuple((int(begin), int(end)) for begin, end in table[name]) for name in ("keyless", "indexed")
+        )
         begin, end, crc = (int(table[name]) for name in ("minPhyOffset", "endPhyOffset", "tailCrc32"))
-        return ClosedState(begin, end, crc, queues, keyless)
+        return ClosedState(begin, end, crc, queues, keyless, indexed)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

@@ -195,8 +195,10 @@ class _Opening:
         if is_missing or (is_clean and self._lacks_entries(found_queues, log, end_offset)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
-        keyless = () if closed is None else closed.keyless
-        index = find_start(self.paths, log, end_offset, self.config, trusted_ms, self.env, keyless=keyless)
+        keyless, indexed = ((), ()) if closed is None else (closed.keyless, closed.indexed)
+        index = find_start(
+            self.paths, log, end_offset, self.config, trusted_ms, self.env, keyless=keyless, indexed=indexed
+        )
         self.report.log_end_offset, self.report.queues_from = end_offset, queues_from
         self.report.index_from = index.offset
         self.report.removed_index_files = list(index.doomed)

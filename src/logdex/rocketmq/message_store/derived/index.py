@@ -55,10 +55,12 @@ def find_start(
     env: Env,
     *,
     keyless: Iterable[OffsetRange] = (),
+    indexed: Iterable[OffsetRange] = (),
 ) -> IndexStart:
     """Decides which IndexFiles are kept and where the next key belongs. `checkpoint_ms` is the
     checkpoint's time for IndexFiles after an unclean end, None after a clean one. In the `keyless`
-    parts of the log no message has keys, as is known already.
+    parts of the log no message has keys, as is known already, and the `indexed` parts were covered
+    each by one IndexFile.
 
     After a clean end the files are held against the log: where they miss messages, they are derived
     again from there on.
@@ -83,7 +85,7 @@ def find_start(
             files.append(file)
         parts = KeylessParts(keyless)
         missing = partial(find_missing, log=log, valid_end=end_offset, config=config, env=env, keyless=parts)
-        start = _after(files, log, end_offset, missing, is_clean=checkpoint_ms is None)
+        start = _after(files, log, end_offset, missing, indexed, is_clean=checkpoint_ms is None)
         kept = tuple(file.path for file in files[: start[2]])
         every = list_index_files(paths.index, env, empty=True)
         doomed = tuple(path for path in every if path not in kept)
@@ -98,17 +100,24 @@ def _after(
     log: CommitLog,
     end_offset: int,
     find: Callable[[list[IndexFile]], tuple[OffsetRange, ...]],
+    indexed: Iterable[OffsetRange],
     *,
     is_clean: bool,
 ) -> tuple[int, int, int]:
     """(offset, keys of the message there that are done, number of files kept)."""
     while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= end_offset:
         files.pop().close()  # it has keys of messages that the log no longer has
-    missing = find(files)
+    found = [(file.header.begin_phy_offset, file.header.end_phy_offset) for file in files]
+    missing = [begin for begin, _ in find(files)]
+    missing += [
+        max(begin, log.min_offset)
+        for begin, end in indexed
+        if end >= log.min_offset and not any(first <= begin and end <= last for first, last in found)
+    ]
     if not missing and is_clean:
         return end_offset, 0, len(files)
     if missing:
-        begin = missing[0][0]
+        begin = min(missing)
         while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= begin:
             files.pop().close()
     filled = [file for file in files if file.header.entry_count]
