@@ -20,7 +20,7 @@ from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing import Fault, FaultEnv, Killed
-from logdex.testing.store_builder import write_commit_log
+from logdex.testing.store_builder import make_message, write_commit_log
 from tests.directories import contents
 from tests.examples import some
 from tests.unit.rocketmq.small_stores import FILE_SIZE, message
@@ -56,6 +56,17 @@ def test_a_queue_that_began_anew_goes_on_behind(tmp_path: Path) -> None:
     with LogDirSnapshot(str(tmp_path / "logs")) as logs:
         assert [record.offset for record in logs.partition("_25RETRY_25g", 0).scan()] == [3, 4, 5, 6]
     assert report.notes == ["offsets were moved up where queues began anew: %RETRY%g 0"]
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    messages = [
+        message(0),
+        message(1, tag="A"),
+        make_message(queue_offset=2, properties=[(b"a", b"\xff"), (b"b", b"\xfe")]),
+    ]
+    write_commit_log(str(tmp_path / "store"), messages, FILE_SIZE)
+    report = convert(StoreSource(str(tmp_path / "store"), settings=SETTINGS), str(tmp_path / "logs"), sync=False)
+    assert report.notes == ["1 messages have properties with \\x, which may stand for bytes that are not UTF-8"]
 
 
 def test_records_become_messages(tmp_path: Path) -> None:

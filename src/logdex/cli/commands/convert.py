@@ -88,7 +88,9 @@ def convert(
     from logdex.convert.translate import convert as run_convert
 
     env = Env(check_space=not no_space_check)
-    with runner_of("convert", format_of(found).log_size_bytes(found), engine, master) as runner:
+    size_bytes = format_of(found).log_size_bytes(found)
+    env.require_free(written_to, size_bytes)
+    with runner_of("convert", size_bytes, engine, master) as runner:
         report = run_convert(source, written_to, runner, engine=engine, sync=not no_sync, env=env)
     if as_json:
         emit_json(report.to_json())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
@@ -40,6 +41,8 @@ class Converted:
     size_bytes: int = 0
     shifts: dict[Place, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
+    escaped: int = 0
+    """How many messages have properties with a backslash and an x, which may stand for a byte that is not UTF-8."""
 
 
 def topics_of(source: StoreSource, env: Env) -> list[bytes | None]:
@@ -69,7 +72,7 @@ def convert_topic(
                 done.messages += queues.add(batch)
                 count(len(batch), 0)
             count(0, part.size_bytes)
-        done.shifts = queues.shifts()
+        done.shifts, done.escaped = queues.shifts(), queues.escaped
     done.losses += [f"{number} messages {what}" for what, number in sorted(left_out.items())]
     return done
 
@@ -80,6 +83,7 @@ class _Queues:
     def __init__(self, writer: PartitionWriter, left_out: Counter[str]) -> None:
         self._writer = writer
         self._left_out = left_out
+        self.escaped = 0
         self._names: dict[str, str] = {}
         """The topic of each name in Kafka."""
 
@@ -109,11 +113,24 @@ class _Queues:
         if self._names.setdefault(name, topic) != topic:
             raise UsageError(f"the topics {topic} and {self._names[name]} both become {name}", hint="give --topic")
         self._writer.append(TopicPartition(name, queue_id), *records_of(rows))
+        self.escaped += count_escaped(rows.column("properties"))
         return len(rows)
 
     def shifts(self) -> dict[Place, int]:
         """By how much the last offsets are moved up, by queue."""
         return {(self._names[place.topic], place.partition): each for place, each in self._writer.shifts.items()}
+
+
+def count_escaped(properties: pa.MapArray) -> int:
+    """Returns how many maps have a text with a backslash and an x."""
+    found = [pc.match_substring(texts, "\\x").to_numpy(zero_copy_only=False) for texts in _texts(properties)]
+    places = np.flatnonzero(found[0] | found[1]) + properties.offsets[0].as_py()
+    return len(np.unique(np.searchsorted(properties.offsets.to_numpy(), places, "right")))
+
+
+def _texts(properties: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    first, last = properties.offsets[0].as_py(), properties.offsets[-1].as_py()
+    return properties.keys.slice(first, last - first), properties.items.slice(first, last - first)
 
 
 def write_offsets(

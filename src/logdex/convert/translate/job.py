@@ -69,6 +69,11 @@ def _to_kafka(
         report.messages += each.messages
         report.bytes += each.size_bytes
         report.losses += [loss for loss in each.losses if loss not in report.losses]
+    escaped = sum(each.escaped for each in done)
+    if escaped:
+        report.notes.append(
+            f"{escaped} messages have properties with \\x, which may stand for bytes that are not UTF-8"
+        )
     now_ms = time.time_ns() // 1_000_000
     report.groups, notes = from_store.write_offsets(source, shifts, f"{home}/offsets", now_ms, env)
     report.notes += notes
