@@ -27,6 +27,7 @@ from benchmarks import (
     rocketmq_query,
     rocketmq_spark,
     spark_sources,
+    sql_queries,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,8 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
         "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),
         "spark-8g": lambda: rocketmq_spark.rebuild_on_spark(["8g"], data, repeats),
+        "sql": lambda: sql_queries.queries(data, repeats),
+        "sql-8g": lambda: sql_queries.queries(data, repeats, "8g"),
         "spark-source": lambda: spark_sources.rocketmq_source(data, repeats),
         "kafka-recover": lambda: kafka_local.recovery(data / "kafka", repeats),
         "kafka-decode": lambda: kafka_local.decoding(data / "kafka", repeats),

@@ -13,6 +13,7 @@ from logdex.io.path_look import PathLook
 from logdex.jobs.settings import Setting
 
 if TYPE_CHECKING:
+    from logdex.frames.tables import LogTables
     from logdex.jobs.findings import VerifyReport
     from logdex.jobs.reports import Progress, RebuildReport
     from logdex.jobs.tasks import Runner
@@ -153,6 +154,11 @@ class Format:
     dispatch: Callable[..., DispatchJob] | None = None
     """``(found, settings, output, *, env)``: prepares to derive the indexes into a directory, from
     where an earlier run ended. None if the format has no such job."""
+    tables: Callable[..., LogTables] | None = None
+    """``(found, snapshot, *, env, **options)``: returns the tables of an opened snapshot, for SQL. None
+    if the format has none."""
+    table_options: tuple[str, ...] = ()
+    """The names of the options of `tables`."""
 
     @property
     def setting_names(self) -> frozenset[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from logdex.kafka.recover.report import RecoverReport
     from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.snapshot.overview import KafkaOverview
+    from logdex.kafka.tables.log_tables import KafkaTables
 
 _KEY_INDEX = "key_index"
 
@@ -38,6 +39,12 @@ def _open(found: KafkaPath, *, env: Env = DEFAULT_ENV, **settings: Any) -> Kafka
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     return open_kafka(found, env=env, **settings)
+
+
+def _tables(found: KafkaPath, snapshot: KafkaSnapshot, *, env: Env = DEFAULT_ENV, **options: Any) -> KafkaTables:
+    from logdex.kafka.tables.log_tables import KafkaTables
+
+    return KafkaTables(found, snapshot, env=env, **options)
 
 
 def _overview(found: KafkaPath, settings: Settings, *, env: Env = DEFAULT_ENV) -> KafkaOverview:
@@ -145,6 +152,8 @@ FORMAT = Format(
     recognise=_recognise,
     why_not=_why_not,
     open=_open,
+    tables=_tables,
+    table_options=("control", "isolation"),
     overview=_overview,
     log_size_bytes=_log_size_bytes,
     verify=_verify,

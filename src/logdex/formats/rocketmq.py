@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.snapshot.file_overview import FileOverview
     from logdex.rocketmq.snapshot.overview import StoreOverview
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+    from logdex.rocketmq.tables.store_tables import StoreTables
 
 _DELETED_TOPICS = "deleted_topics"
 _TIME_ZONE = "time_zone"
@@ -45,6 +46,12 @@ def _open(found: StorePath, *, env: Env = DEFAULT_ENV, **settings: object) -> St
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     return StoreSnapshot(found, env=env, **settings)  # type: ignore[arg-type]
+
+
+def _tables(found: StorePath, snapshot: StoreSnapshot, *, env: Env = DEFAULT_ENV, **options: Any) -> StoreTables:
+    from logdex.rocketmq.tables.store_tables import StoreTables
+
+    return StoreTables(snapshot, env=env, **options)
 
 
 def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -> StoreOverview | FileOverview:
@@ -205,6 +212,8 @@ FORMAT = Format(
     recognise=_recognise,
     why_not=_why_not,
     open=_open,
+    tables=_tables,
+    table_options=("time_slack_ms",),
     overview=_overview,
     log_size_bytes=_log_size_bytes,
     verify=_verify,

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.conditions import Condition
+from logdex.frames import conditions as plain
+from logdex.frames.conditions import Condition
 from logdex.spark.sources.kafka.table import LogDirTable
 from tests.examples import examples
 from tests.property.kafka.test_read_plan import write

@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logdex.frames import conditions as plain
+from logdex.frames.conditions import Condition
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
-from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.conditions import Condition
 from logdex.spark.sources.rocketmq.table import StoreTable
 from tests.examples import examples
 from tests.property.rocketmq.test_read_plan import random_messages

@@ -20,5 +20,6 @@ from logdex.cli.commands import put as put
 from logdex.cli.commands import query as query
 from logdex.cli.commands import rebuild as rebuild
 from logdex.cli.commands import recover as recover
+from logdex.cli.commands import sql as sql
 from logdex.cli.commands import stats as stats
 from logdex.cli.commands import verify as verify

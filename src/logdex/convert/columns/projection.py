@@ -7,50 +7,55 @@ column (``timestamp[us, tz=UTC]``, no dictionary), so each conversion ends with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from logdex.errors import UsageError
+from logdex.frames.conditions import Conditions, in_milliseconds
+from logdex.frames.times import TIMESTAMP, timestamps
 from logdex.primitives.nearest import nearest
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-_MS_MAX = ((1 << 63) - 1) // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
     """A column of the table. `reads` are the columns of the format that `make` needs; a column
-    that reads nothing has one value for all rows of a split, the constant of its name."""
+    that reads nothing has one value for all rows of a split, the constant of its name. `is_same`
+    states whether it has the values of the one column that it reads, or the same times."""
 
     name: str
     kind: pa.DataType
     reads: tuple[str, ...] = ()
     make: Callable[[pa.RecordBatch], pa.Array] | None = None
+    is_same: bool = False
 
 
 def same(name: str, read: str, kind: pa.DataType) -> SourceColumn:
     """Returns a column that is one column of the format, cast to the table's type."""
-    return SourceColumn(name, kind, (read,), lambda batch: as_type(batch.column(read), kind))
+    return SourceColumn(name, kind, (read,), lambda batch: as_type(batch.column(read), kind), True)
 
 
 def timestamp(name: str, read: str) -> SourceColumn:
     """Returns a column that is a time in milliseconds of the format."""
-    return SourceColumn(name, TIMESTAMP, (read,), lambda batch: timestamps(batch.column(read)))
+    return SourceColumn(name, TIMESTAMP, (read,), lambda batch: timestamps(batch.column(read)), True)
+
+
+def of_format(columns: Iterable[SourceColumn], conditions: Conditions) -> Conditions:
+    """Returns the conditions for columns that are one of the format's, by its name and in its unit."""
+    by_name = {column.name: column for column in columns if column.is_same}
+    found = []
+    for each in conditions.all:
+        column = by_name.get(each.column)
+        if column is not None:
+            read = column.reads[0]
+            found.append(in_milliseconds(each, read) if column.kind == TIMESTAMP else replace(each, column=read))
+    return Conditions(tuple(found))
 
 
 def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Returns an array with exactly the type `kind`."""
     return array if array.type.equals(kind) else array.cast(kind)
-
-
-def timestamps(times_ms: pa.Array) -> pa.Array:
-    """Returns milliseconds as timestamps in microseconds. Times beyond what these can hold (a producer may
-    state any number) become the first or the last of them."""
-    clipped = np.clip(times_ms.to_numpy(zero_copy_only=False), -_MS_MAX, _MS_MAX)
-    return pa.array(clipped * 1000).view(TIMESTAMP)
 
 
 class Projection:

@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.frames.conditions import Conditions
+from logdex.frames.scan_frames import ScanFrames
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Header, Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_of
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA
+from logdex.kafka.read.narrow import narrowed
 from logdex.kafka.read.plan import splits_of
 from logdex.kafka.read.prune import ReadPartition
 from logdex.kafka.read.read_filter import ReadFilter
@@ -70,7 +73,7 @@ class SegmentEnd(NamedTuple):
 
 
 @dataclass(slots=True)
-class KafkaScan(Generic[Partition]):
+class KafkaScan(ScanFrames, Generic[Partition]):
     """One pass over partitions, each in log order. Iterate it (records), `items` or `to_arrow`,
     once. Afterwards its fields hold what was found: skipped bad batches, how segments end, gaps.
     One thread at a time.
@@ -79,6 +82,8 @@ class KafkaScan(Generic[Partition]):
     `missing_offsets` the offsets that they leave out. They are information, because compaction
     causes them too.
     """
+
+    COUNTED_BY: ClassVar[str] = "offset"
 
     partitions: list[Partition]
     wanted: ReadFilter
@@ -132,6 +137,22 @@ class KafkaScan(Generic[Partition]):
             for partition, batch in self._batches([name for name in schema.names if name in RECORD_SCHEMA.names])
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all columns."""
+        return schema_of(None)
+
+    def narrowed(self, conditions: Conditions) -> KafkaScan[Partition] | None:
+        """Returns a new scan for the records for which the conditions hold, as `narrowed` of a filter
+        does. With a limit, it is the same scan."""
+        if self.limit is not None:
+            return KafkaScan(self.partitions, self.wanted, self.limit, self.progress)
+        found = [(each, narrowed(self.wanted, each.topic, each.partition, conditions)) for each in self.partitions]
+        kept = [(each, wanted) for each, wanted in found if wanted is not None]
+        if not kept:
+            return None
+        return KafkaScan([each for each, _ in kept], kept[0][1], None, self.progress)
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def _batches(self, names: list[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:

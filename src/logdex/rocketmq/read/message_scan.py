@@ -3,16 +3,19 @@ are decoded or converted to Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError
+from logdex.frames.conditions import Conditions
+from logdex.frames.scan_frames import ScanFrames
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
+from logdex.rocketmq.read.narrow import narrowed
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
@@ -47,19 +50,34 @@ def _decoded(window: Window, data: memoryview, rows: npt.NDArray[np.int64]) -> I
             del damage  # else the frame and the error refer to each other, and keep files open
 
 
-class LogScan:
+class LogScan(ScanFrames):
     """One pass over a log per iteration. `end` states where and why the log ended once a pass has
     reached it. It is None if `limit` (the maximum number of messages) or the filter's end offset
     stopped the pass earlier. Damage in messages that the filter does not require to read is not
-    found, and messages after it are returned. One thread at a time."""
+    found, and messages after it are returned. One thread at a time.
 
-    def __init__(self, source: PlanSource, wanted: ReadFilter, limit: int | None = None) -> None:
+    `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter, which
+    may need the index."""
+
+    COUNTED_BY: ClassVar[str] = "physical_offset"
+
+    def __init__(
+        self,
+        source: PlanSource,
+        wanted: ReadFilter,
+        limit: int | None = None,
+        time_slack_ms: int | None = None,
+        find_source: Callable[[ReadFilter], PlanSource] | None = None,
+    ) -> None:
         self.wanted = wanted
         self.limit = limit
         self.end: LogEnd | None = None
         self.trimmed: list[str] = []
         """The paths of the files that a broker removed before the last pass read them."""
         self._source = source
+        self._time_slack_ms = time_slack_ms
+        self._find_source = find_source
+        self._start_offset = wanted.begin_offset
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return (message for _, message in self.items())
@@ -71,6 +89,26 @@ class LogScan:
             data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
             for start in range(0, len(rows), _DECODED_MESSAGES):
                 yield from _decoded(window, data, rows[start : start + _DECODED_MESSAGES])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all columns."""
+        from logdex.rocketmq.columns.message_columns import schema_of
+
+        return schema_of(None)
+
+    def narrowed(self, conditions: Conditions) -> LogScan | None:
+        """Returns a new scan for the messages for which the conditions hold, as `narrowed` of a filter
+        does. With a limit, it is the same scan."""
+        wanted = self.wanted if self.limit is not None else narrowed(self.wanted, conditions)
+        if wanted is None:
+            return None
+        source, find = self._source, self._find_source
+        if find is not None and wanted.key != self.wanted.key:
+            source = find(wanted)
+        scan = LogScan(source, wanted, self.limit, time_slack_ms=self._time_slack_ms, find_source=self._find_source)
+        scan._start_offset = self._start_offset
+        return scan
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Returns the messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars can read.
@@ -86,11 +124,17 @@ class LogScan:
         return self._windows(self._reader(None), None)
 
     def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
-        """Returns the plan of a pass. The filter's begin offset must be that of a message."""
-        begin = self.wanted.begin_offset
-        if begin is not None:
-            require_message_start(self._source.log, begin, self._source.config, self._source.env)
-        return plan_read(self._source, self.wanted, columns=columns, known_offsets=() if begin is None else (begin,))
+        """Plans a pass. The begin offset that the scan was made with must be that of a message."""
+        start = self._start_offset
+        if start is not None:
+            require_message_start(self._source.log, start, self._source.config, self._source.env)
+        return plan_read(
+            self._source,
+            self.wanted,
+            columns=columns,
+            time_slack_ms=self._time_slack_ms,
+            known_offsets=() if start is None else (start,),
+        )
 
     def _reader(self, columns: Sequence[str] | None) -> PartReader:
         from logdex.rocketmq.read.parts.part_reader import PartReader

@@ -248,12 +248,14 @@ class StoreSnapshot(QueueReads):
         queue_offset: int | None = None,
         limit: int | None = None,
         tags: Text | None = None,
+        time_slack_ms: int | None = None,
     ) -> LogScan:
         """Returns the messages that pass the filter (see `ReadFilter`), in log order and at most
         `limit`, as an iterable. After the iteration its `end` states where and why the log ends.
 
         `start_offset` is the physical offset of a message to begin at, `queue_offset` the first
         offset wanted of each queue, `tags` an expression: ``a || b`` or ``*``.
+        Times exclude no file unless `time_slack_ms` states by how much store times go back at most.
         """
         wanted = ReadFilter(
             topic=None if topic is None else to_bytes(topic),
@@ -264,7 +266,7 @@ class StoreSnapshot(QueueReads):
             begin_queue_offset=queue_offset,
             tags=TagFilter.parse(tags).tags,
         )
-        return LogScan(self.plan_source(wanted), wanted, limit)
+        return LogScan(self.plan_source(wanted), wanted, limit, time_slack_ms, self.plan_source)
 
     def plan_read(
         self,

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.conditions import Condition, plain_value
+from logdex.frames import conditions as plain
+from logdex.frames.conditions import Condition, plain_value
 
 _OPERATIONS: dict[type[Filter], str] = {
     EqualTo: plain.EQUAL,

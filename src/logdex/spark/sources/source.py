@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError, UsageError
+from logdex.frames.conditions import Condition, Conditions
 from logdex.jobs.tasks import group_parts
 from logdex.spark.sinks.sink import Sink
 from logdex.spark.sinks.writer import LogStreamWriter, LogWriter
-from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.pushdown import FilterTaker
 from logdex.spark.sources.rows import partitions_of, rows_of, say
 from logdex.spark.sources.stream import LogStreamReader

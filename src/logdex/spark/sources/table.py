@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError
+from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import CORRUPT, CORRUPT_COLUMN, FAILFAST, MODES, PERMISSIVE
 from logdex.spark.sources.options import Options
 

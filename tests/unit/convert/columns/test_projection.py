@@ -7,6 +7,7 @@ import pytest
 
 from logdex.convert.columns import projection as c
 from logdex.errors import UsageError
+from logdex.frames.times import TIMESTAMP
 
 COLUMNS = [
     c.same("topic", "topic", pa.string()),
@@ -28,7 +29,7 @@ def test_exact_types() -> None:
     exact = pa.schema(
         [
             pa.field("place", pa.string(), nullable=False),
-            ("at", c.TIMESTAMP),
+            ("at", TIMESTAMP),
             ("topic", pa.string()),
             ("keys", pa.list_(pa.field("element", pa.string()))),
         ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 from pyspark.sql import datasource as spark
 
-from logdex.spark.sources.conditions import EQUAL, GREATER, IN, LESS, Condition, Conditions
+from logdex.convert.columns.projection import SourceColumn, of_format, same, timestamp
+from logdex.frames.conditions import EQUAL, GREATER, IN, LESS, Condition, Conditions
 from logdex.spark.sources.pushdown import FilterTaker, condition_of
 
 
@@ -44,12 +46,19 @@ def test_values() -> None:
 def test_times_are_rounded_inwards() -> None:
     at = datetime(2026, 11, 1, 0, 0, 0, 1500, UTC)
     whole = int(at.timestamp()) * 1000
-    assert of(spark.GreaterThanOrEqual(("at",), at)).bounds_ms("at") == (whole + 2, None)
-    assert of(spark.LessThanOrEqual(("at",), at)).bounds_ms("at") == (None, whole + 1)
+    columns = (timestamp("at", "at_ms"), same("n", "number", pa.int64()), SourceColumn("place", pa.string()))
+
+    def bounds(pushed: spark.Filter) -> tuple[int | None, int | None]:
+        return of_format(columns, of(pushed)).bounds("at_ms")
+
+    assert bounds(spark.GreaterThanOrEqual(("at",), at)) == (whole + 2, None)
+    assert bounds(spark.LessThanOrEqual(("at",), at)) == (None, whole + 1)
     exactly = datetime(2026, 11, 1, tzinfo=UTC)
-    assert of(spark.GreaterThan(("at",), exactly)).bounds_ms("at") == (whole + 1, None)
-    assert of(spark.EqualTo(("at",), exactly)).bounds_ms("at") == (whole, whole)
-    assert of(spark.EqualTo(("at",), datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC))).bounds_ms("at") == (-1, -1)
+    assert bounds(spark.GreaterThan(("at",), exactly)) == (whole + 1, None)
+    assert bounds(spark.EqualTo(("at",), exactly)) == (whole, whole)
+    assert bounds(spark.EqualTo(("at",), datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC))) == (-1, -1)
+    others = of_format(columns, of(spark.EqualTo(("n",), 1), spark.EqualTo(("place",), "b")))
+    assert others == Conditions((Condition("number", EQUAL, 1),))
 
 
 @pytest.mark.parametrize(

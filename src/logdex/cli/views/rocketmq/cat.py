@@ -50,7 +50,7 @@ def show(
             if not follow or scan.end is None:
                 break
             physical_offset = _wait(snapshot, scan.end)
-    is_good = scan.end is None or _tell_end(scan.end, found.path)
+    is_good = scan.end is None or tell_end(scan.end, found.path)
     return is_good and not printer.problems
 
 
@@ -67,7 +67,7 @@ def _wait(snapshot: StoreSnapshot, end: LogEnd) -> int:
             return min(now, end.offset)
 
 
-def _tell_end(end: LogEnd, path: str) -> bool:
+def tell_end(end: LogEnd, path: str) -> bool:
     """Reports where the log ends. Returns whether it ends cleanly."""
     if end.is_clean:
         note(f"end of the log at offset {end.offset}: {end.reason}")

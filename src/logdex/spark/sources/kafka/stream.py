@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES
 from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError, UsageError
+from logdex.frames.conditions import Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.first_records import end_of_first
 from logdex.kafka.read.steady import PartitionView, steadily
-from logdex.spark.sources.conditions import Conditions
 from logdex.spark.sources.kafka.frozen import partition_of
 from logdex.spark.sources.kafka.selection import OFFSETS
 from logdex.spark.sources.kafka.table import OPTIONS, SOURCE, LogDirTable

@@ -9,16 +9,17 @@ from itertools import groupby
 from typing import Any
 
 from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES, NEVER_NULL
-from logdex.convert.columns.projection import SourceColumn
+from logdex.convert.columns.projection import SourceColumn, of_format
 from logdex.errors import MissingFileError, UsageError, VanishedError
 from logdex.formats import FORMATS, detect, format_of
+from logdex.frames import conditions as plain
+from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
+from logdex.kafka.read.narrow import narrowed
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
-from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST
 from logdex.spark.sources.kafka.frozen import FrozenPartition, freeze, partition_of, replica_of, selected
 from logdex.spark.sources.kafka.part import LogPart
@@ -184,18 +185,7 @@ class LogDirTable:
     def read_filter(self, frozen: FrozenPartition, wanted: Conditions) -> ReadFilter | None:
         """Returns the filter for a partition, by the options and the conditions; None if no record of
         it is wanted."""
-        place = {"topic": frozen.topic, "partition": frozen.partition, "logDir": frozen.root}
-        keys = wanted.values("key")
-        if not all(wanted.hold(name, value) for name, value in place.items()) or (keys is not None and not keys):
+        if not wanted.hold("logDir", frozen.root):
             return None
-        first, last = wanted.bounds("offset")
-        begin_ms, end_ms = wanted.bounds_ms("timestamp")
-        return ReadFilter(
-            begin_ms=begin_ms,
-            end_ms=end_ms,
-            offset=frozen.begin if first is None else max(first, frozen.begin),
-            end_offset=frozen.end if last is None else min(last + 1, frozen.end),
-            key=next(iter(keys)) if keys is not None and len(keys) == 1 else None,
-            control=self._control,
-            isolation=self._isolation,
-        )
+        read = ReadFilter(offset=frozen.begin, end_offset=frozen.end, control=self._control, isolation=self._isolation)
+        return narrowed(read, frozen.topic, frozen.partition, of_format(COLUMNS, wanted))

@@ -8,6 +8,7 @@ from functools import partial
 from logdex.convert.columns.projection import SourceColumn
 from logdex.convert.columns.rocketmq import COLUMNS, NAMES
 from logdex.errors import CorruptError, UsageError
+from logdex.frames.conditions import Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs import look_again
 from logdex.rocketmq.read.parts.behind_damage import error_of
@@ -15,7 +16,6 @@ from logdex.rocketmq.read.parts.first_messages import end_of_first
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze_between, is_damaged
 from logdex.rocketmq.snapshot.store_end import find_readable_end
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from logdex.spark.sources.conditions import Conditions
 from logdex.spark.sources.damage import DAMAGE_HINT, FAILFAST
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options

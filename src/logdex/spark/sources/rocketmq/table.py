@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from logdex.convert.columns.projection import SourceColumn
+from logdex.convert.columns.projection import SourceColumn, of_format
 from logdex.convert.columns.rocketmq import COLUMNS, NAMES, NEVER_NULL
 from logdex.errors import LogdexError, UsageError
 from logdex.formats import FORMATS, detect, format_of
+from logdex.frames import conditions as plain
+from logdex.frames.conditions import Condition, Conditions, highest, lowest
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.read.narrow import is_usable, narrowed
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from logdex.spark.sources import conditions as plain
-from logdex.spark.sources.conditions import Condition, Conditions
 from logdex.spark.sources.damage import FAILFAST
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
@@ -74,6 +75,16 @@ class StoreOptions:
             raw_bodies=options.boolean("rawBody", False),
         )
 
+    def read_filter(self) -> ReadFilter:
+        """Returns the messages that they choose, but for offsets."""
+        return ReadFilter(
+            topic=None if self.topic is None else self.topic.encode(),
+            begin_ms=self.begin_ms,
+            end_ms=self.end_ms,
+            tags=TagFilter.parse(self.tag).tags,
+            key=None if self.key is None else self.key.encode(),
+        )
+
 
 class StoreTable:
     """One or several stores. See `LogTable`."""
@@ -121,7 +132,7 @@ class StoreTable:
         if self.read.mode != FAILFAST:
             return False
         column, operation = condition.column, condition.operation
-        if not _is_usable(condition):
+        if not is_usable(condition):
             return False
         if column == "brokerName" or (operation == plain.IS_NOT_NULL and column in NEVER_NULL):
             return True
@@ -131,7 +142,6 @@ class StoreTable:
 
     def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
         """Plans a read."""
-        wanted = Conditions(tuple(filter(_is_usable, wanted.all)))
         columns = dict.fromkeys((*(reads or ("physical_offset",)), *(NEEDED_COLUMNS if self.options.ranges else ())))
         total = sum(store.end - store.begin for store in self.stores)
         plan = TablePlan()
@@ -159,7 +169,7 @@ class StoreTable:
         used = 0
         for begin, end in store.runs if found is not None else ():
             assert found is not None
-            first, last = _highest(begin, found.begin_offset), _lowest(end, found.end_offset)
+            first, last = highest(begin, found.begin_offset), lowest(end, found.end_offset)
             assert first is not None
             assert last is not None
             if first < last:
@@ -185,52 +195,7 @@ class StoreTable:
         the store is wanted. `begin_offset` and `end_offset` are None without a condition."""
         if not wanted.hold("brokerName", store.broker_name):
             return None
-        topics, queues, tags = (wanted.values(name) for name in ("topic", "queueId", "tags"))
-        if self.options.topic is not None:
-            topics = frozenset([self.options.topic]) & (topics if topics is not None else {self.options.topic})
-        chosen = TagFilter.parse(self.options.tag).tags
-        if tags is not None:
-            stored = frozenset(tag.encode() for tag in tags)
-            chosen = stored if chosen is None else chosen & stored
-        if any(each is not None and not each for each in (topics, queues, chosen)):
-            return None
-        topic = next(iter(topics)) if topics is not None and len(topics) == 1 else None
-        begin, last = wanted.bounds("physicalOffset")
-        begin_queue, last_queue = wanted.bounds("queueOffset")
-        begin_ms, end_ms = wanted.bounds_ms("storeTimestamp")
-        return ReadFilter(
-            topic=None if topic is None else topic.encode(),
-            queue_id=next(iter(queues)) if queues is not None and len(queues) == 1 else None,
-            begin_offset=begin,
-            end_offset=None if last is None else last + 1,
-            begin_queue_offset=begin_queue,
-            end_queue_offset=None if last_queue is None else last_queue + 1,
-            begin_ms=_highest(begin_ms, self.options.begin_ms),
-            end_ms=_lowest(end_ms, self.options.end_ms),
-            tags=chosen,
-            key=self._key(topic, wanted),
-        )
-
-    def _key(self, topic: str | None, wanted: Conditions) -> bytes | None:
-        unique = wanted.values("uniqueKey")
-        if self.options.key is not None:
-            return self.options.key.encode()
-        return next(iter(unique)).encode() if topic is not None and unique is not None and len(unique) == 1 else None
-
-
-def _highest(*bounds: int | None) -> int | None:
-    return max((each for each in bounds if each is not None), default=None)
-
-
-def _lowest(*bounds: int | None) -> int | None:
-    return min((each for each in bounds if each is not None), default=None)
-
-
-def _is_usable(condition: Condition) -> bool:
-    """Whether a read plan can use a condition: its texts are those of single stored bytes. A
-    backslash in a column may stand for a byte that is not UTF-8."""
-    values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
-    return not any(isinstance(value, str) and ("\\" in value or not value) for value in values)
+        return narrowed(self.options.read_filter(), of_format(COLUMNS, wanted))
 
 
 def _with_hint(error: LogdexError) -> LogdexError:

@@ -13,9 +13,9 @@ import pytest
 import logdex
 from logdex.convert.columns.kafka import NAMES
 from logdex.errors import CorruptError, UsageError
+from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from logdex.spark.sources.conditions import EQUAL, GREATER, Condition
 from logdex.spark.sources.kafka.table import LogDirTable
 from tests.unit.spark.sources.tables import plan_of, rows_of
 

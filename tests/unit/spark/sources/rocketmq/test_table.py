@@ -13,8 +13,8 @@ import pytest
 import logdex
 from logdex.convert.columns.rocketmq import NAMES
 from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
-from logdex.spark.sources.conditions import EQUAL, GREATER, Condition
 from logdex.spark.sources.rocketmq.table import StoreTable
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, START_MS, build

@@ -1,7 +1,8 @@
-"""The conditions that Spark pushes down to a source, in a form that a read plan can use.
+"""The conditions that a query pushes down to a log, in a form that read plans can use.
 
-Only conditions that all must hold are pushed, so each can be used by itself, or ignored: Spark
-checks again what a source does not claim to have checked.
+Spark, DuckDB, Polars and Arrow each have filters of their own; what they have in common is here. All
+conditions must hold, so each can be used by itself, or ignored: whoever asks checks again what is
+not claimed to be checked.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     IN: lambda value, wanted: value in wanted,
     IS_NOT_NULL: lambda value, _: value is not None,
 }
+_TURNED = {LESS: GREATER, LESS_OR_EQUAL: GREATER_OR_EQUAL, GREATER: LESS, GREATER_OR_EQUAL: LESS_OR_EQUAL}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """That a column is so: `value` is a single one, a tuple for `IN`, None for `IS_NOT_NULL`. Times
-    are in microseconds since 1970."""
+    """That a column is so: `value` is a single one, a tuple for `IN`, None for `IS_NOT_NULL`. Values
+    of timestamps are in microseconds since 1970."""
 
     column: str
     operation: str
@@ -66,8 +68,8 @@ class Conditions:
         return found
 
     def bounds(self, column: str) -> tuple[int | None, int | None]:
-        """Returns the least and the largest value that a column of whole numbers or times may have,
-        both inclusive, None for no bound."""
+        """Returns the least and the largest value that a column of whole numbers may have, both
+        inclusive, None for no bound."""
         low: int | None = None
         high: int | None = None
         for each in self.of(column).all:
@@ -77,11 +79,6 @@ class Conditions:
             if last is not None:
                 high = last if high is None else min(high, last)
         return low, high
-
-    def bounds_ms(self, column: str) -> tuple[int | None, int | None]:
-        """Returns the bounds of a column of times in whole milliseconds."""
-        low, high = self.bounds(column)
-        return None if low is None else -(-low // 1000), None if high is None else high // 1000
 
     def __str__(self) -> str:
         told = [each for each in self.all if each.operation != IS_NOT_NULL]
@@ -106,8 +103,38 @@ def _bounds(condition: Condition) -> tuple[int | None, int | None]:
     return None, None
 
 
+def turned(operation: str) -> str:
+    """Returns the comparison that holds for b and a where `operation` holds for a and b."""
+    return _TURNED.get(operation, operation)
+
+
+def highest(*bounds: int | None) -> int | None:
+    """Returns the highest bound, None without one."""
+    return max((each for each in bounds if each is not None), default=None)
+
+
+def lowest(*bounds: int | None) -> int | None:
+    """Returns the lowest bound, None without one."""
+    return min((each for each in bounds if each is not None), default=None)
+
+
+def in_milliseconds(condition: Condition, column: str) -> Condition:
+    """Returns a condition for a timestamp as one for `column`, which has the same time in whole
+    milliseconds."""
+    value = condition.value
+    match condition.operation:
+        case "=" | "in":
+            times = value if isinstance(value, tuple) else (value,)
+            return Condition(column, IN, tuple(time // 1000 for time in times if time % 1000 == 0))
+        case ">" | "<=":
+            value = value // 1000
+        case "<" | ">=":
+            value = -(-value // 1000)
+    return Condition(column, condition.operation, value)
+
+
 def plain_value(value: object) -> object:
-    """Returns a value of Spark's as conditions have it: times as microseconds since 1970, the values
+    """Returns a Python value as conditions have it: times as microseconds since 1970, the values
     of a list as a tuple without null, which equals nothing."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray):
         return tuple(plain_value(each) for each in value if each is not None)

@@ -1,0 +1,82 @@
+"""`logdex sql` beside the scan kernel, and beside DuckDB on the same columns as Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import stores
+from benchmarks.measure import summary, timed
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.settings.store_config import StoreConfig
+
+COUNT_BY_TOPIC = "SELECT topic, count(*) FROM messages GROUP BY topic"
+QUERIES = {
+    "count by topic": COUNT_BY_TOPIC,
+    "count": "SELECT count(*) FROM messages",
+    "sum of lengths by queue": "SELECT queue_id, sum(octet_length(body)) FROM messages GROUP BY queue_id",
+}
+
+
+def queries(data: Path, repeats: int, name: str = "1k") -> list[dict[str, Any]]:
+    """GB/s of CommitLog. `ratio` is to the scan kernel without CRCs, `to_parquet` how many times as long as DuckDB
+    takes on a Parquet file without bodies."""
+    root = stores.ensure(stores.SPECS[name], data)
+    stores.read_in(root)
+    log = CommitLog(str(root / "commitlog"))
+    scanner = Scanner(StoreConfig(), check_crc=False)
+
+    def scan() -> None:
+        for _ in scanner.scan(log):
+            pass
+
+    timed(scan, 1)
+    kernel = timed(scan, repeats)
+    assert scanner.end is not None
+    size_bytes = scanner.end.offset - log.min_offset
+    rows = [{"what": f"sql {name}, the scan kernel alone", **summary(kernel), "gb_per_s": _rate(size_bytes, kernel)}]
+    exported = _parquet_seconds(root, data / f"sql-{name}.parquet", repeats)
+    for what, query in QUERIES.items():
+        seconds = _log_seconds(root, query, repeats)
+        row = {"what": f"sql {name}, {what}", **summary(seconds), "gb_per_s": _rate(size_bytes, seconds)}
+        row["ratio"] = round(min(kernel) / min(seconds), 2)
+        if query == COUNT_BY_TOPIC:
+            row["to_parquet"] = round(min(seconds) / min(exported), 1)
+        rows.append(row)
+    return rows
+
+
+def _rate(size_bytes: int, seconds: list[float]) -> float:
+    return round(size_bytes / 1e9 / min(seconds), 2)
+
+
+def _log_seconds(root: Path, query: str, repeats: int) -> list[float]:
+    from logdex.sql import connect
+
+    with connect(str(root)) as session:
+
+        def run() -> None:
+            assert sum(len(batch) for batch in session.batches(query))
+
+        timed(run, 1)
+        return timed(run, repeats)
+
+
+def _parquet_seconds(root: Path, path: Path, repeats: int) -> list[float]:
+    """DuckDB on what a query for all columns but the body gives, as a Parquet file."""
+    import duckdb
+
+    from logdex.sql import connect
+
+    if not path.exists():
+        with connect(str(root)) as session:
+            session.connection.execute(f"COPY (SELECT * EXCLUDE (body) FROM messages) TO '{path}' (FORMAT parquet)")
+    connection = duckdb.connect(":memory:")
+    query = COUNT_BY_TOPIC.replace("messages", f"'{path}'")
+
+    def run() -> None:
+        connection.execute(query).fetchall()
+
+    timed(run, 1)
+    return timed(run, repeats)

@@ -1,0 +1,91 @@
+"""What a scan offers besides its messages one by one: tables for pandas, Polars, Arrow and DuckDB."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from logdex.frames.conditions import Conditions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logdex.frames.dataset import LogDataset
+    from logdex.frames.tables import TimedTable
+
+
+class ScanFrames(ABC):
+    """The base of the scans of all formats.
+
+    `to_pandas` and `to_polars` read everything into memory. `to_dataset` and `to_lazy_polars` return
+    tables that read when they are asked, and then only the columns and the parts of the log that a
+    query needs. These have, besides the columns of `to_arrow`, a timestamp for each time in
+    milliseconds: `store_timestamp` for `store_timestamp_ms`.
+    """
+
+    COUNTED_BY: ClassVar[str]
+    """The column that costs least, for queries that only count."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema of all columns."""
+
+    @abstractmethod
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Returns some columns (None: all) as Arrow batches."""
+
+    @abstractmethod
+    def narrowed(self, conditions: Conditions) -> Self | None:
+        """Returns a new scan that reads everything for which the conditions hold, and may leave out
+        the rest; None if nothing is left. The conditions are about columns of `schema`."""
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
+        """Returns some columns (None: all) as a `pandas.DataFrame`. Raises `EnvironmentProblem`
+        without pandas."""
+        from logdex.frames.extras import require
+
+        require("pandas")
+        return self.to_arrow(columns).read_pandas()
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> Any:
+        """Returns some columns (None: all) as a `polars.DataFrame`. Raises `EnvironmentProblem`
+        without Polars."""
+        from logdex.frames.polars_frames import data_frame
+
+        return data_frame(self.to_arrow(columns))
+
+    def to_dataset(self) -> LogDataset:
+        """Returns a `pyarrow.dataset.Dataset`, which DuckDB can query by the name of its variable."""
+        from logdex.frames.dataset import LogDataset
+
+        return LogDataset(self._table())
+
+    def to_lazy_polars(self) -> Any:
+        """Returns a `polars.LazyFrame`. Raises `EnvironmentProblem` without Polars."""
+        from logdex.frames.polars_frames import lazy_frame
+
+        return lazy_frame(self._table())
+
+    def _table(self) -> TimedTable:
+        from logdex.frames.tables import TimedTable
+
+        return TimedTable(ScanSource(self))
+
+
+class ScanSource:
+    """A scan as a table's source. `scans` are the scans that reads have made of it, which state how
+    the log ended and what could not be read."""
+
+    def __init__(self, scan: ScanFrames) -> None:
+        self.schema = scan.schema
+        self.scans: list[Any] = []
+        self._scan = scan
+
+    def batches(self, columns: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
+        """Yields batches."""
+        narrower = self._scan.narrowed(conditions)
+        if narrower is not None:
+            self.scans.append(narrower)
+            yield from narrower.to_arrow(list(columns) or [self._scan.COUNTED_BY])

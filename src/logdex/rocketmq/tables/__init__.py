@@ -1,0 +1,1 @@
+"""A store as tables: its messages, and what else is in it."""

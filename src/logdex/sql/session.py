@@ -1,0 +1,89 @@
+"""DuckDB over tables of logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Self
+
+import pyarrow as pa
+
+from logdex.errors import LogdexError, UsageError
+from logdex.frames.dataset import LogDataset
+from logdex.frames.extras import require
+from logdex.frames.tables import LogTables
+
+BATCH_ROWS = 10_000
+
+_SETTINGS = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}
+"""A query downloads nothing, and a variable of Python is no table."""
+
+_BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
+
+
+class SqlSession:
+    """A connection of DuckDB with some tables. A context manager; one thread at a time. Times without
+    a zone are UTC."""
+
+    def __init__(self, tables: LogTables, opened: AbstractContextManager[object] | None = None) -> None:
+        """`opened` is closed with the session. Raises `EnvironmentProblem` without DuckDB."""
+        self._resources = ExitStack()
+        if opened is not None:
+            self._resources.enter_context(opened)
+        try:
+            duckdb = require("duckdb")
+            self._error: type[Exception] = duckdb.Error
+            self.tables = tables
+            self.datasets = {name: LogDataset(table) for name, table in tables.tables.items()}
+            self.connection = duckdb.connect(":memory:", config=_SETTINGS)
+            self._resources.callback(self.connection.close)
+            self.connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+            for name, dataset in self.datasets.items():
+                self.connection.register(name, dataset)
+        except BaseException:
+            self.close()
+            raise
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """Runs a statement and yields its rows: at least one batch, which may be empty, unless the
+        statement has no result. Raises `UsageError` for a statement that DuckDB refuses, and the
+        error of a log that cannot be read."""
+        with self._errors(query):
+            relation = self.connection.sql(query)
+            if relation is None:
+                return
+            reader = relation.to_arrow_reader(BATCH_ROWS)
+            count = 0
+            for batch in reader:
+                yield batch
+                count += 1
+            if not count:
+                yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+
+    @contextmanager
+    def _errors(self, query: str) -> Iterator[None]:
+        """Raises DuckDB's errors as Logdex's. An error of a log has reached DuckDB as text only."""
+        try:
+            yield
+        except (self._error, pa.ArrowException, OSError) as error:
+            problem = next((each.problem for each in self.datasets.values() if each.problem is not None), None)
+            raise problem or _refused(error, query) from error
+
+    def close(self) -> None:
+        """Closes the connection and all files."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _refused(error: Exception, query: str) -> LogdexError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    hint = next((line for line in lines[1:] if not line.startswith(("LINE ", "^"))), None)
+    if "syntax error" in lines[0] and _BARE_OFFSET.search(query):
+        hint = 'offset is a word of SQL: write "offset" in double quotes'
+    return UsageError(lines[0], hint=hint)

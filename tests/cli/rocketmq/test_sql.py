@@ -1,0 +1,103 @@
+"""`logdex sql` of a RocketMQ store."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("duckdb")
+from tests.cli.helpers import run, run_json
+from tests.unit.rocketmq.small_stores import MESSAGES, build
+
+GEOMETRY = (
+    *("--mapped-file-size-consume-queue", 320, "--max-hash-slot-num", 7, "--max-index-num", 12),
+    *("--rocketmq-version", "5.5.0"),
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("stores") / "store", MESSAGES)
+
+
+def test_a_table(store: Path) -> None:
+    query = "SELECT tags, count(*) AS messages, min(store_timestamp) AS first FROM messages GROUP BY 1 ORDER BY 1"
+    result = run("sql", store, query, *GEOMETRY)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "TAGS  MESSAGES  FIRST",
+        "A           20  2023-11-14T22:13:20.000Z",
+        "B           20  2023-11-14T22:13:21.500Z",
+    ]
+
+
+def test_json_lines(store: Path) -> None:
+    query = "SELECT queue_offset, body, keys, properties, sum(1) OVER () AS n, NULL AS no FROM messages LIMIT 1"
+    [row] = run_json("sql", store, query, *GEOMETRY)
+    assert row == {
+        "queue_offset": 0,
+        "body": "Ym9keSAw",
+        "keys": ["k-0"],
+        "properties": {"UNIQ_KEY": "u-0", "KEYS": "k-0", "TAGS": "A"},
+        "n": 40,
+        "no": None,
+    }
+
+
+def test_csv(store: Path) -> None:
+    result = run("sql", store, "SELECT queue_offset, body, keys, NULL AS no FROM messages LIMIT 2", "--csv", *GEOMETRY)
+    assert list(csv.reader(io.StringIO(result.stdout))) == [
+        ["queue_offset", "body", "keys", "no"],
+        ["0", "body 0", '["k-0"]', ""],
+        ["1", "body 1", '["hot"]', ""],
+    ]
+
+
+def test_parquet(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "found.parquet"
+    arguments = ("sql", store, "SELECT topic, body FROM messages", "--parquet", target, *GEOMETRY)
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "40 rows" in result.stderr
+    assert pq.read_table(target).to_pylist()[39] == {"topic": "TopicA", "body": b"body 39"}
+    again = run(*arguments)
+    assert again.exit_code == 2
+    assert "exists" in again.stderr
+    failed = run("sql", store, "SELECT topic::INT FROM messages", "--parquet", tmp_path / "other", *GEOMETRY)
+    assert failed.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["found.parquet"]
+
+
+def test_no_rows(store: Path) -> None:
+    query = "SELECT topic FROM messages WHERE topic = 'none'"
+    assert run("sql", store, query, *GEOMETRY).stdout == "TOPIC\n"
+    assert run("sql", store, query, "--csv", *GEOMETRY).stdout == "topic\n"
+    assert run("sql", store, query, "--json", *GEOMETRY).stdout == ""
+
+
+def test_what_cannot_run(store: Path) -> None:
+    for arguments, told in (
+        (("SELECT 1", "--csv", "--json"), "exclude each other"),
+        (("SELECT nothing FROM messages",), "nothing"),
+        (("SELECT 1", "--control"), "--control is a flag of Kafka's"),
+    ):
+        result = run("sql", store, *arguments, *GEOMETRY)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert told in result.stderr
+
+
+def test_a_damaged_log_is_told(store: Path, tmp_path: Path) -> None:
+    damaged = build(tmp_path / "store", MESSAGES)
+    path = sorted((damaged / "commitlog").iterdir())[1]
+    data = bytearray(path.read_bytes())
+    data[data.index(b"body")] ^= 0xFF
+    path.write_bytes(data)
+    result = run("sql", damaged, "SELECT max(body) AS last FROM messages", *GEOMETRY)
+    assert result.exit_code == 1, result
+    assert "the log ends at offset" in result.stderr
+    assert "logdex verify" in result.stderr
+    assert run("sql", damaged, "SELECT * FROM segments", *GEOMETRY).exit_code == 0

@@ -1,0 +1,59 @@
+"""A store and a partition whose bodies are most of their bytes, and how much of them a query reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from logdex.kafka.read.plan import plan_read
+from logdex.kafka.tables.log_tables import KafkaTables
+from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.tables.store_tables import StoreTables
+from logdex.testing.store_builder import make_message, write_commit_log
+from tests.unit.rocketmq.small_stores import CONFIG, START_MS
+
+COUNT = 60
+BODY = b"x" * 20_000
+STORE_CONFIG = replace(CONFIG, mapped_file_size_commit_log=1 << 18)
+GEOMETRY: dict[str, Any] = {
+    "mapped_file_size_consume_queue": 320,
+    "max_hash_slot_num": 7,
+    "max_index_num": 12,
+    "rocketmq_version": "5.5.0",
+}
+
+
+def planned_bytes(tables: StoreTables | KafkaTables) -> int:
+    """The bytes of the log that the read plan of the last query has."""
+    scan = tables.scans[-1]
+    return scan.plan().size_bytes if isinstance(scan, LogScan) else plan_read(scan.partitions, scan.wanted).size_bytes
+
+
+def make_store(root: Path) -> Path:
+    """Messages of two topics by turns, one per second, each with the keys `hot` (twice), `k-N` and `u-N`."""
+    messages = [
+        make_message(
+            (b"orders", b"other")[number % 2],
+            queue_id=0,
+            queue_offset=number // 2,
+            body=BODY,
+            store_timestamp_ms=START_MS + number * 1000,
+            properties=[(b"UNIQ_KEY", b"u-%d" % number), (b"KEYS", b"hot k-%d hot" % number), (b"TAGS", b"paid")],
+        )
+        for number in range(COUNT)
+    ]
+    write_commit_log(str(root), messages, 1 << 18)
+    rebuild(str(root), str(root), STORE_CONFIG, in_place=True, sync=False)
+    return root
+
+
+def make_partition(path: Path) -> Path:
+    """Records `k-N`, one per second."""
+    with Log.open(str(path), segment_bytes=1 << 18, index_interval_bytes=100) as log:
+        for number in range(COUNT):
+            log.append([Record(b"k-%d" % number, BODY, START_MS + number * 1000)])
+    return path
