@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from logdex.testing import Fault, FaultEnv, Killed
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.directories import contents
 from tests.examples import some
-from tests.unit.rocketmq.small_stores import FILE_SIZE, message
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, build, message
 
 SETTINGS = {"mapped_file_size_commit_log": FILE_SIZE, "rocketmq_version": "5.5.0"}
 NEW: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 16, "max_hash_slot_num": 7, "max_index_num": 12}
@@ -67,6 +68,15 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     write_commit_log(str(tmp_path / "store"), messages, FILE_SIZE)
     report = convert(StoreSource(str(tmp_path / "store"), settings=SETTINGS), str(tmp_path / "logs"), sync=False)
     assert report.notes == ["1 messages have properties with \\x, which may stand for bytes that are not UTF-8"]
+
+
+def test_topics_without_queues_are_converted_too(tmp_path: Path) -> None:
+    messages = [message(number // 2, topic=(b"kept", b"gone")[number % 2]) for number in range(6)]
+    root = build(tmp_path / "store", messages)
+    shutil.rmtree(root / "consumequeue" / "gone")
+    settings = {**SETTINGS, "mapped_file_size_consume_queue": CONFIG.mapped_file_size_consume_queue}
+    report = convert(StoreSource(str(root), settings=settings), str(tmp_path / "logs"), sync=False)
+    assert (report.messages, report.files, report.losses) == (6, 2, [])
 
 
 def test_records_become_messages(tmp_path: Path) -> None:

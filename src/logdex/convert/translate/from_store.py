@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.sources.source import SourcePart
 from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
 from logdex.convert.translate.partition_writer import PartitionWriter
 from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.jobs.tasks import Count
+from logdex.jobs.tasks import Count, Runner, group_parts
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.internal_topics.consumer_offsets import TOPIC, offset_commit, partition_for
@@ -27,6 +29,7 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 SPLIT_BYTES = 64 << 20
+TASK_BYTES = 256 << 20
 Place = tuple[str, int]
 """A topic and the number of a queue."""
 
@@ -45,14 +48,31 @@ class Converted:
     """How many messages have properties with a backslash and an x, which may stand for a byte that is not UTF-8."""
 
 
-def topics_of(source: StoreSource, env: Env) -> list[bytes | None]:
-    """Returns the topics of which each can be a task: those with ConsumeQueues; else a single None,
-    for all that the log has."""
+def topics_of(source: StoreSource, runner: Runner, env: Env) -> list[bytes | None]:
+    """Returns the topics of which each is a task: those of the log's messages, which may be more than
+    have ConsumeQueues. Without any ConsumeQueues a single None, for all that the log has, because
+    each task would scan the whole log then."""
     if source.wanted.topic is not None:
         return [source.wanted.topic]
     with StoreSnapshot(source.path, env=env, **source.settings) as snapshot:
-        found = [] if snapshot.commit_log.is_one_file else sorted({queue.topic for queue in snapshot.queues()})
-    return [*found] or [None]
+        has_queues = not snapshot.commit_log.is_one_file and bool(snapshot.queues())
+    if not has_queues:
+        return [None]
+    plan = source.plan(("topic",), {}, SPLIT_BYTES, env)
+    groups = [tuple(group) for group in group_parts(plan.parts, TASK_BYTES)]
+    found = set().union(*runner.run("logdex convert: topics", partial(find_topics, env), groups))
+    is_text = not any("\\" in topic for topic in found)  # else it may stand for a byte that is not UTF-8
+    return [topic.encode() for topic in sorted(found)] if found and is_text else [None]
+
+
+def find_topics(env: Env, parts: tuple[SourcePart, ...], attempt: str, count: Count) -> set[str]:
+    """A task: returns the topics of the messages in some parts. The task that converts them tells what
+    is lost."""
+    found: set[str] = set()
+    for part in parts:
+        for batch in part.batches(lambda _: None, env):
+            found.update(batch.column("topic").unique().to_pylist())
+    return found
 
 
 def convert_topic(

@@ -62,7 +62,7 @@ def _to_kafka(
     source: StoreSource, home: str, runner: Runner, compression: Compression, report: ConvertReport, env: Env
 ) -> str:
     task = partial(from_store.convert_topic, home, source, compression, env)
-    done = runner.run("logdex convert", task, from_store.topics_of(source, env))
+    done = runner.run("logdex convert", task, from_store.topics_of(source, runner, env))
     shifts: dict[from_store.Place, int] = {}
     for each in done:
         shifts |= each.shifts

@@ -22,7 +22,7 @@ from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOG_START_CHECKPOINT, 
 from logdex.kafka.files.metadata_files import CleanShutdown
 from logdex.kafka.log.log import Log
 
-OPEN_MAX = 50
+OPEN_MAX = 100
 """How many partitions are open at once; each takes a few descriptors."""
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT)
 
