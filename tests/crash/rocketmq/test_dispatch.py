@@ -98,14 +98,18 @@ def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     store, output, chance = tmp_path / "store", tmp_path / "out", random.Random(7)
     flags = [part for name, size in SIZES.items() for part in ("--" + name.replace("_", "-"), str(size))]
     command = [sys.executable, "-m", "logdex", "dispatch", str(store), "--output", str(output), *flags]
+    journal = output / ".logdex-dispatch"
     grow(store, 10, 0)
     for turn in range(kills):
-        running = subprocess.Popen([*command, "--follow"], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        before = journal.stat().st_mtime_ns if journal.exists() else 0
+        running = subprocess.Popen([*command, "--follow"], cwd=ROOT, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and (not journal.exists() or journal.stat().st_mtime_ns == before):
+            time.sleep(0.01)  # the program is still being loaded
+        time.sleep(chance.random() * 0.5)
         grow(store, chance.randrange(30), turn)
-        time.sleep(chance.random() * 2)
+        time.sleep(chance.random() * 0.5)
         running.kill()
-        assert running.wait() == -signal.SIGKILL, running.stderr and running.stderr.read()
-        assert running.stderr is not None
-        running.stderr.close()
+        assert running.wait() == -signal.SIGKILL
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     require_rebuilt(store, output, tmp_path / "rebuilt")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from logdex.spark.sinks.kafka.sink import LogDirSink
 from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.kafka.table import SOURCE, LogDirTable
 from logdex.spark.sources.source import LogSource
+
+if TYPE_CHECKING:
+    from logdex.spark.sinks.kafka.sink import LogDirSink
 
 
 class KafkaLogSource(LogSource):
@@ -31,5 +34,8 @@ class KafkaLogSource(LogSource):
 
     @staticmethod
     def make_sink(options: Mapping[str, str], columns: tuple[str, ...]) -> LogDirSink:
-        """Returns what rows with some columns are appended to."""
+        """Returns what rows with some columns are appended to. Readers do without the engine that
+        writes."""
+        from logdex.spark.sinks.kafka.sink import LogDirSink
+
         return LogDirSink(options, columns)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from logdex.spark.sinks.rocketmq.sink import StoreSink
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.rocketmq.table import SOURCE, StoreTable
 from logdex.spark.sources.source import LogSource
+
+if TYPE_CHECKING:
+    from logdex.spark.sinks.rocketmq.sink import StoreSink
 
 
 class RocketmqStoreSource(LogSource):
@@ -31,5 +34,8 @@ class RocketmqStoreSource(LogSource):
 
     @staticmethod
     def make_sink(options: Mapping[str, str], columns: tuple[str, ...]) -> StoreSink:
-        """Returns what rows with some columns are appended to."""
+        """Returns what rows with some columns are appended to. Readers do without the engine that
+        writes."""
+        from logdex.spark.sinks.rocketmq.sink import StoreSink
+
         return StoreSink(options, columns)
