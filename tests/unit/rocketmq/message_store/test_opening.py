@@ -117,6 +117,29 @@ def test_what_is_lost_is_derived(harm: str, ends: str, tmp_path: Path) -> None:
     require_whole(root, expected)
 
 
+@pytest.mark.parametrize("full", [1, 2])
+def test_a_lost_index_file_before_an_empty_one(full: int, tmp_path: Path) -> None:
+    """A file is there before its first entry, as soon as the one before is full. Its header goes on where that ended."""
+    root, keys = tmp_path / "store", 59 * full
+    with open_store(root, unique_keys=False) as store:
+        for turn in range(keys):
+            store.put_message(Message("orders", keys=f"k{turn}", queue_id=0))
+        store.put_message(Message("orders", queue_id=0, sys_flag=12))
+    files = sorted((root / "index").iterdir())
+    assert len(files) == full + 1
+    expected = derived(root)
+    files[0].unlink()
+    with open_store(root, unique_keys=False) as store:
+        for turn in range(keys):
+            assert len(store.query_message("orders", f"k{turn}").messages) == 1
+        store.put_message(Message("orders", keys="more", queue_id=0))
+        store.dispatch()
+        assert len(store.query_message("orders", "more").messages) == 1
+    names = sorted(name for name in expected if name.startswith("index/"))
+    assert {name: derived(root)[name] for name in names[:full]} == {name: expected[name] for name in names[:full]}
+    require_sound(root)
+
+
 def test_a_torn_message_is_cut_and_reported(tmp_path: Path) -> None:
     """Its last page was not written; no CRC covers the properties that are in it. The pages are those of the file,
     whose size need not be a multiple of theirs."""

@@ -105,8 +105,7 @@ def _after(
     is_clean: bool,
 ) -> tuple[int, int, int]:
     """(offset, keys of the message there that are done, number of files kept)."""
-    while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= end_offset:
-        files.pop().close()  # it has keys of messages that the log no longer has
+    _drop_from(files, end_offset)  # they have keys of messages that the log no longer has
     found = [(file.header.begin_phy_offset, file.header.end_phy_offset) for file in files]
     missing = [begin for begin, _ in find(files)]
     missing += [
@@ -117,9 +116,9 @@ def _after(
     if not missing and is_clean:
         return end_offset, 0, len(files)
     if missing:
-        begin = min(missing)
-        while files and files[-1].header.entry_count and files[-1].header.end_phy_offset >= begin:
-            files.pop().close()
+        _drop_from(files, min(missing))
+    while files and not files[-1].header.entry_count:
+        files.pop().close()  # its header says that all messages up to some place are indexed
     filled = [file for file in files if file.header.entry_count]
     if not filled:
         return log.min_offset, 0, len(files)
@@ -127,6 +126,12 @@ def _after(
     if last.end_phy_offset < log.min_offset:
         return log.min_offset, 0, len(files)
     return last.end_phy_offset, _keys_of(filled, last.end_phy_offset), len(files)
+
+
+def _drop_from(files: list[IndexFile], phy_offset: int) -> None:
+    """Drops the files from the first one on that has entries for messages from an offset on."""
+    while any(file.header.entry_count and file.header.end_phy_offset >= phy_offset for file in files):
+        files.pop().close()
 
 
 def _keys_of(files: list[IndexFile], phy_offset: int) -> int:
