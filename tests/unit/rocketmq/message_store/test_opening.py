@@ -119,7 +119,7 @@ def test_what_is_lost_is_derived(harm: str, ends: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("full", [1, 2])
 def test_a_lost_index_file_before_an_empty_one(full: int, tmp_path: Path) -> None:
-    """A file is there before its first entry, as soon as the one before is full. Its header goes on where that ended."""
+    """A file is there before its first entry, as soon as the one before is full. Its header goes on where that ends."""
     root, keys = tmp_path / "store", 59 * full
     with open_store(root, unique_keys=False) as store:
         for turn in range(keys):
