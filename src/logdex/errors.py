@@ -100,6 +100,17 @@ class UnreadableError(StorageError):
         self.size_bytes = size_bytes
 
 
+class UnusableFileError(UnreadableError):
+    """What is at a path is not read: a directory, a FIFO, a socket, a symbolic link that leads to
+    nothing or to itself, or a file larger than any of its kind."""
+
+    def __init__(self, reason: str, *, path: str, errno: int | None = None) -> None:
+        StorageError.__init__(self, reason, path=path, errno=errno, hint="look at what it is, and move it away")
+        self.reason = reason
+        self.position = self.end_position = 0
+        self.size_bytes = None
+
+
 def located(error: StorageError, position: int, size_bytes: int) -> StorageError:
     """Returns the error of a read of `size_bytes` bytes at `position`: an `UnreadableError` if the
     disk cannot read them, else `error` itself."""

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import EnvironmentProblem, StorageError, located
+from logdex.errors import EnvironmentProblem, StorageError, UnusableFileError, located
 from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
 from logdex.io.mapped.mapping import map_without_descriptor
-from logdex.io.name_changes import NameChanges
+from logdex.io.name_changes import NO_FILE, NameChanges
 from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
 from logdex.io.writeback import begin_writeback
 
@@ -50,7 +50,7 @@ class ReadFile:
             try:
                 status = os.fstat(self._fd)
                 if not stat.S_ISREG(status.st_mode):
-                    raise OSError(errno_codes.EINVAL, "not a regular file")
+                    raise UnusableFileError(NO_FILE, path=path, errno=errno_codes.EINVAL)
             except BaseException:
                 close_descriptor(self._fd)
                 raise
@@ -309,14 +309,14 @@ class Env(NameChanges):
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def open_read(self, path: str) -> ReadFile:
-        """Opens a regular file for reading."""
+        """Opens a regular file for reading. Raises `UnusableFileError` for anything else."""
         return ReadFile(self, path)
 
     def read_file(self, path: str, size_bytes_max: int) -> bytes:
-        """Reads a small file. Raises `StorageError` if it is larger than `size_bytes_max`."""
+        """Reads a small file. Raises `UnusableFileError` if it is larger than `size_bytes_max`."""
         with self.open_read(path) as file:
             if file.size_bytes > size_bytes_max:
-                raise StorageError(
+                raise UnusableFileError(
                     f"the file has {file.size_bytes} bytes, but at most {size_bytes_max} are allowed", path=path
                 )
             return file.read_at(0, file.size_bytes)

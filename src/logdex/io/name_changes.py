@@ -17,8 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logdex.errors import StorageError, VanishedError
+from logdex.errors import StorageError, UnusableFileError, VanishedError
 
+NO_FILE = "not a regular file"
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
@@ -54,6 +55,16 @@ def _exchange_call() -> Any:
     return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, ctypes.c_uint(_EXCHANGE))
 
 
+def _why_no_file(code: int | None, path: str) -> str | None:
+    """Returns what is at `path` instead of a file if the system refused an operation on it with `code` for that
+    reason, else None."""
+    if code == errno_codes.ENOENT and os.path.islink(path):
+        return "a symbolic link that leads to nothing"
+    if code == errno_codes.ELOOP:
+        return "a symbolic link that leads to itself"
+    return NO_FILE if code in (errno_codes.ENXIO, errno_codes.EISDIR) else None
+
+
 class _Operation:
     """What `Env.operation` returns. It is no generator, because a put of a message is hardly more
     than one system call."""
@@ -76,6 +87,8 @@ class _Operation:
             elif error.errno in (errno_codes.ENOSPC, errno_codes.EDQUOT):
                 hint = "free some space or choose another --output"
             reason = error.strerror or str(error)
+            if (no_file := _why_no_file(error.errno, self._path)) is not None:
+                raise UnusableFileError(no_file, path=self._path, errno=error.errno) from error
             kind_of_error = VanishedError if error.errno == errno_codes.ENOENT else StorageError
             raise kind_of_error(reason.lower(), path=self._path, errno=error.errno, hint=hint) from error
         if isinstance(error, ValueError):  # a NUL in a path, or an empty mapping

@@ -16,6 +16,7 @@ from logdex.kafka.files.checkpoints import read_offset_checkpoint
 from logdex.kafka.files.file_names import META_PROPERTIES, PARTITION_METADATA
 from logdex.kafka.state.leader_epochs import LeaderEpochs
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot, read_producer_snapshot
+from logdex.kafka.verify import verify
 from logdex.primitives.crc32c import crc32c
 from tests.cli.kafka.tiny_logs import usual
 from tests.examples import cases, some
@@ -86,12 +87,37 @@ def test_what_is_no_file_hides_no_record(root: Path, name: str, make: str) -> No
     assert offsets(found["cat"].stdout) == [0, 1, 2, 3], found["cat"]
 
 
+@pytest.mark.parametrize(("name", "make"), cases(itertools.product([*DERIVED, *SMALL[:-1], META_PROPERTIES], MAKE), 6))
+def test_verify_names_what_is_no_file_and_goes_on(root: Path, name: str, make: str) -> None:
+    assert command("rebuild", root, "--in-place", "--no-sync", "--key-index").exit_code == 0
+    (root / name).unlink(missing_ok=True)
+    MAKE[make](root / name)
+    report = verify(str(root))
+    assert {(finding.check, finding.path) for finding in report.findings} == {("unreadable", str(root / name))}
+    assert report.messages == 4
+
+
 @pytest.mark.parametrize("make", MAKE)
 def test_a_log_that_is_no_file(root: Path, make: str) -> None:
     MAKE[make](log_path(root, 4))
     found = every_way(root)
     assert "events-0" in found["cat"].stdout + found["cat"].stderr
-    assert found["verify"].exit_code in (1, 2)
+    assert found["verify"].exit_code == 1
+    assert f"{log_path(root, 4)}: byte 0" in found["verify"].stdout
+    for name in ("rebuild", "recover"):
+        assert found[name].exit_code == 3
+        assert str(log_path(root, 4)) in found[name].stdout + found[name].stderr
+
+
+@pytest.mark.parametrize("name", [*SMALL, META_PROPERTIES])
+def test_a_small_file_larger_than_any(root: Path, name: str) -> None:
+    (root / name).touch()
+    os.truncate(root / name, 1 << 40)
+    found = every_way(root)
+    assert offsets(found["cat"].stdout) == [0, 1, 2, 3]
+    assert found["verify"].exit_code == 1
+    assert (str(root / name) in found["verify"].stdout) == (name != ".kafka_cleanshutdown")
+    assert found["recover"].exit_code == 0
 
 
 @pytest.mark.parametrize("make", MAKE)

@@ -8,7 +8,7 @@ import itertools
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,8 +22,10 @@ from tests.java import QUICK
 
 pytestmark = [pytest.mark.needs_java, peer.needs_peers, pytest.mark.timeout(7200), pytest.mark.slow]
 
-HISTORY = (("3.9.2", "kill"), ("3.9.2", "clean"), ("4.4.0", "kill"), ("4.4.0", "kill"), ("4.4.0", "clean"))
-"""The broker's version, and how its run ends."""
+OLD = (("3.9.2", "kill"), ("3.9.2", "clean"))
+NEW = (("4.4.0", "kill"), ("4.4.0", "kill"), ("4.4.0", "clean"))
+HISTORIES = {"3.9.2": OLD, "4.4.0": NEW, "upgrade": OLD + NEW}
+"""The broker's version, and how its run ends. Each history takes all of the seconds."""
 BROKER = {
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
@@ -133,13 +135,14 @@ def looks(home: Path, load: Load, scratch: Path) -> dict[str, Callable[[], None]
     return {"scan": scan, "cat": cat, "commands": commands, "verify": verify, "rebuild": rebuild}
 
 
-def test_soak(tmp_path: Path) -> None:
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_soak(history: Sequence[tuple[str, str]], tmp_path: Path) -> None:
     home = tmp_path / "home"
     load = Load()
-    peer.run_broker(home, HISTORY[0][0], {"broker": BROKER})
-    each_s = soak.SECONDS / len(HISTORY)
+    peer.run_broker(home, history[0][0], {"broker": BROKER})
+    each_s = soak.SECONDS / len(history)
     with soak.Beside(looks(home, load, tmp_path)) as beside:
-        for number, (version, end) in enumerate(HISTORY):
+        for number, (version, end) in enumerate(history):
             spec = {"broker": BROKER, "end": "halt" if end == "kill" else "clean"}
             with peer.serving(home, version, spec) as broker, load.running(broker, version, number + 1):
                 load.wait_for_more()

@@ -13,7 +13,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.files.file_names import LOG_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.scan.resume import LogResume
-from logdex.kafka.scan.scanner import BatchScanner, EndKind
+from logdex.kafka.scan.scanner import BatchScanner, EndKind, map_log
 
 
 def segment_paths(partition_path: str, *, env: Env = DEFAULT_ENV) -> list[str]:
@@ -31,7 +31,7 @@ def read_batches(
     """
     for path in paths:
         scanner, start = BatchScanner(env=env), 0
-        with env.map_read(path) as mapped:
+        with map_log(path, env) as mapped:
             data: Any = mapped.array  # an array is a buffer, but its type does not state it
             resume = LogResume(data, path, env)
             while start >= 0:

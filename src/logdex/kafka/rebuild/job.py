@@ -115,6 +115,7 @@ def rebuild_on(
     for state in states:
         report.note_state(state)
     report.notes += [*source.notes, *plan.notes]
+    report.losses += source.losses
     report.kept, report.notes, report.losses = given.kept(report.kept), *map(given.texts, (report.notes, report.losses))
     report.tasks = runner.tasks if engine != "local" else 1
     report.seconds = time.perf_counter() - started

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from logdex.errors import NotAStoreError, UsageError, VanishedError
+from logdex.errors import NotAStoreError, UnusableFileError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.kafka.directory.log_dir import KafkaLogDir
@@ -45,6 +45,8 @@ class RebuildSource:
     is_whole: bool
     partitions: dict[str, list[SourceSegment]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    """What has the name of a .log and cannot be read as a file, and why."""
 
     @property
     def is_log_dir(self) -> bool:
@@ -62,7 +64,7 @@ class RebuildSource:
         first = self.partitions[folder][0]
         directory = posixpath.dirname(first.path)
         try:
-            found = _segments_of(folder, directory, env.list_dir(directory), env)
+            found = _segments_of(folder, directory, env.list_dir(directory), [], env)
         except VanishedError:
             found = []
         if found:
@@ -118,22 +120,24 @@ def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
         for name in names
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
     ]
-    found = _segments_of(folder, directory, names, env)
+    found = _segments_of(folder, directory, names, source.losses, env)
     if found:
         source.partitions[folder] = found
 
 
-def _segments_of(folder: str, directory: str, names: list[str], env: Env) -> list[SourceSegment]:
+def _segments_of(folder: str, directory: str, names: list[str], losses: list[str], env: Env) -> list[SourceSegment]:
     """Returns the segments of a partition, without those that are removed since its directory was
-    listed."""
+    listed. What cannot be read as a file is added to `losses`."""
     found = []
     for base in offsets_of(names, LOG_SUFFIX):
         path = f"{directory}/{offset_file_name(base, LOG_SUFFIX)}"
         try:
-            found.append(SourceSegment(folder, path, base, env.size_bytes(path)))
+            with env.open_read(path) as file:
+                found.append(SourceSegment(folder, path, base, file.size_bytes))
         except VanishedError:
-            if env.exists(path):  # a link to nothing
-                raise
+            continue
+        except UnusableFileError as error:
+            losses.append(f"{error.message}: not read")
     return found
 
 

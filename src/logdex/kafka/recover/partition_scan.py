@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logdex.errors import UnusableFileError
 from logdex.io.env import ByteArray, Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.resume import LogResume, Resumed
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
-from logdex.kafka.scan.scanner import BatchScanner, EndKind, ScanEnd
+from logdex.kafka.scan.scanner import BatchScanner, EndKind, ScanEnd, map_log
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 
 DOUBTFUL = "whole batches that may lie in the value of a record of the damaged batch before them"
@@ -70,7 +71,13 @@ class PartitionScan:
     def scan(self, source: SourceLog, next_base: int | None) -> None:
         """Scans the next file. `next_base` is the base offset of the file after it, or None for the
         last file."""
-        with self._env.map_read(source.path) as mapped:
+        try:
+            mapped = map_log(source.path, self._env)
+        except UnusableFileError as error:
+            first = self._next_offset if self._next_offset >= 0 else source.base_offset
+            self._open.append(Skipped(source.path, 0, 0, error.reason, first, -1))
+            return
+        with mapped:
             data, position = mapped.array, 0
             resume = LogResume(data, source.path, self._env)
             while position >= 0:
@@ -164,7 +171,7 @@ class PartitionScan:
 
 def batches_of(piece: Piece, env: Env) -> Iterator[Piece]:
     """Yields the batches of a piece, one piece per batch."""
-    with env.map_read(piece.source.path) as mapped:
+    with map_log(piece.source.path, env) as mapped:
         scanner = BatchScanner(check_crc=False, env=env)
         for window in scanner.scan_bytes(mapped.array[: piece.end], piece.start, path=piece.source.path):
             columns = window.columns

@@ -31,7 +31,8 @@ class Skipped:
         return {"kind": "skipped"} | asdict(self)
 
     def __str__(self) -> str:
-        text = f"{self.path}: bytes {self.start} to {self.end - 1}: {self.why}"
+        where = f"bytes {self.start} to {self.end - 1}: " if self.end > self.start else ""
+        text = f"{self.path}: {where}{self.why}"
         if self.is_loss and self.next_offset >= 0:
             text += f"; offsets {self.first_offset} to {self.next_offset - 1} are lost, those of them that there were"
         elif self.is_loss:

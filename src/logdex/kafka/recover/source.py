@@ -100,7 +100,9 @@ def find_source(found: KafkaPath, env: Env) -> RecoverSource:
 def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
     logs: dict[int, str] = {}
     swaps: dict[int, str] = {}
-    names = [name for name in env.list_dir(partition.directory) if env.is_file(f"{partition.directory}/{name}")]
+    names = [
+        name for name in env.list_dir(partition.directory) if _is_taken(f"{partition.directory}/{name}", name, env)
+    ]
     first_cleaned = first_cleaned_offset(names)
     for name in names:
         path = f"{partition.directory}/{name}"
@@ -119,8 +121,18 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
         elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
             source.notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
     _take_swaps(source, logs, swaps, env)
-    partition.logs = [SourceLog(path, base, env.size_bytes(path)) for base, path in sorted(logs.items())]
+    partition.logs = [SourceLog(path, base, _size_bytes(path, env)) for base, path in sorted(logs.items())]
     source.partitions.append(partition)
+
+
+def _is_taken(path: str, name: str, env: Env) -> bool:
+    """Whether a name is a file's, or one of a .log, of which the scan says why it cannot be read."""
+    parsed = parse_offset_file(name)
+    return env.is_file(path) or (parsed is not None and parsed[1] == files.LOG_SUFFIX and env.exists(path))
+
+
+def _size_bytes(path: str, env: Env) -> int:
+    return env.size_bytes(path) if env.is_file(path) else 0
 
 
 def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:

@@ -15,8 +15,9 @@ from enum import Enum
 
 import numpy as np
 
+from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnreadableError
-from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes
 from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
@@ -109,7 +110,7 @@ class BatchScanner:
         truncated meanwhile, `UnreadableError` is raised behind the batches before it. With
         `unreadable_is_damage` the scan ends there as at a damaged batch.
         """
-        with self._env.map_read(path) as mapped:
+        with map_log(path, self._env) as mapped:
             return (yield from self.scan_bytes(mapped.array, start, stop, path=path))
 
     def scan_bytes(
@@ -135,6 +136,17 @@ class BatchScanner:
                     require_readable(array, begin, good)  # whoever took the window has read its bytes again
         self.end = end_at(array, good, position, reason, path, unreadable_is_damage=self._unreadable_is_damage)
         return self.end
+
+
+def map_log(path: str, env: Env) -> MappedBytes:
+    """Maps a .log. Of a file that is larger than a broker's can be, a hole behind that size is left
+    out."""
+    with env.open_read(path) as file:
+        mapped = file.map()
+        largest = limits.SEGMENT_SIZE_BYTES_MAX
+        if mapped.array.size > largest and file.next_data(largest) is None:
+            mapped.array = mapped.array[:largest]
+    return mapped
 
 
 def whole_batches(data: ByteArray, columns: BatchColumns, count: int, begin: int, end: int) -> tuple[int, int]:

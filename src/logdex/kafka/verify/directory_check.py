@@ -42,8 +42,12 @@ def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dic
         path = f"{directory}/{name}"
         parsed = parse_offset_file(name)
         is_file = env.is_file(path)
-        if parsed is not None and parsed[1] in found and is_file:
-            found[parsed[1]][parsed[0]] = path
+        if parsed is not None and parsed[1] in found:
+            if is_file:
+                found[parsed[1]][parsed[0]] = path
+            elif env.exists(path):
+                expected = "a file of a segment"
+                out.find("unreadable", path, 0, "not a regular file", expected=expected, mend=MOVE_AWAY)
         elif name in _KNOWN and is_file:
             continue
         elif is_file and name.endswith(_LEFTOVER):

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from logdex.errors import UsageError, VanishedError
+from logdex.errors import UnusableFileError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
@@ -128,10 +128,14 @@ def _log_size_bytes(directory: str, env: Env) -> int:
     """Returns the size of a partition's logs; of one that is changing, what is seen of it."""
     size = 0
     try:
-        for log in segment_paths(directory, env=env):
-            size += env.size_bytes(log)
+        logs = segment_paths(directory, env=env)
     except VanishedError:
-        pass
+        return 0
+    for log in logs:
+        try:
+            size += env.size_bytes(log)
+        except (VanishedError, UnusableFileError):
+            continue
     return size
 
 

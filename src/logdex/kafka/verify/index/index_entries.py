@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
+from logdex.errors import UnreadableError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import find_unreadable
 from logdex.kafka.verify.checks import Collector
@@ -49,14 +50,18 @@ class IndexEntries(ABC):
         self._raw: npt.NDArray[Any] = np.empty(0, self.layout.dtype)
         self.zero_slots = 0
         if not self.is_missing:
-            self._load(env)
+            try:
+                self._load(env)
+            except UnreadableError as error:
+                self._leave(error)
         self._judged = np.zeros(len(self._raw), np.bool_)
         self._true = np.zeros(len(self._raw), np.bool_)
 
     def _load(self, env: Env) -> None:
-        size = env.size_bytes(self.path)
-        slot = self.layout.size_bytes
         self._out.files += 1
+        with env.open_read(self.path) as file:
+            size = file.size_bytes
+        slot = self.layout.size_bytes
         if size > limits.INDEX_SIZE_BYTES_MAX:
             self.is_unreadable = True
             self._find("size", limits.INDEX_SIZE_BYTES_MAX, "too large for an index", "an index's size", size)
@@ -78,13 +83,22 @@ class IndexEntries(ABC):
                 break
         else:
             assert error is not None
-            self.is_unreadable = True
-            self._out.find_error("unreadable", error, self._out.rebuild)
+            self._leave(error)
             return
         if error is not None and error.size_bytes is not None:  # a broker trims an index that it has finished
             slots, raw = slots[: error.size_bytes // slot], raw[: error.size_bytes // slot]
         self.zero_slots = len(slots) - len(raw)
         self._raw = raw
+
+    def _leave(self, error: UnreadableError) -> None:
+        """Reports a file that cannot be read."""
+        self.is_unreadable = True
+        self._out.find_error("unreadable", error, self._out.rebuild)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a file that could be read and ends with a whole entry."""
+        return not (self.is_missing or self.is_unreadable or self.has_odd_size)
 
     @property
     def count(self) -> int:

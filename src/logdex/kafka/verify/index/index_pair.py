@@ -68,7 +68,7 @@ class IndexPair:
             self._tell_presence(index, check, is_active)
             index.finish(scanned)
         is_closed = not is_active or is_clean is True or (is_clean is None and zero_slots == 0)
-        if largest is None or scanned.holes or not is_closed or self._time.is_missing or self._time.has_odd_size:
+        if largest is None or scanned.holes or not is_closed or not self._time.is_whole:
             return
         timestamp, offset = largest
         if timestamp > NO_TIMESTAMP and last != largest and self._time.last_is_judged_true:

@@ -16,7 +16,7 @@ from logdex.io.env import ByteArray, Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
-from logdex.kafka.scan.scanner import UNREADABLE, BatchScanner, BatchWindow, EndKind, ScanEnd
+from logdex.kafka.scan.scanner import UNREADABLE, BatchScanner, BatchWindow, EndKind, ScanEnd, map_log
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment.header_check import check_headers
 from logdex.kafka.verify.segment.offset_order import OffsetOrder
@@ -73,7 +73,7 @@ class SegmentPass:
     def windows(self) -> Iterator[BatchWindow]:
         """The good batches in windows; a batch whose offset contradicts its neighbours' is left out, and is a hole."""
         scanner = BatchScanner(window_batches=WINDOW_BATCHES, env=self._env, unreadable_is_damage=True)
-        with self._env.map_read(self.path) as mapped:
+        with map_log(self.path, self._env) as mapped:
             data = mapped.array
             self.size_bytes = data.size
             resume = LogResume(data, self.path, self._env)
