@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -82,14 +83,24 @@ class CommitLog:
     """The files of one CommitLog directory, or one file, which is then the whole log. Read-only,
     and safe to share between threads.
 
-    The files are listed when the object is created and by `refresh`. `file_size_bytes` is
+    The files are listed when the object is created and by `refresh`. `more_directories` hold files
+    of the log too, where a broker has several store paths; one of those that is missing holds none.
+    `file_size_bytes` is
     mappedFileSizeCommitLog; None infers it from the files. Raises `MissingFileError` if the
     directory is missing, `NotAStoreError` if it holds no CommitLog file, and `CorruptError` if the
     offset of a single file follows neither from its name nor from its first message.
     """
 
-    def __init__(self, directory: StrPath, *, file_size_bytes: int | None = None, env: Env = DEFAULT_ENV) -> None:
+    def __init__(
+        self,
+        directory: StrPath,
+        *,
+        more_directories: Sequence[StrPath] = (),
+        file_size_bytes: int | None = None,
+        env: Env = DEFAULT_ENV,
+    ) -> None:
         self.directory = os.fspath(directory).rstrip("/") or "/"
+        self._more = tuple(os.fspath(each).rstrip("/") or "/" for each in more_directories)
         self._env = env
         self._given_file_size = file_size_bytes
         self._open = OpenFiles(env)
@@ -97,19 +108,23 @@ class CommitLog:
 
     @staticmethod
     def of_store(
-        root: StrPath, *, file_size_bytes: int | None = None, directory: StrPath | None = None, env: Env = DEFAULT_ENV
+        root: StrPath,
+        *,
+        file_size_bytes: int | None = None,
+        directories: Sequence[StrPath] = (),
+        env: Env = DEFAULT_ENV,
     ) -> CommitLog:
-        """Returns the log of the store at `root`, which may also be one CommitLog file. `directory`
-        holds the log if it is not in ``commitlog/``."""
+        """Returns the log of the store at `root`, which may also be one CommitLog file.
+        `directories` hold the log if it is not in ``commitlog/``."""
         root = os.fspath(root)
-        path = root if env.is_file(root) else directory or StorePaths(root).commit_log
-        return CommitLog(path, file_size_bytes=file_size_bytes, env=env)
+        first, *more = [root] if env.is_file(root) else directories or [StorePaths(root).commit_log]
+        return CommitLog(first, more_directories=more, file_size_bytes=file_size_bytes, env=env)
 
     @staticmethod
     def of_config(root: StrPath, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> CommitLog:
         """Returns the log of the store at `root`, or of one CommitLog file, with these settings."""
-        size, directory = config.mapped_file_size_commit_log, config.store_path_commit_log
-        return CommitLog.of_store(root, file_size_bytes=size, directory=directory, env=env)
+        size, directories = config.mapped_file_size_commit_log, config.commit_log_directories
+        return CommitLog.of_store(root, file_size_bytes=size, directories=directories, env=env)
 
     def _list(self) -> _Listing:
         files: tuple[CommitLogFile, ...]
@@ -119,6 +134,8 @@ class CommitLog:
             files = (commit_log_file(self.directory, env=self._env),)
         elif self._env.is_dir(self.directory):
             files, foreign = list_offset_files(self._env, self.directory)
+            if self._more:
+                files, foreign = self._list_all(files, foreign)
         else:
             hint = "a store has its log in commitlog/, or where storePathCommitLog says: --broker-conf FILE"
             raise MissingFileError("no such directory", path=self.directory, hint=hint)
@@ -131,6 +148,21 @@ class CommitLog:
             inferred = StoreConfig().mapped_file_size_commit_log
         size = self._given_file_size or inferred
         return _Listing(files, tuple(file.start_offset for file in files), foreign, size, is_one_file)
+
+    def _list_all(
+        self, files: tuple[CommitLogFile, ...], foreign: tuple[str, ...]
+    ) -> tuple[tuple[CommitLogFile, ...], tuple[str, ...]]:
+        """Returns the files and the other names of all directories. Of two files with one name, that
+        of the earlier directory counts."""
+        by_start = {file.start_offset: file for file in files}
+        for directory in self._more:
+            if self._env.is_dir(directory):
+                listed, others = list_offset_files(self._env, directory)
+                foreign += others + tuple(
+                    posixpath.basename(each.path) for each in listed if each.start_offset in by_start
+                )
+                by_start |= {file.start_offset: file for file in listed if file.start_offset not in by_start}
+        return tuple(by_start[start] for start in sorted(by_start)), foreign
 
     def refresh(self) -> None:
         """Lists the directory again, for a log that a broker is still writing."""
@@ -204,7 +236,7 @@ class CommitLog:
     def was_trimmed(self, offset: int) -> bool:
         """Whether a broker has removed the file of a physical offset since the log was listed."""
         file = self.file_of(offset)
-        return file is not None and not self.is_one_file and was_trimmed(file, self._env)
+        return file is not None and not self.is_one_file and was_trimmed(file, self._env, self._more)
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Returns the path of the file that holds the byte at a physical offset, and the byte's

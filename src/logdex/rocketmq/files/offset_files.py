@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -85,10 +86,12 @@ def _list(env: Env, directory: str, refused: list[str] | None) -> tuple[list[Off
     return files, foreign, is_whole
 
 
-def was_trimmed(file: OffsetFile, env: Env) -> bool:
+def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()) -> bool:
     """Whether a broker has removed a listed file: an old one, so that all that are left begin behind
-    it, or, as a recovery does that cuts the end, one behind all that are left."""
-    found = (offset_in_name(name) for name in env.list_dir(posixpath.dirname(file.path)))
+    it, or, as a recovery does that cuts the end, one behind all that are left. `more_directories`
+    hold files of the same log."""
+    directories = dict.fromkeys([posixpath.dirname(file.path), *filter(env.is_dir, more_directories)])
+    found = (offset_in_name(name) for directory in directories for name in env.list_dir(directory))
     starts = [start for start in found if start is not None]
     return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
 

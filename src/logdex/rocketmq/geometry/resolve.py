@@ -70,9 +70,9 @@ def resolve_config(
     queue_size = said.given("mappedFileSizeConsumeQueue", given.get("mapped_file_size_consume_queue"), set_aside)
     slots = said.given("maxHashSlotNum", given.get("max_hash_slot_num"), set_aside)
     entries = said.given("maxIndexNum", given.get("max_index_num"), set_aside)
-    directory = _commit_log_directory(root, said, env)
+    directories = _commit_log_directories(root, said, env)
     with contextlib.ExitStack() as opened:
-        log = _open_log(root, log_size, directory, env)
+        log = _open_log(root, log_size, directories, env)
         if log is not None:
             opened.callback(log.close)
         if log is not None and log_size is not None and not log.is_one_file:
@@ -105,7 +105,8 @@ def resolve_config(
             dialect=dialect,
             delay_levels_ms=levels,
             delay_levels_shown=levels_shown,
-            store_path_commit_log=directory,
+            store_path_commit_log=next(iter(directories), None),
+            more_store_paths_commit_log=directories[1:],
             evidence=tuple(said.evidence),
             contradicted=tuple(said.contradicted),
             assumed=(*said.assumed, *(f"{text}, which contradicts it" for text in said.contradicted)),
@@ -189,37 +190,50 @@ def index_file_paths(root: str, env: Env) -> list[str]:
     return list_index_files(StorePaths(root).index, env)
 
 
-def _commit_log_directory(root: str, said: _Said, env: Env) -> str | None:
-    """The CommitLog's directory by storePathCommitLog; None for ``commitlog/`` in the store.
+def _commit_log_directories(root: str, said: _Said, env: Env) -> tuple[str, ...]:
+    """The CommitLog's directories by storePathCommitLog and readOnlyCommitLogStorePaths; empty for
+    ``commitlog/`` in the store. Those that are not there are noted: a broker makes one with its
+    first file.
 
     A path below storePathRootDir is taken below `root` first, because a copied store lies elsewhere
     than the broker's.
     """
-    stated = (said.conf.store_path_commit_log or "").strip().rstrip("/")
-    if not stated or env.is_file(root):
-        return None
-    broker_root = said.conf.properties.get("storePathRootDir", "").strip().rstrip("/")
+    if env.is_file(root):
+        return ()
+    conf, own = said.conf, StorePaths(root).commit_log
+    read_only = conf.properties.get("readOnlyCommitLogStorePaths", "") if conf.store_path_commit_log else ""
+    stated = [part.strip().rstrip("/") for part in f"{conf.store_path_commit_log or ''},{read_only}".split(",")]
+    stated = list(dict.fromkeys(part for part in stated if part))
+    found = {part: place for part in stated if (place := _place_of(part, root, conf, env)) is not None}
+    missing = [part for part in stated if part not in found]
+    if missing and not found and not env.is_dir(own):
+        hint = "mount it there, or correct the path in the properties file"
+        raise MissingFileError(
+            f"no such directory, which {conf.path} names in storePathCommitLog", path=missing[0], hint=hint
+        )
+    if missing and not found:
+        said.evidence.append(f"storePathCommitLog: {own}, since {missing[0]} is not there")
+        return ()
+    if found:
+        said.evidence.append(f"storePathCommitLog: {', '.join(found.values())}, from {conf.path}")
+    said.assumed += [f"{part}, of storePathCommitLog, is not there: no broker has written to it" for part in missing]
+    directories = tuple(dict.fromkeys(found.values()))
+    return () if directories == (own,) else directories
+
+
+def _place_of(stated: str, root: str, conf: BrokerConf, env: Env) -> str | None:
+    """Where a directory of the broker's is, None if it is not there."""
+    broker_root = conf.properties.get("storePathRootDir", "").strip().rstrip("/")
     places = [stated]
     if broker_root and stated.startswith(f"{broker_root}/"):
         places.insert(0, root + stated[len(broker_root) :])
-    own = StorePaths(root).commit_log
-    found = next((place for place in places if env.is_dir(place)), None)
-    if found is None and not env.is_dir(own):
-        hint = "mount it there, or correct the path in the properties file"
-        raise MissingFileError(
-            f"no such directory, which {said.conf.path} names in storePathCommitLog", path=stated, hint=hint
-        )
-    if found is None:
-        said.evidence.append(f"storePathCommitLog: {own}, since {stated} is not there")
-        return None
-    said.evidence.append(f"storePathCommitLog: {found}, from {said.conf.path}")
-    return None if found == own else found
+    return next((place for place in places if env.is_dir(place)), None)
 
 
-def _open_log(root: str, file_size: int | None, directory: str | None, env: Env) -> CommitLog | None:
+def _open_log(root: str, file_size: int | None, directories: tuple[str, ...], env: Env) -> CommitLog | None:
     """The CommitLog, or None for a store without one, which its users report."""
     try:
-        return CommitLog.of_store(root, file_size_bytes=file_size, directory=directory, env=env)
+        return CommitLog.of_store(root, file_size_bytes=file_size, directories=directories, env=env)
     except (MissingFileError, NotAStoreError):
         return None
 

@@ -93,6 +93,9 @@ def open_store(
         problem = contradiction(config)
         if problem is not None:
             raise problem
+        if config.more_store_paths_commit_log:
+            text = f"{path}: a log in several store paths is read, and not written"
+            raise UsageError(text, hint="give one storePathCommitLog")
         return _Opening(StorePaths(path), config, options, clock_ms, env, lock).run()
     except BaseException:
         lock.release()

@@ -28,9 +28,6 @@ _FOLDERS = (
 
 def require_supported_conf(conf: BrokerConf, root: str) -> None:
     """Raises `UnsupportedLayoutError` if these properties configure an unsupported layout."""
-    paths = conf.store_path_commit_log
-    if paths is not None and PATH_SEPARATOR in paths:
-        raise _unsupported(f"a CommitLog in several store paths ({paths})", root)
     if conf.properties.get("enableDLegerCommitLog", "").strip().lower() == "true":
         raise _unsupported("a DLedger CommitLog (enableDLegerCommitLog)", root)
     store_type = conf.properties.get("storeType", "").strip()

@@ -85,6 +85,8 @@ class StoreConfig:
     """The source of each value, one line each, if `geometry.resolve_config` made the config."""
     store_path_commit_log: str | None = None
     """The directory of the CommitLog, None if it is ``commitlog/`` in the store."""
+    more_store_paths_commit_log: tuple[str, ...] = ()
+    """The further directories of the CommitLog, where the broker has several store paths."""
     contradicted: tuple[str, ...] = field(default=(), compare=False)
     """Values that the caller stated and the files contradict, one line each."""
     assumed: tuple[str, ...] = field(default=(), compare=False)
@@ -93,6 +95,15 @@ class StoreConfig:
     def __post_init__(self) -> None:
         for name in _SIZE_BOUNDS:
             require_possible_size(name, getattr(self, name))
+
+    @property
+    def commit_log_directories(self) -> tuple[str, ...]:
+        """The directories of the CommitLog, empty if it is ``commitlog/`` in the store."""
+        return (
+            ()
+            if self.store_path_commit_log is None
+            else (self.store_path_commit_log, *self.more_store_paths_commit_log)
+        )
 
     @property
     def consume_queue_file_size_bytes(self) -> int:

@@ -88,12 +88,7 @@ def test_queues_that_are_a_rocksdb_and_several_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("storePathCommitLog=/one,/two", "several store paths"),
-        ("enableDLegerCommitLog = true", "DLedger"),
-        ("storeType: defaultRocksDB", "RocksDB"),
-    ],
+    ("line", "name"), [("enableDLegerCommitLog = true", "DLedger"), ("storeType: defaultRocksDB", "RocksDB")]
 )
 def test_properties_of_a_broker_that_are_refused(tmp_path: Path, line: str, name: str) -> None:
     conf = tmp_path / "broker.conf"

@@ -13,6 +13,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 from tests.cli.helpers import run
+from tests.directories import contents
 from tests.golden import rocketmq as golden
 
 
@@ -112,6 +113,36 @@ def test_a_copied_store_has_its_log_where_the_broker_had_it_below_the_root(store
     shutil.move(store / "commitlog", store / "log")
     path = conf(tmp_path, storePathRootDir="/data/store", storePathCommitLog="/data/store/log/")
     assert resolve_config(str(store), broker_conf=path).store_path_commit_log == f"{store}/log"
+
+
+def test_a_commit_log_in_several_store_paths(store: Path, tmp_path: Path) -> None:
+    rows = run("cat", store, "--json").stdout
+    rebuilt = tmp_path / "whole"
+    assert run("rebuild", store, "--output", rebuilt).exit_code == 0
+    disks = [tmp_path / f"disk{number}" for number in range(3)]
+    for number, file in enumerate(sorted((store / "commitlog").iterdir())):
+        disks[number % 3].mkdir(exist_ok=True)
+        shutil.move(file, disks[number % 3])
+    (store / "commitlog").rmdir()
+    stated = ",".join(map(str, [*disks[:2], tmp_path / "never-used"]))
+    path = conf(tmp_path, storePathCommitLog=stated, readOnlyCommitLogStorePaths=str(disks[2]))
+    assert run("cat", store, "--broker-conf", path, "--json").stdout == rows
+    config = resolve_config(str(store), broker_conf=path)
+    assert verify(str(store), config).findings == []
+    assert config.commit_log_directories == tuple(map(str, disks))
+    assert any("never-used" in line for line in config.assumed)
+    for command in ("rebuild", "recover"):
+        output = tmp_path / command
+        told = run(command, store, "--broker-conf", path, "--output", output)
+        assert told.exit_code == 0, told
+        for part in ("consumequeue", "index"):
+            assert contents(output / part) == contents(rebuilt / part)
+    assert run("cat", tmp_path / "recover", "--json").stdout == rows
+    assert run("info", store, "--broker-conf", path).exit_code == 0
+    assert run("put", store, "--broker-conf", path, "--topic", "T", "--body", "x").exit_code == 2
+    first = min(file for disk in disks for file in disk.iterdir() if file.name == f"{0:020d}")
+    first.unlink()  # by a broker's retention
+    assert verify(str(store), config).findings == []
 
 
 @pytest.mark.parametrize("offset", [5, 100])
