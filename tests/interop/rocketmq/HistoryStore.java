@@ -7,6 +7,7 @@ import java.io.PrintWriter;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -27,6 +28,7 @@ import java.util.stream.Stream;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.PutMessageStatus;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
@@ -40,13 +42,17 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * {@code open INDEX SAFE} (messageIndexEnable, messageIndexSafe: 0 or 1), {@code put COUNT FIRST_NUMBER SEED},
  * {@code clock MILLISECONDS}, {@code delete TOPIC}, {@code retain}, {@code close},
  * {@code crash LINGER_MS} (the directory as a killed process leaves it that much later),
- * {@code keep COPY} (copies the directory to DIR/COPY). In NAME.puts is a line for each message:
+ * {@code keep COPY} (copies the directory to DIR/COPY), {@code serve} (writes to NAME.served the physical offset of
+ * each message that getMessage gives of any queue). In NAME.puts is a line for each message:
  * {@code NUMBER PHYSICAL_OFFSET SIZE}.
  */
 public final class HistoryStore {
     private static final String[] TOPICS = {"T", "U"};
     private static final String[] TAGS = {null, "Aa", "BB", "red"};
     private static final String[] KEYS = {"hot", "Aa", "BB", "AaAa", "BBBB", "x"};
+    private static final int QUEUES = 3;
+    /** Where a message states its own physical offset. */
+    private static final int PHYSICAL_OFFSET = 28;
     private static final int[] STEPS_MS = {0, 0, 1, 40, 1500, 60_000};
 
     private final Args args;
@@ -106,6 +112,7 @@ public final class HistoryStore {
             case "retain" -> retain();
             case "close" -> store.shutdown();
             case "crash" -> crash(Long.parseLong(words[1]));
+            case "serve" -> serve();
             case "keep" -> copy(directory, directory.resolveSibling(words[1]));
             default -> throw new IllegalArgumentException(words[0]);
         }
@@ -116,7 +123,9 @@ public final class HistoryStore {
         config.setMessageIndexEnable(isIndexed);
         config.setMessageIndexSafe(isSafe);
         config.setDeleteCommitLogFilesInterval(1);
-        store = Engine.create(config);
+        synchronized (HistoryStore.class) { // 4.x fills a static map of its statistics there
+            store = Engine.create(config);
+        }
         clock.installIn(store);
         if (!store.load()) {
             throw new IllegalStateException("load failed: " + directory);
@@ -139,7 +148,7 @@ public final class HistoryStore {
         if (topics.add(message.getTopic())) {
             writeTopics();
         }
-        message.setQueueId(random.nextInt(3));
+        message.setQueueId(random.nextInt(QUEUES));
         message.setBody((number + " " + "x".repeat(random.nextInt(3) * 100)).getBytes(StandardCharsets.UTF_8));
         message.setBornTimestamp(clock.now());
         message.setBornHost(new InetSocketAddress("10.1.2.3", 40000));
@@ -220,6 +229,24 @@ public final class HistoryStore {
         Method run = service.getClass().getMethod("run");
         run.setAccessible(true);
         run.invoke(service);
+    }
+
+    private void serve() throws Exception {
+        StringBuilder served = new StringBuilder();
+        for (String topic : TOPICS) {
+            for (int queue = 0; queue < QUEUES; queue++) {
+                long end = store.getMaxOffsetInQueue(topic, queue);
+                for (long offset = store.getMinOffsetInQueue(topic, queue); offset < end;) {
+                    GetMessageResult result = store.getMessage("history", topic, queue, offset, 32, null);
+                    for (ByteBuffer buffer : result.getMessageBufferList()) {
+                        served.append(buffer.getLong(PHYSICAL_OFFSET)).append('\n');
+                    }
+                    result.release();
+                    offset = Math.max(result.getNextBeginOffset(), offset + 1);
+                }
+            }
+        }
+        Files.writeString(Path.of(directory + ".served"), served);
     }
 
     private void crash(long lingerMs) throws Exception {

@@ -18,6 +18,7 @@ from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, Rows, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.queue_lives import APPENDED_MAX, Appended, QueueLives
 
 _CHUNK_ROWS = 4096
 Mask = npt.NDArray[np.bool_]
@@ -130,11 +131,7 @@ class QueueCheck:
         self.is_delayed = folder.startswith(_DELAYED)
         self.other_delays = 0
         """The entries that hold another delay than that of their message's level."""
-        self.lacks_front = False
-        self.life_start = 0
-        """The physical offset of the message with queue offset 0. Earlier messages of the queue belong
-        to an earlier life of it."""
-        self.earlier = 0
+        self.lives = QueueLives()
         self.last_physical_offset = -1
         self._out = out
         self._damage = damage
@@ -146,9 +143,10 @@ class QueueCheck:
         """Compares derived entries with those on disk. `offsets` are their queue offsets. All their
         messages lie in `file`."""
         rows = entries.reshape(len(offsets), -1)
-        if int(fields_of(rows[:1])[0]["physical_offset"]) < self.life_start:
-            is_earlier = fields_of(rows)["physical_offset"] < self.life_start
-            self.earlier += int(is_earlier.sum())
+        self.lives.see(offsets, fields_of(rows)["physical_offset"])
+        if int(fields_of(rows[:1])[0]["physical_offset"]) < self.lives.start:
+            is_earlier = fields_of(rows)["physical_offset"] < self.lives.start
+            self.lives.earlier += int(is_earlier.sum())
             offsets, rows = offsets[~is_earlier], rows[~is_earlier]
             if not len(offsets):
                 return
@@ -191,8 +189,7 @@ class QueueCheck:
             start = first if backed is None else backed
             is_row = backed is not None and np.array_equal(disk.read(backed, 1)[0], row)
             if 0 <= first < disk.start and not is_row:
-                self._find_lacking_front(disk, first)
-                start = first
+                self.lives.lacking_first = start = first
             elif not is_row and first >= 0 and not disk.has(first):
                 start = first  # its file is cut, which is reported elsewhere
         if disk.start < start <= disk.end:
@@ -200,20 +197,6 @@ class QueueCheck:
             self.next = start
         elif start < disk.start or not disk.files:
             self.next = max(start, 0)
-
-    def _find_lacking_front(self, disk: QueueDisk, first: int) -> None:
-        """Reports that the log has messages for queue offsets before the first file."""
-        path, position = disk.place_of(first)
-        self.lacks_front = True
-        self._out.find(
-            "consume-queue-gap",
-            path,
-            0,
-            "a ConsumeQueue file is missing, the log has messages for it",
-            expected=f"an entry for queue offset {first} at byte {position}",
-            found=f"a first file that begins with queue offset {disk.start}",
-            mend=self._out.rebuild,
-        )
 
     def _first_backed(self, disk: QueueDisk) -> int | None:
         for at, rows in disk.chunks(disk.start, disk.end, _CHUNK_ROWS):
@@ -245,6 +228,8 @@ class QueueCheck:
     ) -> None:
         """Handles one message whose entry differs from what its place holds."""
         is_lacking = not disk.has(offset) and offset >= self.next and self._is_known_lack(disk, offset)
+        if is_lacking and offset < disk.start:
+            self.lives.lacking_last_physical = int(fields_of(row)[0]["physical_offset"])
         if is_lacking or disk.is_unreadable(offset):
             self._matched(disk, offset, offset + 1)  # the missing, cut or unreadable file is reported elsewhere
             return
@@ -267,7 +252,7 @@ class QueueCheck:
     def _is_known_lack(self, disk: QueueDisk, offset: int) -> bool:
         """Whether the file of this place was already reported, as missing between others or as
         cut."""
-        is_in_front = self.lacks_front and 0 <= offset < disk.start
+        is_in_front = self.lives.lacking_first >= 0 and 0 <= offset < disk.start
         return (
             is_in_front
             or disk.start <= offset < disk.end
@@ -309,15 +294,39 @@ class QueueCheck:
     def _wrong_queue_offset(self, entry: np.void, stated: int, expected: int) -> None:
         file = self._file
         assert file is not None  # put() sets it
+        physical_offset = int(entry["physical_offset"])
+        position = physical_offset - file.start_offset + _AT_QUEUE_OFFSET
+        found = Appended(file.path, position, physical_offset, expected)
+        if stated == 0 and len(self.lives.appended) < APPENDED_MAX:
+            self.lives.appended.append(found)
+        else:
+            self.find_wrong_queue_offset(found, stated)
+
+    def find_wrong_queue_offset(self, found: Appended, stated: int = 0) -> None:
+        """Reports a message that states another queue offset than its place in the queue."""
         self._out.find(
             "message-queue-offset",
-            file.path,
-            int(entry["physical_offset"]) - file.start_offset + _AT_QUEUE_OFFSET,
-            f"{self.folder} holds this message at queue offset {expected}",
-            expected=expected,
+            found.path,
+            found.position,
+            f"{self.folder} holds this message at queue offset {found.held_at}",
+            expected=found.held_at,
             found=stated,
             mend=RESTORE,
-            about=int(entry["physical_offset"]),
+            about=found.physical_offset,
+        )
+
+    def find_lacking_front(self) -> None:
+        """Reports that the log has messages for queue offsets before the first file."""
+        assert self.disk is not None  # its files lack what is before them
+        path, position = self.disk.place_of(self.lives.lacking_first)
+        self._out.find(
+            "consume-queue-gap",
+            path,
+            0,
+            "a ConsumeQueue file is missing, the log has messages for it",
+            expected=f"an entry for queue offset {self.lives.lacking_first} at byte {position}",
+            found=f"a first file that begins with queue offset {self.disk.start}",
+            mend=self._out.rebuild,
         )
 
     def _unplaced(self, offset: int, row: npt.NDArray[np.uint8], *, is_zero: bool) -> None:

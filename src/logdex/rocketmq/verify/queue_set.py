@@ -8,6 +8,7 @@ import numpy as np
 from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
+from logdex.jobs.findings import counted
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
@@ -57,6 +58,7 @@ class QueueSet:
         self._left = LeftOver(out, is_unclean, log.was_trimmed)
         self._queues: list[QueueCheck | None] = []
         self._by_folder: dict[str, QueueCheck] = {}
+        self._created_again: dict[str, tuple[int, int]] = {}
         self._has_any = env.is_dir(self._directory)
         self._has_ext = env.is_dir(f"{root}/{CONSUME_QUEUE_EXT_DIR}")
         if self._has_ext:
@@ -96,7 +98,7 @@ class QueueSet:
             queue.has_ext = self._has_ext
             self._by_folder[folder] = queue
             if disk is not None:
-                queue.life_start = self._life_start(folder, disk)
+                queue.lives.start = self._life_start(folder, disk)
                 self._check_files(disk)
         return queue
 
@@ -171,6 +173,9 @@ class QueueSet:
         for extra in self._left.extras:
             self._match_extra(extra)
         self._missing_queues()
+        self._note_created_again()
+        for folder, queue in sorted(self._by_folder.items()):
+            self._settle_lives(folder, queue)
         behind = self._left.behind
         for physical_offset, unplaced in self._left.unplaced.items():
             behind += self._find_unplaced(physical_offset, unplaced)
@@ -262,6 +267,38 @@ class QueueSet:
                 "consume-queue-missing", path, 0, text, expected="a directory with files", found="nothing", mend=mend
             )
 
+    def _note_created_again(self) -> None:
+        """Notes which topics have been created again, and the first and the last physical offset at
+        which that had been done, as far as their queues show it."""
+        for folder, queue in self._by_folder.items():
+            place = queue.lives.created_again_at
+            if place is not None:
+                topic = folder.rpartition("/")[0]
+                first, last = self._created_again.get(topic, (place, place))
+                self._created_again[topic] = min(first, place), max(last, place)
+
+    def _settle_lives(self, folder: str, queue: QueueCheck) -> None:
+        """Reports what a queue lacks in front and which messages it holds at another place than they
+        state: as information if that is of earlier lives of its topic, else as findings."""
+        lives, path = queue.lives, f"{self._directory}/{folder}"
+        if lives.lacking_first < 0 and not lives.appended:
+            return
+        topic = folder.rpartition("/")[0]
+        again = self._created_again.get(topic)
+        is_earlier = again is not None and lives.lacking_last_physical < again[1]
+        if lives.lacking_first >= 0 and (is_earlier or self._known.is_deleted(topic.encode())):
+            text = "the messages before its first file are of an earlier life of the topic"
+            self._out.info("earlier-life", path, text)
+        elif lives.lacking_first >= 0:
+            queue.find_lacking_front()
+        if lives.appended and again is not None:
+            count = counted(len(lives.appended), "message", "messages")
+            text = f"{count} with queue offset 0, put behind an earlier life of the topic after a crash"
+            self._out.info("appended-life", path, text)
+        elif lives.appended:
+            for each in lives.appended:
+                queue.find_wrong_queue_offset(each)
+
     def _why_gone(self, folder: str, queue: QueueCheck) -> str:
         """Returns why a broker has no ConsumeQueue of a queue with messages; empty if it should
         have one."""
@@ -271,8 +308,8 @@ class QueueSet:
         others = [
             each for name, each in self._by_folder.items() if name.startswith(f"{topic}/") and each.disk is not None
         ]
-        others = [each for each in others if each.earlier] or others
-        if others and queue.last_physical_offset < min(each.life_start for each in others):
+        others = [each for each in others if each.lives.earlier] or others
+        if others and queue.last_physical_offset < min(each.lives.start for each in others):
             return "the topic was deleted and created again, and they are of its earlier life"
         return ""
 
@@ -286,14 +323,19 @@ class QueueSet:
             return True
         offset = unplaced.queue_offset
         if unplaced.check == "message-queue-offset":
+            again = self._created_again.get(unplaced.queue.folder.rpartition("/")[0])
+            text, mend = f"{unplaced.queue.folder} holds another message at this queue offset", RESTORE
+            if again is not None and physical_offset >= again[0]:
+                text += ": a broker left this one out after a crash, because the topic had been created again"
+                mend = self._out.rebuild
             self._out.find(
                 unplaced.check,
                 unplaced.path,
                 unplaced.position + 20,
-                f"{unplaced.queue.folder} holds another message at this queue offset",
+                text,
                 expected="a queue offset of its own",
                 found=offset,
-                mend=RESTORE,
+                mend=mend,
                 about=physical_offset,
             )
             return False
@@ -318,11 +360,11 @@ class QueueSet:
                     f"{self._directory}/{folder}",
                     f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
                 )
-            if queue.earlier:
+            if queue.lives.earlier:
                 self._out.info(
                     "earlier-life",
                     f"{self._directory}/{folder}",
-                    f"{queue.earlier} messages are of an earlier life: the topic was deleted and created again",
+                    f"{queue.lives.earlier} messages are of an earlier life: the topic was deleted and created again",
                 )
             if queue.other_delays:
                 self._out.info(

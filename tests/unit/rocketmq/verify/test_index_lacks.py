@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,29 @@ def test_the_newest_files_that_were_deleted(tmp_path: Path) -> None:
         for path in broker.files[-lost:]:
             path.unlink()
         assert broker.look()[0] == expected, lost
+
+
+@pytest.mark.parametrize("keys", [b"x", b"x x n-%d", b"n-%d x x"])
+def test_keys_that_are_put_again_after_a_crash(tmp_path: Path, keys: bytes) -> None:
+    """After a crash the broker puts the keys of the newest indexed message again. Wherever they stand in an IndexFile,
+    and whichever keys are equal, the first of them is not taken for a harmed entry of the next message."""
+    config = replace(SMALL, max_index_num=12)
+    messages = [
+        make_message(
+            queue_id=0,
+            queue_offset=at,
+            store_timestamp_ms=START_MS + at,
+            properties=[(b"KEYS", keys.replace(b"%d", b"%d" % at))],
+        )
+        for at in range(14)
+    ]
+    write_commit_log(str(tmp_path), messages, config.mapped_file_size_commit_log)
+    rebuild(str(tmp_path), str(tmp_path), config, in_place=True, sync=False)
+    with StoreSnapshot(str(tmp_path), config=config) as store:
+        rows = list(store.scan())
+    for last in range(14):
+        shutil.rmtree(tmp_path / "index")
+        with IndexService(str(tmp_path / "index"), config, writable=True) as service:
+            for row in [*rows[: last + 1], *rows[last:]]:
+                service.build_index(row)
+        assert verify(str(tmp_path), config).findings == [], last

@@ -78,6 +78,10 @@ class OtherEntries:
             return None
         return message if message.physical_offset == offset else None
 
+    def has(self, offset: int, key_hash: int) -> bool:
+        """Whether a message begins at a physical offset and has a key with this hash."""
+        return key_hash in (self._hashes_of(offset) or ())
+
     def _hashes_of(self, offset: int) -> list[int] | None:
         """Returns the hashes of all keys of the message at a physical offset, that of its tag
         included; None if there is no message."""

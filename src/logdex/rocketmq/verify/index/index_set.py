@@ -230,6 +230,17 @@ class IndexSet:
             return count
         key_hash, offset = int(keys.key_hash[at]), int(keys.offset[at])
         found_hash, found_offset = int(rows.key_hash[0]), int(rows.phy_offset[0])
+        first, end = np.searchsorted(keys.offset, offset), np.searchsorted(keys.offset, offset, side="right")
+        if found_offset == offset:
+            is_repeated = found_hash in keys.key_hash[first:at]
+        else:  # an entry whose offset is harmed hardly names a message with this very key
+            is_repeated = (
+                found_hash == key_hash and found_offset < offset and self._others.has(found_offset, found_hash)
+            )
+        if is_repeated:
+            self._others.repeats += 1
+            self._take_extra(rows.part(0, 1))
+            return at
         if (found_hash == key_hash) != (found_offset == offset) and self._goes_on(rows, keys, at, count):
             self._harmed(rows, keys, at)
             return at + 1
@@ -244,11 +255,6 @@ class IndexSet:
             until = at + int(np.searchsorted(keys.offset[at:], found_offset))
             self._lack(keys, at, until)
             return until
-        first, end = np.searchsorted(keys.offset, offset), np.searchsorted(keys.offset, offset, side="right")
-        if found_hash in keys.key_hash[first:at]:
-            self._others.repeats += 1
-            self._take_extra(rows.part(0, 1))
-            return at
         if found_hash in keys.key_hash[at:end]:
             self._lack(keys, at, at + 1)
         else:
