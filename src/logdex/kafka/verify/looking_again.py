@@ -43,7 +43,8 @@ def run_until_settled(
         mark, before = out.mark(), replace(totals)
         try:
             files = _files_of(directory, env)
-            sizes = {path: env.size_bytes(path) for path in files if path.endswith(LOG_SUFFIX)}
+            logs = [path for path, identity in files.items() if identity and path.endswith(LOG_SUFFIX)]
+            sizes = {path: env.size_bytes(path) for path in logs}
             check = make()
             check.run()
             found = {(each.check, each.path, each.position): each for each in out.since(mark)}
