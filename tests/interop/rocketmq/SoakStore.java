@@ -18,8 +18,9 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] + geometry</pre>
  *
  * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Every few seconds the
- * engine removes the oldest CommitLog files, with what is derived from them. Lines on standard output, flushed:
- * {@code acked NUMBER}: the engine said PUT_OK of that message and all before it.
+ * engine removes the oldest CommitLog files, with what is derived from them. It would also remove a file that it has not
+ * dispatched yet, and would then put all later entries into the wrong places. So no next file is begun before all
+ * messages are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that message and all before it.
  */
 public final class SoakStore {
     private SoakStore() {
@@ -53,7 +54,11 @@ public final class SoakStore {
         Random random = new Random(number);
         long begin = System.nanoTime();
         long deleted = begin;
+        int size = config.getMappedFileSizeCommitLog();
         for (long put = 0; !ended; put++, number++) {
+            while (size - store.getMaxPhyOffset() % size < 4096 && store.dispatchBehindBytes() > 0) {
+                Thread.sleep(1);
+            }
             put(store, number, random);
             if (put % 200 == 199) {
                 System.out.println("acked " + number);

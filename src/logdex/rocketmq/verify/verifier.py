@@ -59,7 +59,7 @@ def verify(
     """
     started = time.perf_counter()
     root = str(root).rstrip("/") or "/"
-    first: list[Finding] | None = None
+    first: VerifyReport | None = None
     for _ in range(look_again.LOOKS_MAX):
         out = Collector(root, max_findings, checks, flags)
         before = checkpoint_bytes(root, env)
@@ -67,12 +67,12 @@ def verify(
         report, has_changed = _look(root, config, out, env, progress, is_unclean=is_unclean)
         if not is_unclean and (env.exists(StorePaths(root).abort) or checkpoint_bytes(root, env) != before):
             continue  # a broker has started, and has perhaps ended again
-        if first is not None and not report.truncated:
-            report.findings = _in_both(first, report.findings)
-        elif has_changed and report.findings and not report.truncated:
-            first = report.findings
+        if first is None and has_changed and not report.is_sound:
+            first = report
             look_again.pause(BETWEEN_LOOKS)
             continue
+        if first is not None and not first.truncated and not report.truncated:
+            report.findings = _in_both(first.findings, report.findings)
         break
     report.seconds = time.perf_counter() - started
     return report
