@@ -20,7 +20,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Every few seconds the
  * engine removes the oldest CommitLog files, with what is derived from them. It would also remove a file that it has not
  * dispatched yet, and would then put all later entries into the wrong places. So no next file is begun before all
- * messages are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that message and all before it.
+ * messages are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that
+ * message and all before it.
  */
 public final class SoakStore {
     private SoakStore() {
