@@ -4,7 +4,6 @@ complete."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from random import Random
 
 import pytest
 
-from logdex.layout.rocketmq import MESSAGE_HEAD
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
@@ -155,36 +153,3 @@ def test_topics_that_are_created_again_before_a_crash(version: str, peers_dir: P
     todo = {f"{at}": [f"open 1 0;{text};close".split(";")] for at, text in enumerate(CREATED_AGAIN.values())}
     for root in played(tmp_path, peers_dir, todo, (version,)):
         check(root, replace(CONFIG, dialect=Dialect.of(version)), puts_of(tmp_path, root.name))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_engine_leaves_out_when_it_makes_queues_anew_is_found(
-    version: str, peers_dir: Path, tmp_path: Path
-) -> None:
-    """A power cut takes the ConsumeQueues of a topic that was created again. The engine makes them anew of the whole
-    log: it puts the first message of the new life behind the earlier life, and leaves out the others up to there. The
-    findings are just the messages that no consumer gets; a rebuild gives them back."""
-    config, first = replace(CONFIG, dialect=Dialect.of(version)), "open 1 0;put 60 0 1;delete T;put 60 60 2;close"
-    (root,) = played(tmp_path, peers_dir, {"0": [first.split(";")]}, (version,))
-    (root / "checkpoint").unlink()
-    for name in ("consumequeue", "index"):
-        shutil.rmtree(root / name)
-    played(tmp_path, peers_dir, {"0": [["clock 86400000", "open 1 0", "put 30 120 3", "serve", "close"]]}, (version,))
-    served = {int(line) for line in (tmp_path / "0.served").read_text().splitlines()}
-    assert left_out(root, config) == {at for at in puts_of(tmp_path, "0") if at not in served} != set()
-    rebuild(str(root), str(root), config, in_place=True, sync=False)
-    assert verify(root, config).findings == []
-    played(tmp_path, peers_dir, {"0": [["clock 172800000", "open 1 0", "serve", "close"]]}, (version,))
-    served = {int(line) for line in (tmp_path / "0.served").read_text().splitlines()}
-    with StoreSnapshot(root, config=config) as store:
-        number = {at: int(each.body.split()[0]) for at, each in store.scan().items() if each.topic == b"T"}
-    assert {at for at in number if number[at] >= 60} <= served
-
-
-def left_out(root: Path, config: StoreConfig) -> set[int]:
-    """The physical offsets of the messages that verify finds left out; nothing else is found."""
-    found = set()
-    for finding in verify(root, config).findings:
-        assert (finding.check, "logdex rebuild" in finding.mend) == ("message-queue-offset", True), finding
-        found.add(int(Path(finding.path).name) + finding.position - MESSAGE_HEAD.offset_of("queue_offset"))
-    return found
