@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from logdex.errors import NotAStoreError, StorageError, UsageError
-from logdex.io.env import Env, MappedBytes
+from logdex.errors import NotAStoreError, UsageError
+from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.recognise import require_kafka
 from logdex.kafka.log.log import Log
@@ -38,10 +41,12 @@ def test_a_partition_that_has_no_segment_yet(root: Path) -> None:
 class _NoDisk(Env):
     """Refuses to read one log."""
 
-    def map_read(self, path: str) -> MappedBytes:
-        if path.endswith(LOG):
-            raise StorageError("input/output error", path=path, errno=5)
-        return super().map_read(path)
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        with super().operation(kind, path):
+            if kind == "map_read" and path.endswith(LOG):
+                raise OSError(errno.EIO, "input/output error")
+            yield
 
 
 def test_a_log_that_cannot_be_read_is_found(root: Path) -> None:
