@@ -15,8 +15,9 @@ from logdex import kafka, rocketmq
 
 NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store"}
 JOBS = [f"{home}.{job}" for home in ("rocketmq", "kafka") for job in ("verify", "rebuild", "recover")] + ["spark"]
-OWN_TEXT = {"Finding", "FollowReport", "Info", "LoadReport", "RecordBatch", "unpack", "rename"}
-"""Values that name a path in a message, decoders that name it in errors, and names that a writer gives itself."""
+OWN_TEXT = {"Finding", "FollowReport", "Info", "LoadReport", "QueueInfo", "RecordBatch", "unpack", "rename"}
+"""Values that name a path in what is returned or in a message, decoders that name it in errors, and names that a writer
+gives itself."""
 
 
 def public_calls() -> dict[str, Callable[..., Any]]:
