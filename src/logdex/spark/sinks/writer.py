@@ -17,7 +17,7 @@ from logdex.spark.sinks.sink import Sink
 from logdex.spark.sinks.staging import stage
 from logdex.spark.tasks import freeze_imports
 
-QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batch_id"
+QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
 """The names under which Spark tells a task which query and batch it works for."""
 
 
