@@ -78,7 +78,7 @@ def _call(command: str, function: str, target: PathOptions, options: Mapping[str
         return each.setting_names.union(view_options(each.name, command, function))
 
     _refuse_others(found, target, {**target.settings, **given(options)}, takes)
-    own = {name: options[name] for name in view_options(found.format, command, function)}
+    own = {name: options[name] for name in view_options(found.format, command, function) if name in options}
     return getattr(view, function)(found, target.settings, **own)
 
 

@@ -57,6 +57,29 @@ FromOption = Annotated[
 ToOption = Annotated[int | None, time_option("--to", "Stored at or before (inclusive).")]
 
 
+OffsetOption = Annotated[
+    int | None, typer.Option("--offset", help="Begin at this offset in each queue or partition.", show_default=False)
+]
+PhysicalOffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        "--physical-offset", help="Begin at the message at this CommitLog offset (RocketMQ).", show_default=False
+    ),
+]
+
+
+def _format_name(text: str) -> str:
+    if text not in FORMATS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(sorted(FORMATS))}")
+    return text
+
+
+def format_option(flag: str) -> Any:
+    """Returns an option that takes the name of a format."""
+    choices = f"<{'|'.join(sorted(FORMATS))}>"
+    return typer.Option(flag, parser=_format_name, metavar=choices, help="The format to write.", show_default=False)
+
+
 MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per message, body in base64.")]
 DecompressOption = Annotated[bool, typer.Option("--decompress", help="With --json: decompress compressed bodies.")]
 FollowOption = Annotated[bool, typer.Option("--follow", help="Wait for more at the end; Ctrl-C ends it.")]

@@ -74,6 +74,14 @@ def note_settings(inferred: Iterable[str], assumed: Iterable[str]) -> None:
         note(f"assumed {text}")
 
 
+def note_losses(notes: Iterable[str], losses: Iterable[str], what: str) -> None:
+    """Prints the remarks of a report, and its losses behind a word for them."""
+    for line in notes:
+        note(line)
+    for line in losses:
+        note(f"{what}: {line}")
+
+
 def fail(message: str, what_next: str | None) -> None:
     """Prints why a command cannot continue, and what to type next."""
     note(message)

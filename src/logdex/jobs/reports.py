@@ -27,8 +27,26 @@ class WorkReport:
         return {each.name: getattr(self, each.name) for each in fields(WorkReport)}
 
 
+class Lossy:
+    """What the reports of jobs share that may have left out parts of a log: `losses` state what is
+    not in the output."""
+
+    __slots__ = ()
+
+    losses: list[str]
+
+    @property
+    def lossy(self) -> bool:
+        """Whether there are losses."""
+        return bool(self.losses)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report object that ends the command's output with ``--json``."""
+        return asdict(self) | {"lossy": self.lossy}  # type: ignore[call-overload, no-any-return]  # a dataclass
+
+
 @dataclass(slots=True)
-class RebuildReport(WorkReport):
+class RebuildReport(Lossy, WorkReport):
     """The result of a rebuild.
 
     `bytes` is the length of the valid log. `losses` state what of the log is not in the output, and
@@ -39,15 +57,6 @@ class RebuildReport(WorkReport):
     losses: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def lossy(self) -> bool:
-        """Whether there are losses."""
-        return bool(self.losses)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report object that ends the output of ``logdex rebuild --json``."""
-        return asdict(self) | {"lossy": self.lossy}
 
 
 class SkippedBytes(Protocol):

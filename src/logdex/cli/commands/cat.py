@@ -15,8 +15,10 @@ from logdex.cli.options import (
     FromOption,
     IsolationOption,
     MessageJsonOption,
+    OffsetOption,
     PartitionOption,
     PathOptions,
+    PhysicalOffsetOption,
     QueueOption,
     ToOption,
     TopicOption,
@@ -47,16 +49,8 @@ def cat(
     partition: PartitionOption = None,
     begin_ms: FromOption = None,
     end_ms: ToOption = None,
-    offset: Annotated[
-        int | None,
-        typer.Option("--offset", help="Begin at this offset in each queue or partition.", show_default=False),
-    ] = None,
-    physical_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--physical-offset", help="Begin at the message at this CommitLog offset (RocketMQ).", show_default=False
-        ),
-    ] = None,
+    offset: OffsetOption = None,
+    physical_offset: PhysicalOffsetOption = None,
     limit: Annotated[
         int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
     ] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,23 +17,17 @@ from logdex.cli.options import (
     PathOptions,
     QueueOption,
     TopicOption,
+    format_option,
     output_of,
     path_command,
 )
-from logdex.cli.output import emit, emit_json, human_count, human_size, note
+from logdex.cli.output import emit, emit_json, human_count, human_size, note_losses
 from logdex.errors import UsageError
 from logdex.formats import format_of
 from logdex.io.env import Env
 
 if TYPE_CHECKING:
     from logdex.convert.translate import ConvertReport
-
-
-class Target(StrEnum):
-    """What is written."""
-
-    KAFKA = "kafka"
-    ROCKETMQ = "rocketmq"
 
 
 @app.command(
@@ -52,7 +45,7 @@ class Target(StrEnum):
 @path_command
 def convert(
     target: PathOptions,
-    to: Annotated[Target, typer.Option("--to", help="The format to write.", show_default=False)],
+    to: Annotated[str, format_option("--to")],
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", metavar="DIR", help="Where to write; must be empty.", show_default=False),
@@ -72,19 +65,7 @@ def convert(
     found = find(target)
     if found.format == to:
         raise UsageError(f"{found.path} is {found.description} already", hint="--to names the other format")
-    is_kafka = found.format == "kafka"
-    source = log_source(
-        target,
-        topic=topic,
-        queue=queue,
-        partition=partition,
-        begin_ms=None,
-        end_ms=None,
-        offset=None,
-        physical_offset=None,
-        control=False,
-        isolation="read_committed" if is_kafka else None,
-    )
+    source = log_source(target, topic=topic, queue=queue, partition=partition)
     from logdex.convert.translate import convert as run_convert
 
     env = Env(check_space=not no_space_check)
@@ -96,10 +77,7 @@ def convert(
         emit_json(report.to_json())
     else:
         _print(report, written_to)
-    for line in report.notes:
-        note(line)
-    for line in report.losses:
-        note(f"not converted: {line}")
+    note_losses(report.notes, report.losses, "not converted")
     if report.lossy:
         raise typer.Exit(DONE_BUT_LOSSY)
 

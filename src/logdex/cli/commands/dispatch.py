@@ -10,7 +10,7 @@ from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.dispatch import find
 from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
 from logdex.cli.options import JsonOption, PathOptions, path_command
-from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note
+from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note_losses
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.stopping import SIGNAL_EXIT, stopped_by_signals
 from logdex.errors import UsageError
@@ -90,7 +90,4 @@ def _print(report: Any, *, as_json: bool) -> None:
             f"{report.seconds:.1f} s, engine {report.engine}: the log from offset {report.start_offset} to "
             f"{report.end_offset}"
         )
-    for line in report.notes:
-        note(line)
-    for line in report.losses:
-        note(f"lost: {line}")
+    note_losses(report.notes, report.losses, "lost")

@@ -17,15 +17,17 @@ from logdex.cli.options import (
     JsonOption,
     NoSpaceCheckOption,
     NoSyncOption,
+    OffsetOption,
     PartitionOption,
     PathOptions,
+    PhysicalOffsetOption,
     QueueOption,
     ToOption,
     TopicOption,
     output_of,
     path_command,
 )
-from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note
+from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note_losses
 from logdex.formats import format_of
 from logdex.io.env import Env
 
@@ -69,14 +71,8 @@ def export(
     partition: PartitionOption = None,
     begin_ms: FromOption = None,
     end_ms: ToOption = None,
-    offset: Annotated[
-        int | None,
-        typer.Option("--offset", help="Begin at this offset in each queue or partition.", show_default=False),
-    ] = None,
-    physical_offset: Annotated[
-        int | None,
-        typer.Option("--physical-offset", help="Begin at this CommitLog offset (RocketMQ).", show_default=False),
-    ] = None,
+    offset: OffsetOption = None,
+    physical_offset: PhysicalOffsetOption = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,
     codec: Annotated[Codec, typer.Option("--compression", help="The codec of the Parquet files.")] = Codec.ZSTD,
@@ -111,10 +107,7 @@ def export(
         emit_json(report.to_json())
     else:
         _print(report, written_to)
-    for line in report.notes:
-        note(line)
-    for line in report.losses:
-        note(f"lost: {line}")
+    note_losses(report.notes, report.losses, "lost")
     if report.lossy:
         hint(f"logdex verify {target.path} lists all damage")
         raise typer.Exit(DONE_BUT_LOSSY)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from logdex.cli.app import app, epilog
 from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
-from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption
+from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, format_option
 from logdex.cli.output import emit, emit_json, human_count, human_size, note
 from logdex.io.env import Env
-
-
-class NewFormat(StrEnum):
-    """What is written."""
-
-    KAFKA = "kafka"
-    ROCKETMQ = "rocketmq"
 
 
 @app.command(
@@ -39,7 +31,7 @@ def import_tables(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="DIR", help="Where to write; must be empty.", show_default=False)
     ],
-    new_format: Annotated[NewFormat, typer.Option("--format", help="The format to write.", show_default=False)],
+    new_format: Annotated[str, format_option("--format")],
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
     no_sync: NoSyncOption = False,

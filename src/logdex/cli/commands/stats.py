@@ -57,16 +57,7 @@ def stats(
 ) -> None:
     """Count messages by topic, queue, hour and key. Exit 0 good, 1 the log is damaged, 2 cannot run."""
     source = log_source(
-        target,
-        topic=topic,
-        queue=queue,
-        partition=partition,
-        begin_ms=begin_ms,
-        end_ms=end_ms,
-        offset=None,
-        physical_offset=None,
-        control=False,
-        isolation=isolation,
+        target, topic=topic, queue=queue, partition=partition, begin_ms=begin_ms, end_ms=end_ms, isolation=isolation
     )
     from logdex.convert.stats import stats as count
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from logdex.jobs.reports import WorkReport
+from logdex.jobs.reports import Lossy, WorkReport
 
 
 @dataclass(slots=True)
-class ExportReport(WorkReport):
+class ExportReport(Lossy, WorkReport):
     """The result of one run. `bytes` are those of the logs that were read, `written_bytes` those of
     the new Parquet files. `run` is the number of this run among those that wrote to the output; 0 if
     there was nothing new. `positions` are those up to which the logs are exported. `losses` state
@@ -20,12 +19,3 @@ class ExportReport(WorkReport):
     positions: dict[str, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def lossy(self) -> bool:
-        """Whether there are losses."""
-        return bool(self.losses)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report object of ``logdex export --json``."""
-        return asdict(self) | {"lossy": self.lossy}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from logdex.jobs.reports import WorkReport
+from logdex.jobs.reports import Lossy, WorkReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class GroupLag:
 
 
 @dataclass(slots=True)
-class StatsReport(WorkReport):
+class StatsReport(Lossy, WorkReport):
     """The figures. `size_bytes` are the bytes of the messages, `bytes` those of the logs that were
     read. `keys` are the most frequent ones; `keys_are_exact` states whether no message of theirs was
     left uncounted."""
@@ -81,12 +81,7 @@ class StatsReport(WorkReport):
     groups: list[GroupLag] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
 
-    @property
-    def lossy(self) -> bool:
-        """Whether parts of the log could not be read."""
-        return bool(self.losses)
-
     def to_json(self) -> dict[str, Any]:
         """Returns the object of ``logdex stats --json``."""
         groups = [asdict(each) | {"lag": each.lag} for each in self.groups]
-        return asdict(self) | {"groups": groups, "lossy": self.lossy}
+        return Lossy.to_json(self) | {"groups": groups}

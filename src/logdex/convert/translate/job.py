@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.batch.record import Compression
+from logdex.kafka.read.log_read import READ_COMMITTED
 
 
 def convert(
@@ -37,7 +39,8 @@ def convert(
     env: Env = DEFAULT_ENV,
 ) -> ConvertReport:
     """Writes the messages of `source` as a directory of the other format, in tasks on `runner` (in
-    this process if it is None): a store becomes a log directory, Kafka partitions become a store.
+    this process if it is None): a store becomes a log directory, Kafka partitions become a store,
+    with their committed records unless the source states an isolation level.
 
     `output` must be empty. `compression` is that of Kafka's batches, and `settings` are keyword
     arguments of `MessageStore.open` for a new store. If a run is killed, the next one begins again.
@@ -89,6 +92,8 @@ def _to_kafka(
 def _to_rocketmq(
     source: LogDirSource, home: str, runner: Runner, settings: Mapping[str, Any], report: ConvertReport, env: Env
 ) -> str:
+    if source.wanted.isolation is None:
+        source = replace(source, wanted=replace(source.wanted, isolation=READ_COMMITTED))
     task = partial(from_logs.convert_logs, home, settings, env)
     (done,) = runner.run("logdex convert", task, [source])
     report.messages, report.bytes, report.files = done.messages, done.size_bytes, done.queues

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from logdex.jobs.reports import WorkReport
+from logdex.jobs.reports import Lossy, WorkReport
 
 
 @dataclass(slots=True)
-class DispatchReport(WorkReport):
+class DispatchReport(Lossy, WorkReport):
     """What a dispatch did. Offsets are physical offsets of the CommitLog. `losses` state what of the
     log is not dispatched, `notes` are remarks that are no losses."""
 
@@ -19,12 +18,3 @@ class DispatchReport(WorkReport):
     end_offset: int = 0
     losses: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def lossy(self) -> bool:
-        """Whether there are losses."""
-        return bool(self.losses)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report object that ends the output of ``logdex dispatch --json``."""
-        return asdict(self) | {"lossy": self.lossy}

@@ -14,13 +14,13 @@ def make(
     found: KafkaPath,
     settings: Mapping[str, Any],
     *,
-    topic: str | None,
-    partition: int | None,
-    begin_ms: int | None,
-    end_ms: int | None,
-    offset: int | None,
-    control: bool,
-    isolation: str | None,
+    topic: str | None = None,
+    partition: int | None = None,
+    begin_ms: int | None = None,
+    end_ms: int | None = None,
+    offset: int | None = None,
+    control: bool = False,
+    isolation: str | None = None,
 ) -> LogDirSource:
     """Returns the records that pass the filter."""
     from logdex.convert.sources.kafka import LogDirSource

@@ -14,12 +14,12 @@ def make(
     found: StorePath,
     settings: Mapping[str, Any],
     *,
-    topic: str | None,
-    queue: int | None,
-    begin_ms: int | None,
-    end_ms: int | None,
-    offset: int | None,
-    physical_offset: int | None,
+    topic: str | None = None,
+    queue: int | None = None,
+    begin_ms: int | None = None,
+    end_ms: int | None = None,
+    offset: int | None = None,
+    physical_offset: int | None = None,
 ) -> StoreSource:
     """Returns the messages that pass the filter."""
     from logdex.convert.sources.rocketmq import StoreSource
