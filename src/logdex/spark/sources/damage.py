@@ -13,11 +13,17 @@ from logdex.errors import CorruptError
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 MODES = (FAILFAST, PERMISSIVE, DROPMALFORMED)
 """Fail at damage, which is the default; one row with only `_corrupt` per damage; no row for it."""
-DAMAGE_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
+_HINT = "option mode=PERMISSIVE or DROPMALFORMED goes on behind damage"
 
 CORRUPT = "_corrupt"
 CORRUPT_TYPE = pa.struct([("file", pa.string()), ("begin", pa.int64()), ("end", pa.int64()), ("reason", pa.string())])
 """The bytes [begin, end) of a file. `end` is null where it is not known how far the damage goes."""
+
+
+def with_hint(error: CorruptError) -> CorruptError:
+    """Returns the error with a hint, unless it has one: the option that reads on behind the damage."""
+    error.hint = error.hint or _HINT
+    return error
 
 
 def _nulls(batch: pa.RecordBatch) -> pa.Array:

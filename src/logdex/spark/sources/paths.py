@@ -1,13 +1,16 @@
-"""The paths that a DataFrame reads: one or several, given as Spark gives them."""
+"""The paths that a DataFrame reads: one or several, given as Spark gives them. How each is opened."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from logdex.errors import UsageError, VanishedError
+from logdex.formats import Format, detect, format_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.options import Options
 
@@ -35,6 +38,15 @@ def find_paths(options: Options, env: Env = DEFAULT_ENV) -> list[str]:
             )
         found += matches
     return list(dict.fromkeys(found))
+
+
+def open_snapshot(source: str, path: str, wanted: Format, settings: Mapping[str, Any], env: Env) -> Any:
+    """Returns the snapshot of the path, opened with the settings. Raises `UsageError` for a path of
+    another format than the source's."""
+    found = detect(path, env=env)
+    if found.format != wanted.name:
+        raise UsageError(f"{path} is {found.description}", hint=f"{source} reads {' and '.join(wanted.paths)}")
+    return format_of(found).open(found, env=env, **settings)
 
 
 def _given(options: Options, env: Env) -> list[str]:

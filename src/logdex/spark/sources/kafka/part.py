@@ -10,7 +10,7 @@ import pyarrow as pa
 from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.splits.split import ReadSplit
-from logdex.spark.sources.damage import DAMAGE_HINT
+from logdex.spark.sources.damage import with_hint
 from logdex.spark.sources.loss import LOSS_HINT
 from logdex.spark.sources.table import OnDamage
 
@@ -45,12 +45,11 @@ class LogPart:
                 raise
             return
         except CorruptError as error:
-            error.hint = error.hint or DAMAGE_HINT
+            with_hint(error)
             raise
         damage = self.split.damage_at(end, self.sure_end)
         if damage is None:
             return
-        damage.hint = DAMAGE_HINT
         if on_damage is None:
-            raise damage
+            raise with_hint(damage)
         on_damage(damage)

@@ -11,7 +11,7 @@ from typing import Any
 from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES, NEVER_NULL
 from logdex.convert.columns.projection import SourceColumn, of_format
 from logdex.errors import MissingFileError, UsageError, VanishedError
-from logdex.formats import FORMATS, detect, format_of
+from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
@@ -27,7 +27,7 @@ from logdex.spark.sources.kafka.replicas import Replica, choose
 from logdex.spark.sources.kafka.selection import OFFSETS, SELECTING, Limit, Selection
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
-from logdex.spark.sources.paths import find_paths
+from logdex.spark.sources.paths import find_paths, open_snapshot
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
 SOURCE = "kafka_log"
@@ -90,10 +90,7 @@ class LogDirTable:
 
     def open(self, path: str, env: Env = DEFAULT_ENV) -> KafkaSnapshot:
         """Opens the log directory or partition at `path` with the settings of the options."""
-        found = detect(path, env=env)
-        if found.format != FORMAT.name:
-            raise UsageError(f"{path} is {found.description}", hint=f"{SOURCE} reads {' and '.join(FORMAT.paths)}")
-        snapshot: KafkaSnapshot = format_of(found).open(found, env=env, **self._settings)
+        snapshot: KafkaSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
 
     def _choose(self, opened: Mapping[str, KafkaSnapshot], selection: Selection, env: Env) -> list[Replica]:

@@ -12,7 +12,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.columns.plain_bodies import with_plain_bodies
 from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore
-from logdex.spark.sources.damage import DAMAGE_HINT
+from logdex.spark.sources.damage import with_hint
 from logdex.spark.sources.loss import LOSS_HINT
 from logdex.spark.sources.rocketmq.offsets import QueueRanges
 from logdex.spark.sources.table import OnDamage
@@ -57,8 +57,7 @@ class StorePart:
         if error is None:
             return
         if on_damage is None:
-            error.hint = DAMAGE_HINT
-            raise error
+            raise with_hint(error)
         on_damage(error)
 
     @staticmethod

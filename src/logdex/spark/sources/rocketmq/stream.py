@@ -16,7 +16,7 @@ from logdex.rocketmq.read.parts.first_messages import end_of_first
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze_between, is_damaged
 from logdex.rocketmq.snapshot.store_end import find_readable_end
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from logdex.spark.sources.damage import DAMAGE_HINT, FAILFAST
+from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, StoreTable
@@ -89,9 +89,7 @@ class StoreStream:
         damage: tuple[CorruptError, ...] = ()
         if is_damaged(end):
             if self.read.mode == FAILFAST:
-                error = error_of(end)
-                error.hint = DAMAGE_HINT
-                damage = (error,)
+                damage = (with_hint(error_of(end)),)
             else:
                 end = find_readable_end(snapshot.root, snapshot.commit_log, end, snapshot.config, env)
         return FrozenStore(path, name, snapshot.commit_log.min_offset, end.offset, end.offset, (), damage)

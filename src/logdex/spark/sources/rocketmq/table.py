@@ -9,8 +9,8 @@ from typing import Any
 
 from logdex.convert.columns.projection import SourceColumn, of_format
 from logdex.convert.columns.rocketmq import COLUMNS, NAMES, NEVER_NULL
-from logdex.errors import LogdexError, UsageError
-from logdex.formats import FORMATS, detect, format_of
+from logdex.errors import UsageError
+from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions, highest, lowest
 from logdex.io.env import DEFAULT_ENV, Env
@@ -19,10 +19,10 @@ from logdex.rocketmq.read.narrow import is_usable, narrowed
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from logdex.spark.sources.damage import FAILFAST
+from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
-from logdex.spark.sources.paths import find_paths
+from logdex.spark.sources.paths import find_paths, open_snapshot
 from logdex.spark.sources.rocketmq.offsets import NEEDED_COLUMNS, QueueRanges
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
@@ -119,10 +119,7 @@ class StoreTable:
         return self.read.names(NAMES)
 
     def _open(self, path: str, env: Env) -> StoreSnapshot:
-        found = detect(path, env=env)
-        if found.format != FORMAT.name:
-            raise UsageError(f"{path} is {found.description}", hint=f"{SOURCE} reads {' and '.join(FORMAT.paths)}")
-        snapshot: StoreSnapshot = format_of(found).open(found, env=env, **self._settings)
+        snapshot: StoreSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
 
     # -- planning ------------------------------------------------------------------------------------------------------
@@ -147,7 +144,7 @@ class StoreTable:
         plan = TablePlan()
         for store in self.stores:
             if self.read.mode == FAILFAST and store.damage:
-                raise _with_hint(store.damage[0])
+                raise with_hint(store.damage[0])
             plan.damage += store.damage
             with self._open(store.path, env) as snapshot:
                 if snapshot.commit_log.min_offset > store.begin:
@@ -196,8 +193,3 @@ class StoreTable:
         if not wanted.hold("brokerName", store.broker_name):
             return None
         return narrowed(self.options.read_filter(), of_format(COLUMNS, wanted))
-
-
-def _with_hint(error: LogdexError) -> LogdexError:
-    error.hint = "option mode=PERMISSIVE or DROPMALFORMED reads what is not damaged"
-    return error
