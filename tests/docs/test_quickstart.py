@@ -1,4 +1,5 @@
-"""The quickstart, as a reader would type it: every block runs, in order, and prints the lines that the page shows."""
+"""The quickstart and the guide to exports, as a reader would type them: every block runs, in order, and prints the
+lines that the page shows."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ PAGE = ROOT / "docs" / "guide" / "quickstart.md"
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("served", SERVED)
-def test_every_block_runs_and_prints_what_the_page_shows(served: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [PAGE, PAGE.with_name("lake.md")], ids=lambda page: page.name)
+def test_every_block_runs_and_prints_what_the_page_shows(page: Path, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
-    run_page(PAGE, tmp_path, served=served)
+    run_page(page, tmp_path, served=served)
 
 
 def test_every_kind_of_block_is_known() -> None:

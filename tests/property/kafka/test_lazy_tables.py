@@ -15,7 +15,7 @@ from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.tables.log_tables import KafkaTables
 from tests.examples import examples
 from tests.property.filters import random_filter
-from tests.property.kafka.test_read_plan import write
+from tests.property.kafka.test_read_plan import write_partitions
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key")
 
@@ -25,10 +25,7 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key")
 def test_filters_that_are_pushed_down(seed: int) -> None:
     chance = Random(seed)
     with TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "meta.properties").write_text("version=1\n")
-        for name in ("events-0", "events-1", "orders-0"):
-            write(root / name, chance, chance.randint(0, 40))
+        write_partitions(Path(folder), chance)
         isolation = chance.choice((None, "read_uncommitted", "read_committed"))
         with open_kafka(folder) as snapshot:
             found = require_kafka(folder)

@@ -58,6 +58,13 @@ def write(path: Path, chance: Random, batches: int) -> None:
             log.delete_records(chance.randint(0, log.log_end_offset))
 
 
+def write_partitions(root: Path, chance: Random) -> None:
+    """A log directory of three partitions."""
+    (root / "meta.properties").write_text("version=1\n")
+    for name in ("events-0", "events-1", "orders-0"):
+        write(root / name, chance, chance.randint(0, 40))
+
+
 def random_filter(chance: Random, log_end: int) -> ReadFilter:
     def maybe(value: Any) -> Any:
         return value if chance.random() < 0.4 else None

@@ -15,7 +15,7 @@ from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition
 from logdex.spark.sources.kafka.table import LogDirTable
 from tests.examples import examples
-from tests.property.kafka.test_read_plan import write
+from tests.property.kafka.test_read_plan import write_partitions
 from tests.unit.spark.sources.tables import fitting, plan_of, rows_of
 
 COMPARISONS = (plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL, plain.IN)
@@ -40,10 +40,7 @@ def random_conditions(chance: Random, rows: list[dict[str, Any]]) -> list[Condit
 def test_pushed_conditions(seed: int) -> None:
     chance = Random(seed)
     with TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "meta.properties").write_text("version=1\n")
-        for name in ("events-0", "events-1", "orders-0"):
-            write(root / name, chance, chance.randint(0, 40))
+        write_partitions(Path(folder), chance)
         level = chance.choice(("read_uncommitted", "read_committed"))
         options = {"path": folder, "isolation.level": level, "includeControl": chance.choice(("true", "false"))}
         options |= {"maxPartitionBytes": "400"} if chance.random() < 0.5 else {}

@@ -12,16 +12,8 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.stream_table import Limits, StreamProgress
-from tests.unit.spark.sources.kafka.test_table import START_MS, places, write
+from tests.unit.spark.sources.kafka.small_logs import START_MS, places, write
 from tests.unit.spark.sources.tables import batches_of, rows_between
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("streams") / "logs"
-    for name, count in (("orders-0", 20), ("orders-1", 10), ("events-0", 5), ("__consumer_offsets-0", 0)):
-        write(root, name, count, segment_bytes=400)
-    return root
 
 
 def stream(path: Path | str, **options: str) -> LogDirStream:

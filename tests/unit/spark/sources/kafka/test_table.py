@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,39 +16,12 @@ from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.spark.sources.kafka.table import LogDirTable
+from tests.unit.spark.sources.kafka.small_logs import START_MS, places, write
 from tests.unit.spark.sources.tables import plan_of, rows_of
-
-START_MS = 1_700_000_000_000
-
-
-def write(directory: Path, name: str, count: int, *, segment_bytes: int = 1 << 20) -> Path:
-    """A partition with one record per batch, 10 ms apart, in a log directory."""
-    directory.mkdir(exist_ok=True)
-    (directory / "meta.properties").write_text("version=1\ncluster.id=c1\nnode.id=1\n")
-    with Log.open(str(directory / name), segment_bytes=segment_bytes, index_interval_bytes=1) as log:
-        for number in range(count):
-            headers = (("trace", b"1"), ("none", None)) if number == 0 else ()
-            log.append([Record(b"k%d" % number, b"v" * 50, START_MS + 10 * number, headers=headers)])
-    return directory
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("kafka") / "logs"
-    for name, count in (("orders-0", 20), ("orders-1", 10), ("events-0", 5), ("__consumer_offsets-0", 0)):
-        write(root, name, count, segment_bytes=400)
-    return root
 
 
 def table(path: Path | str, **options: str) -> LogDirTable:
     return LogDirTable({"path": str(path), **options})
-
-
-def places(rows: list[dict[str, Any]]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for row in rows:
-        found.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
-    return found
 
 
 def test_rows(logs: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,22 +12,12 @@ from logdex.rocketmq.message_store.put.message import Message
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.stream_table import Limits, StreamProgress
 from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build
+from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
 from tests.unit.spark.sources.tables import batches_of, rows_between
-
-GEOMETRY = {"maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("streams") / "broker-a", MESSAGES)
 
 
 def stream(path: Path | str, **options: str) -> StoreStream:
     return StoreStream({"path": str(path), **GEOMETRY, "startingOffsets": "earliest", **options})
-
-
-def offsets(rows: list[dict[str, Any]]) -> list[int]:
-    return [row["queueOffset"] for row in rows]
 
 
 def test_offsets(store: Path) -> None:

@@ -18,22 +18,12 @@ from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.spark.sources.rocketmq.table import StoreTable
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, START_MS, build
+from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
 from tests.unit.spark.sources.tables import fitting, plan_of, rows_of
-
-GEOMETRY = {"maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("stores") / "broker-a", MESSAGES)
 
 
 def table(path: Path | str, **options: str) -> StoreTable:
     return StoreTable({"path": str(path), **GEOMETRY, **options})
-
-
-def offsets(rows: list[dict[str, Any]]) -> list[int]:
-    return [row["queueOffset"] for row in rows]
 
 
 def test_rows(store: Path) -> None:
