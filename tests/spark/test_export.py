@@ -15,7 +15,7 @@ from tests.unit.convert.export.test_job import partition, store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("make", [store, lambda path: partition(path, 0, 20)], ids=["store", "logs"])
