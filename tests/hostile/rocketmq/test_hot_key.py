@@ -15,14 +15,13 @@ from tests.cli.harm import peak_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MESSAGES, AT_ONCE, PAGE = 3_000_000, 100_000, 10
-GEOMETRY = {"max_hash_slot_num": 1_000_000, "max_index_num": 4_000_000}
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hot") / "store"
     columns = {"topic": ["T"] * AT_ONCE, "keys": ["hot"] * AT_ONCE}
-    with MessageStore.open(root, **GEOMETRY) as writing:
+    with MessageStore.open(root, max_hash_slot_num=1_000_000, max_index_num=4_000_000) as writing:
         for first in range(0, MESSAGES, AT_ONCE):
             bodies = [b"%d" % number for number in range(first, first + AT_ONCE)]
             assert writing.put_columns(pa.table({**columns, "body": bodies})).is_stored
