@@ -209,6 +209,21 @@ def test_lost_entries_of_tags_are_noticed(lost: slice, tmp_path: Path) -> None:
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
+def test_a_lost_file_with_the_tag_of_a_message_whose_key_is_in_another(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root, unique_keys=False) as store:
+        for turn in range(58):
+            store.put_message(Message("orders", keys=f"k{turn}", queue_id=0))
+        store.put_message(Message("orders", keys="last", tags="tag", queue_id=0))
+    whole = contents(root)
+    first, second = sorted((root / "index").iterdir())
+    second.unlink()
+    with open_store(root, unique_keys=False) as store:
+        assert len(store.query_message("orders", "tag", index_type="T").messages) == 1
+    assert [contents(root)[f"index/{path.name}"] == whole[f"index/{path.name}"] for path in (first, second)] == [1, 1]
+    require_sound(root)
+
+
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The parts of the log that are scanned for keys."""

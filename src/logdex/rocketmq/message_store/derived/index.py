@@ -8,7 +8,7 @@ it; the others are derived again. Source: IndexService.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -106,13 +106,8 @@ def _after(
 ) -> tuple[int, int, int]:
     """(offset, keys of the message there that are done, number of files kept)."""
     _drop_from(files, end_offset)  # they have keys of messages that the log no longer has
-    found = [(file.header.begin_phy_offset, file.header.end_phy_offset) for file in files]
     missing = [begin for begin, _ in find(files)]
-    missing += [
-        max(begin, log.min_offset)
-        for begin, end in indexed
-        if end >= log.min_offset and not any(first <= begin and end <= last for first, last in found)
-    ]
+    missing += [max(begin, log.min_offset) for begin, end in _lost(files, indexed) if end >= log.min_offset]
     if not missing and is_clean:
         return end_offset, 0, len(files)
     if missing:
@@ -126,6 +121,18 @@ def _after(
     if last.end_phy_offset < log.min_offset:
         return log.min_offset, 0, len(files)
     return last.end_phy_offset, _keys_of(filled, last.end_phy_offset), len(files)
+
+
+def _lost(files: list[IndexFile], indexed: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    """Yields the ranges of files that are gone. Each file stands for one range, because the entries of
+    one message may be in two files."""
+    found = [(file.header.begin_phy_offset, file.header.end_phy_offset) for file in files]
+    for begin, end in indexed:
+        place = next((at for at, (first, last) in enumerate(found) if first <= begin and end <= last), None)
+        if place is None:
+            yield begin, end
+        else:
+            del found[place]
 
 
 def _drop_from(files: list[IndexFile], phy_offset: int) -> None:
