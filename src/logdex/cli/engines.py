@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,9 +35,17 @@ def runner_of(what: str, size_bytes: int, engine: Engine, master: str) -> Iterat
         with progress_bar(what, size_bytes) as progress:
             yield LocalRunner(progress)
         return
+    with session_of(what, size_bytes, master) as (_, runner):
+        yield runner
+
+
+@contextmanager
+def session_of(what: str, size_bytes: int, master: str) -> Iterator[tuple[Any, Runner]]:
+    """Returns a Spark session during a block, and a runner of tasks on it with a bar as `runner_of`
+    has."""
     from logdex.spark.session import session
     from logdex.spark.tasks import TaskRunner
 
     note("starting Spark, a few seconds")
     with session(master, app_name=f"logdex {what}") as spark, progress_bar(what, size_bytes) as progress:
-        yield TaskRunner(spark, progress)
+        yield spark, TaskRunner(spark, progress)

@@ -14,6 +14,7 @@ from logdex.jobs.settings import Setting
 
 if TYPE_CHECKING:
     from logdex.frames.tables import LogTables
+    from logdex.jobs.dispatching import DispatchJob
     from logdex.jobs.findings import VerifyReport
     from logdex.jobs.reports import Progress, RebuildReport
     from logdex.jobs.tasks import Runner
@@ -78,26 +79,6 @@ class FollowJob(Protocol):
 
     def close(self) -> None:
         """Closes the directory."""
-
-
-class DispatchJob(Protocol):
-    """A log whose derived files follow it in another directory. At the end of ``with`` the files are
-    completed, but after an error they are left to the next run."""
-
-    report: Any
-
-    def run(self, *, follow: bool = False, progress: Progress | None = None) -> Any:
-        """Derives what there is, with `follow` until `stop` is called. Returns the report."""
-
-    def run_on(self, runner: Runner, engine: str, *, follow: bool = False) -> Any:
-        """Does the same with tasks on a runner. `engine` is that of the report."""
-
-    def stop(self) -> None:
-        """Ends `run` soon; safe in a signal handler."""
-
-    def __enter__(self) -> DispatchJob: ...
-
-    def __exit__(self, kind: object, *rest: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

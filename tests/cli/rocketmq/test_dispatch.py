@@ -28,3 +28,13 @@ def test_what_cannot_run(tmp_path: Path, golden_log: Callable[[str], Path]) -> N
     assert done.exit_code == 2
     assert "dispatch is for RocketMQ" in done.stderr
     assert "logdex rebuild" in done.stderr
+
+
+def test_a_lake(tmp_path: Path) -> None:
+    store, output, lake = tmp_path / "store", tmp_path / "out", tmp_path / "lake"
+    grow(store, 30, 0)
+    done = run("dispatch", store, "--output", output, "--lake", lake, *FLAGS)
+    assert done.exit_code == 0, done
+    assert f"Exported 30 messages in 2 files to {lake}" in done.stdout
+    [report] = run_json("dispatch", store, "--output", output, "--lake", lake, *FLAGS)
+    assert (report["messages"], report["lake_messages"], report["lake_files"]) == (0, 0, 0)

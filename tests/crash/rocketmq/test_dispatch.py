@@ -26,7 +26,7 @@ def killed(store: Path, output: Path, at: int, *, cut_to: Path | None = None) ->
     env = FaultEnv(str(output), Fault(at))
     try:
         with Dispatcher(store, output, CONFIG, env=env) as job:
-            job.run()
+            job.step()
     except Killed:
         env.release()
         if cut_to is not None:
@@ -61,7 +61,7 @@ def test_killed(tmp_path: Path, step: int, first: int, power_cut: bool) -> None:
                 was_killed = True
                 output = survivor or output
         with Dispatcher(store, output, CONFIG, env=DEFAULT_ENV) as job:
-            job.run()
+            job.step()
         require_rebuilt(store, output, tmp_path / "rebuilt")
         at += step
 
@@ -79,13 +79,13 @@ def test_a_full_disk(tmp_path: Path, step: int, first: int) -> None:
         env = FaultEnv(str(output), Fault(at, errno.ENOSPC, CHANGES))
         try:
             with Dispatcher(store, output, CONFIG, env=env) as job:
-                job.run()
+                job.step()
         except LogdexError:
             pass
         is_refused = env.hits > 0
         env.release()
         with Dispatcher(store, output, CONFIG) as job:
-            job.run()
+            job.step()
         require_rebuilt(store, output, tmp_path / "rebuilt")
         at += step
 
@@ -102,7 +102,7 @@ def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     grow(store, 10, 0)
     for turn in range(kills):
         before = journal.stat().st_mtime_ns if journal.exists() else 0
-        running = subprocess.Popen([*command, "--follow"], cwd=ROOT, stdout=subprocess.DEVNULL)
+        running = subprocess.Popen([*command, "--follow", "--every", "0.05"], cwd=ROOT, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and (not journal.exists() or journal.stat().st_mtime_ns == before):
             time.sleep(0.01)  # the program is still being loaded

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.dispatch import find
-from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.dispatch import find, log_source
+from logdex.cli.engines import Engine, EngineOption, MasterOption, session_of
 from logdex.cli.options import JsonOption, PathOptions, path_command
 from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note_losses
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.stopping import SIGNAL_EXIT, stopped_by_signals
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, format_of
-from logdex.formats.format import DispatchJob
+
+if TYPE_CHECKING:
+    from logdex.convert.index_pipeline import Lake
+    from logdex.jobs.dispatching import DispatchJob, DispatchReport
 
 
 @app.command(
@@ -25,8 +28,9 @@ from logdex.formats.format import DispatchJob
         notes="Derives ConsumeQueues and IndexFiles from a RocketMQ CommitLog into another directory, as a broker's "
         "ReputMessageService does. Run again with the same --output it goes on where it ended, also after it was "
         "killed; with --follow it goes on as the log grows, until Ctrl-C. The files are those of `logdex rebuild`, "
-        "byte for byte. Nothing is written into the store. With --engine spark the complete files of the log are "
-        "scanned on Spark, and the newest one is followed by this process.",
+        "byte for byte. Nothing is written into the store. With --lake what is new is exported as Parquet too, each "
+        "message once. With --engine spark it is a Structured Streaming query: the complete files of the log are "
+        "scanned on Spark, and the newest one by this process.",
     )
 )
 @path_command
@@ -39,6 +43,18 @@ def dispatch(
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the log grows; Ctrl-C ends it.")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", help="With --follow: how often to look at the log.", min=0)
+    ] = 1.0,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake",
+            metavar="DIR",
+            help="Also export what is new as Parquet, as `logdex export` does.",
+            show_default=False,
+        ),
+    ] = None,
     time_zone: Annotated[
         str | None,
         typer.Option(
@@ -61,10 +77,18 @@ def dispatch(
             f"{target.path} is {found.description}; dispatch is for {names}", hint="logdex rebuild derives its indexes"
         )
     job = prepare(found, target.with_settings(time_zone=time_zone).settings, output)
-    size_bytes = format_of(found).log_size_bytes(found)
     with job, stopped_by_signals(job) as signals:
-        _run(job, size_bytes, engine, master, follow=follow)
-    _print(job.report, as_json=as_json)
+        size_bytes, wanted = format_of(found).log_size_bytes(found), _lake(target, lake)
+        if engine is Engine.LOCAL:
+            _run(job, wanted, size_bytes, follow=follow, every_s=every_s)
+        else:
+            with session_of("dispatch", size_bytes, master) as (spark, runner):
+                from logdex.convert.index_pipeline import IndexPipeline
+                from logdex.spark.dispatch.query import dispatch_stream
+
+                pipeline = IndexPipeline(job, wanted, runner=runner, engine=engine)
+                dispatch_stream(spark, pipeline, found, target.settings, follow=follow, every_s=every_s)
+    _print(job.report, lake, as_json=as_json)
     if signals:
         raise typer.Exit(SIGNAL_EXIT + signals[0])
     if job.report.lossy:
@@ -72,22 +96,30 @@ def dispatch(
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _run(job: DispatchJob, size_bytes: int, engine: Engine, master: str, *, follow: bool) -> None:
-    if engine is Engine.LOCAL:
-        with progress_bar("dispatch", size_bytes) as progress:
-            job.run(follow=follow, progress=progress)
-        return
-    with runner_of("dispatch", size_bytes, engine, master) as runner:
-        job.run_on(runner, engine, follow=follow)
+def _lake(target: PathOptions, directory: str | None) -> Lake | None:
+    if directory is None:
+        return None
+    from logdex.convert.index_pipeline import Lake
+
+    return Lake(log_source(target), directory)
 
 
-def _print(report: Any, *, as_json: bool) -> None:
+def _run(job: DispatchJob, lake: Lake | None, size_bytes: int, *, follow: bool, every_s: float) -> None:
+    from logdex.convert.index_pipeline import IndexPipeline
+
+    with progress_bar("dispatch", size_bytes) as progress:
+        IndexPipeline(job, lake, progress=progress).run(follow=follow, every_s=every_s)
+
+
+def _print(report: DispatchReport, lake: str | None, *, as_json: bool) -> None:
     if as_json:
         emit_json(report.to_json())
     else:
         emit(
             f"Dispatched {human_count(report.messages, 'message')}, {human_size(report.bytes)}, to {report.output}, in "
-            f"{report.seconds:.1f} s, engine {report.engine}: the log from offset {report.start_offset} to "
-            f"{report.end_offset}"
+            f"{report.seconds:.1f} s, engine {report.engine}: {report.summary}"
         )
+        if lake is not None:
+            added = f"{human_count(report.lake_messages, 'message')} in {human_count(report.lake_files, 'file')}"
+            emit(f"Exported {added} to {lake}")
     note_losses(report.notes, report.losses, "lost")

@@ -1,9 +1,9 @@
 """The dispatch of a store's CommitLog into another directory: ConsumeQueues and IndexFiles that follow
 the log as it grows.
 
-In this process the log is scanned and added to the files window by window. On a runner, the files of
-the log that are complete are scanned by tasks, as for a rebuild, and what they find is added in the
-order of the log; the newest file is followed in this process.
+A step adds what is in the log now. In this process the log is scanned and added to the files window
+by window. On a runner, the files of the log that are complete are scanned by tasks, as for a rebuild,
+and what they find is added in the order of the log; the newest file is followed in this process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from itertools import pairwise
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.dispatching import Ends, new_stage
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Runner, group_parts
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.dispatch.output import DispatchOutput
-from logdex.rocketmq.dispatch.report import DispatchReport
+from logdex.rocketmq.dispatch.report import StoreDispatchReport
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.job import scan_task
@@ -33,8 +34,6 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 FLUSH_BYTES = 64 << 20
 """How much of the log is dispatched between two notes in the journal."""
-STAGE_DIR = ".logdex-dispatch-stage"
-_IDLE_S = 0.2
 _TASKS_PER_CORE_AT_ONCE = 4
 
 
@@ -42,10 +41,10 @@ class Dispatcher:
     """Dispatches the log of the store at `root` into the directory `output`, which is created if it is
     missing, from where an earlier run ended. IndexFiles are named by times in `time_zone`.
 
-    `run` and `run_on` work until the log's end, or with `follow` until `stop` is called, which any
-    thread may do. `close`, or the end of ``with``, completes the files; after an error they are left to
-    the next run, which goes on from the journal. Raises `LogInUseError` if another
-    dispatch writes to `output`, and `UsageError` if something else did.
+    Each `step` works until the log's end, or until `stop` is called, which any thread may do. `close`,
+    or the end of ``with``, completes the files; after an error they are left to the next run, which
+    goes on from the journal. Raises `LogInUseError` if another dispatch writes to `output`, and
+    `UsageError` if something else did.
     """
 
     def __init__(
@@ -65,8 +64,9 @@ class Dispatcher:
         self._stopped = threading.Event()
         self._directory = output
         self._output = self._open()
+        self.stage_directory = new_stage(output, env)
         start = self._output.position
-        self.report = DispatchReport(path=root, output=output, start_offset=start, end_offset=start)
+        self.report = StoreDispatchReport(path=root, output=output, start_offset=start, end_offset=start)
         self._end: LogEnd | None = None
         self._is_closed = False
 
@@ -74,56 +74,53 @@ class Dispatcher:
         return DispatchOutput(self._root, self._directory, self._log, self._config, self._zone, self._env)
 
     # -- running -------------------------------------------------------------------------------------------------------
-    def run(self, *, follow: bool = False, progress: Progress | None = None) -> DispatchReport:
-        """Dispatches what there is, and with `follow` what comes. Returns the report so far."""
-        started = time.perf_counter()
-        report, begin = self.report, self._output.position
-        while True:
-            has_moved = self._advance(report, progress)
-            if self._stopped.is_set() or not (has_moved or follow):
-                break
-            if not has_moved:
-                self._stopped.wait(_IDLE_S)
-        report.end_offset = self._output.position
-        report.bytes += max(report.end_offset - begin, 0)
-        report.seconds += time.perf_counter() - started
-        return report
-
-    def run_on(
+    def step(
         self,
-        runner: Runner,
-        engine: str,
+        runner: Runner | None = None,
         *,
-        follow: bool = False,
+        until: Ends | None = None,
         progress: Progress | None = None,
         part_size_bytes: int | None = None,
-    ) -> DispatchReport:
-        """Dispatches like `run`, with the complete files of the log scanned on `runner`."""
-        started = time.perf_counter()
-        report, begin = self.report, self._output.position
-        report.engine = engine
-        self._catch_up(runner, part_size_bytes or parallel_part_size(self._log.size_bytes, runner.cores))
-        report.tasks = runner.tasks
+    ) -> bool:
+        """Adds what is in the log now, with its complete files scanned on `runner`. If `until` is
+        given, it stops soon behind the physical offset in it. Returns whether there was anything."""
+        started, report = time.perf_counter(), self.report
+        self._log.refresh()
+        self._require_same_log()
+        begin, end = self._output.position, max(until.values()) if until else None
+        if runner is not None:
+            self._catch_up(runner, part_size_bytes or parallel_part_size(self._log.size_bytes, runner.cores), end)
+            report.tasks = runner.tasks
+        self._advance(end, progress)
+        report.end_offset = self._output.position
         report.bytes += self._output.position - begin
         report.seconds += time.perf_counter() - started
-        return self.run(follow=follow, progress=progress)
+        return self._output.position != begin
 
     def stop(self) -> None:
-        """Ends `run` soon; safe in a signal handler."""
+        """Ends a step soon; safe in a signal handler."""
         self._stopped.set()
 
-    def _advance(self, report: DispatchReport, progress: Progress | None) -> bool:
-        """Adds what is in the log now. Returns whether there was anything."""
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
+    def _require_same_log(self) -> None:
+        """Begins from the start if what was dispatched is no longer in the log."""
         output = self._output
-        self._log.refresh()
         if output.last >= self._log.min_offset and not output.has_last():
-            report.notes.append(f"the log was cut off before offset {output.position}: what was there is removed")
+            self.report.notes.append(f"the log was cut off before offset {output.position}: what was there is removed")
             output.abandon()
-            self._output = output = self._open()
+            self._output = self._open()
+
+    def _advance(self, until: int | None, progress: Progress | None) -> None:
+        """Adds what is in the log now, window by window."""
+        output, report = self._output, self.report
         before, flushed = output.position, output.position
         windows = output.scanner.scan(self._log, max(output.position, self._log.min_offset))
         self._end = None
-        while not self._stopped.is_set():
+        while not self._stopped.is_set() and (until is None or output.position < until):
             try:
                 window = next(windows)
             except StopIteration as stop:
@@ -139,13 +136,12 @@ class Dispatcher:
         windows.close()
         if output.position != before:
             output.flush()
-        return output.position != before
 
     # -- on a runner ---------------------------------------------------------------------------------------------------
-    def _catch_up(self, runner: Runner, part_size_bytes: int) -> None:
+    def _catch_up(self, runner: Runner, part_size_bytes: int, until: int | None) -> None:
         """Adds the files of the log before the newest one, scanned by tasks, some at a time."""
-        directory = f"{self._directory}/{STAGE_DIR}"
-        groups = group_parts(self._parts(part_size_bytes), part_size_bytes)
+        directory = self.stage_directory + "/parts"
+        groups = group_parts(self._parts(part_size_bytes, until), part_size_bytes)
         at_once = max(_TASKS_PER_CORE_AT_ONCE * runner.cores, 1)
         for first in range(0, len(groups), at_once):
             if self._stopped.is_set():
@@ -165,11 +161,13 @@ class Dispatcher:
         if self._env.is_dir(directory):
             self._env.remove_tree(directory)
 
-    def _parts(self, part_size_bytes: int) -> Iterator[ScanPart]:
+    def _parts(self, part_size_bytes: int, until: int | None) -> Iterator[ScanPart]:
         newest = newest_written(self._log)
         for file in reachable_files(self._log):
             if file.end_offset <= self._output.position or file.start_offset >= newest.start_offset:
                 continue
+            if until is not None and file.end_offset > until:
+                return
             begin = max(self._output.position - file.start_offset, 0)
             count = max(1, round((file.size_bytes - begin) / part_size_bytes))
             bounds = [begin + (file.size_bytes - begin) * number // count for number in range(count + 1)]
@@ -206,6 +204,7 @@ class Dispatcher:
         if self._is_closed:
             return
         self._is_closed = True
+        self._env.remove_tree(self.stage_directory)
         self._output.close()
         end = self._end
         if end is not None and not end.is_clean:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from logdex.jobs.reports import Lossy, WorkReport
+from logdex.jobs.dispatching import DispatchReport
 
 
 @dataclass(slots=True)
-class DispatchReport(Lossy, WorkReport):
-    """What a dispatch did. Offsets are physical offsets of the CommitLog. `losses` state what of the
-    log is not dispatched, `notes` are remarks that are no losses."""
+class StoreDispatchReport(DispatchReport):
+    """What a dispatch of a store did. Offsets are physical offsets of the CommitLog."""
 
-    path: str = ""
-    output: str = ""
     start_offset: int = 0
     end_offset: int = 0
-    losses: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """What was dispatched, in words."""
+        return f"the log from offset {self.start_offset} to {self.end_offset}"

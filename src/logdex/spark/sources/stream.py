@@ -27,17 +27,16 @@ _IDLE_S = 0.1
 """How long a look for new messages waits that found none. Spark looks again at once."""
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a `LogStream` with the columns of an Arrow schema.
+class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The offsets of the batches of a `LogStream`; what a batch reads is decided by classes below.
 
     Spark keeps one object on the driver for the life of a query, and gives each task a pickled one.
     What was read is in Spark's checkpoint and nowhere else, so that a query which is started again
     goes on where its last complete batch ended.
     """
 
-    def __init__(self, stream: LogStream, schema: pa.Schema) -> None:
+    def __init__(self, stream: LogStream) -> None:
         self._stream = stream
-        self._projection = Projection(stream.columns, schema.names, schema)
         self._progress = StreamProgress(stream)
         self._initial: Offsets | None = None
         self._has_target = False
@@ -75,6 +74,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Returns where the logs end now, for the query's progress."""
         return self._stream.latest()[1]
+
+
+class LogStreamReader(OffsetReader):
+    """Reads a `LogStream` with the columns of an Arrow schema."""
+
+    def __init__(self, stream: LogStream, schema: pa.Schema) -> None:
+        super().__init__(stream)
+        self._projection = Projection(stream.columns, schema.names, schema)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plans the read of one batch."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from logdex.convert.index_pipeline import IndexPipeline
 from logdex.errors import CorruptError, LogInUseError, UsageError
 from logdex.jobs.tasks import LocalRunner
 from logdex.layout.rocketmq import MESSAGE_MAGIC_V1
@@ -22,13 +23,14 @@ def test_a_growing_store(tmp_path: Path, part_size: int | None) -> None:
     for turn in range(4):
         grow(store, 40, turn)
         with Dispatcher(store, output, CONFIG) as job:
-            report = job.run() if part_size is None else job.run_on(LocalRunner(), "x", part_size_bytes=part_size)
+            job.step(None if part_size is None else LocalRunner(), part_size_bytes=part_size)
         require_rebuilt(store, output, tmp_path / "rebuilt")
-        assert report.messages == 40
-        assert not report.lossy
+        assert job.report.messages == 40
+        assert not job.report.lossy
     with Dispatcher(store, output, CONFIG) as job:
         before = files_of(output)
-        assert job.run().messages == 0
+        assert not job.step()
+        assert job.report.messages == 0
     assert files_of(output) == before
 
 
@@ -36,7 +38,7 @@ def test_follow(tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     grow(store, 10, 0)
     with Dispatcher(store, output, CONFIG) as job:
-        following = threading.Thread(target=job.run, kwargs={"follow": True})
+        following = threading.Thread(target=IndexPipeline(job).run, kwargs={"follow": True, "every_s": 0.02})
         following.start()
         for turn in range(3):
             grow(store, 30, turn)
@@ -53,11 +55,37 @@ def test_a_run_that_was_broken_off(tmp_path: Path) -> None:
     for turn in range(5):
         grow(store, 25, turn)
         job = Dispatcher(store, output, CONFIG)
-        job.run()
+        job.step()
         job._output.abandon()
     with Dispatcher(store, output, CONFIG) as job:
-        job.run()
+        job.step()
     require_rebuilt(store, output, tmp_path / "rebuilt")
+
+
+@pytest.mark.parametrize("on_runner", [False, True])
+def test_up_to_an_offset(tmp_path: Path, on_runner: bool) -> None:
+    """A step that is asked for a part of the log takes that, and the next ones take the rest."""
+    store, output = tmp_path / "store", tmp_path / "out"
+    grow(store, 80, 1)
+    runner = LocalRunner() if on_runner else None
+    with Dispatcher(store, output, CONFIG) as job:
+        job._output.scanner.window_messages = 3
+        for end in (4096, 9000, 9000, 1 << 40):
+            job.step(runner, until={("store", "commitlog"): end})
+            assert job.report.end_offset >= min(end, 9000)
+            if end == 4096:
+                assert job.report.messages < 80
+        assert job.report.messages == 80
+    require_rebuilt(store, output, tmp_path / "rebuilt")
+
+
+def test_what_killed_runs_left_is_removed(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    grow(store, 5, 1)
+    (output / ".logdex-dispatch-stage-0123" / "parts").mkdir(parents=True)
+    with Dispatcher(store, output, CONFIG) as job:
+        job.step(LocalRunner())
+    assert not list(output.glob(".logdex-dispatch-stage*"))
 
 
 def test_a_log_that_is_another_one(tmp_path: Path) -> None:
@@ -66,7 +94,7 @@ def test_a_log_that_is_another_one(tmp_path: Path) -> None:
     for number, store in enumerate((tmp_path / "one", tmp_path / "two")):
         grow(store, 50, number)
         with Dispatcher(store, output, CONFIG) as job:
-            job.run()
+            job.step()
         require_rebuilt(store, output, tmp_path / "rebuilt")
 
 
@@ -79,7 +107,7 @@ def test_damage(tmp_path: Path) -> None:
     data[data.index(magic, 2000)] ^= 0xFF
     file.write_bytes(data)
     with Dispatcher(store, output, CONFIG) as job:
-        job.run()
+        job.step()
     assert job.report.lossy
     require_rebuilt(store, output, tmp_path / "rebuilt")
 
