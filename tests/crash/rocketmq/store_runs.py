@@ -230,18 +230,28 @@ class Run:
             self.model.kept = len(self.model.puts)
 
     def deliver(self) -> None:
-        """Delivers all delayed messages, each level from where the store says that it is."""
+        """Delivers all delayed messages, each level from where the store says that it is. A level of which a message
+        is refused stops there, and the next one goes on."""
         self.store.dispatch()
-        known = [
-            ((each["REAL_TOPIC"].encode(), int(each["REAL_QID"]), body, properties), key)
-            for level, (start, _) in self.store.delay_progress().items()
-            for (_, _, body, properties), key in delayed_of(self.model, level)[start:]
-            for each in [dict(literal_eval(properties.decode()))]
-        ]
+        levels = {
+            level: [
+                ((each["REAL_TOPIC"].encode(), int(each["REAL_QID"]), body, properties), key)
+                for (_, _, body, properties), key in delayed_of(self.model, level)[start:]
+                for each in [dict(literal_eval(properties.decode()))]
+            ]
+            for level, (start, end) in self.store.delay_progress().items()
+            if start < end
+        }
+        known = [each for delivered in levels.values() for each in delivered]
         if known:
             with self.adding(known):
                 count = self.store.deliver_due(1 << 60)
-            del self.model.puts[len(self.model.puts) - len(known) + count :]
+            del self.model.puts[-len(known) :]
+            left = {level: end - start for level, (start, end) in self.store.delay_progress().items()}
+            self.model.puts += [
+                each for level, all_of in levels.items() for each in all_of[: len(all_of) - left[level]]
+            ]
+            assert len(known) - sum(left.values()) == count
 
     def dispatch(self) -> None:
         self.store.dispatch()
