@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logdex.frames.dataset import LogDataset
@@ -25,6 +25,7 @@ KEYS = ("unique_key", "key")
 
 
 @settings(max_examples=examples(40))
+@example(seed=36)
 @given(seed=st.integers(0, 1 << 32))
 def test_filters_that_are_pushed_down(seed: int) -> None:
     chance = Random(seed)

@@ -39,12 +39,14 @@ class MessageKeys:
 
 
 def _keys_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-    """Returns the rows of a batch, each as often as its message has different keys, and these keys."""
+    """Returns the rows of a batch, each as often as its message has different keys, and these keys, in
+    the order of KEYS and then the unique key."""
     lists, unique = batch.column("keys"), batch.column("unique_key")
     rows = pa.concat_arrays([pc.list_parent_indices(lists), pa.array(np.arange(len(batch)), pa.int64())])
-    pairs = pa.table({"row": rows, "key": pa.concat_arrays([lists.flatten(), unique])}).drop_null()
-    different = pairs.group_by(["row", "key"], use_threads=False).aggregate([])
-    ordered = different.sort_by("row").combine_chunks()
+    keys = pa.concat_arrays([lists.flatten(), unique])
+    pairs = pa.table({"row": rows, "key": keys, "place": np.arange(len(keys))}).drop_null()
+    different = pairs.group_by(["row", "key"], use_threads=False).aggregate([("place", "min")])
+    ordered = different.sort_by([("row", "ascending"), ("place_min", "ascending")]).combine_chunks()
     return _array(ordered.column("row")), _array(ordered.column("key"))
 
 
