@@ -49,6 +49,15 @@ class OpenFiles:
         """
         return _Loan(self, path)
 
+    def read_at(self, path: str, position: int, size_bytes: int) -> bytes:
+        """Reads from the file at `path` as `ReadFile.read_at` does, and opens it if needed. Raises
+        `StorageError` also as `Env.open_read` does."""
+        file = self._take(path)
+        try:
+            return file.read_at(position, size_bytes)
+        finally:
+            self._give_back(path, file)
+
     def _take(self, path: str) -> ReadFile:
         with self._lock:
             file = self._files.get(path)

@@ -17,10 +17,18 @@ class _Reading:
         self._gate = gate
 
     def __enter__(self) -> None:
-        self._gate._begin()
+        gate = self._gate
+        with gate._lock:
+            while gate._excluding:
+                gate._changed.wait()
+            gate._readers += 1
 
     def __exit__(self, *_: object) -> None:
-        self._gate._end()
+        gate = self._gate
+        with gate._lock:
+            gate._readers -= 1
+            if gate._excluding:
+                gate._changed.notify_all()
 
 
 class ReaderGate:
@@ -38,18 +46,6 @@ class ReaderGate:
     def reading(self) -> AbstractContextManager[None]:
         """Prevents changes to what readers use during the block. Keep the block short."""
         return _Reading(self)
-
-    def _begin(self) -> None:
-        with self._lock:
-            while self._excluding:
-                self._changed.wait()
-            self._readers += 1
-
-    def _end(self) -> None:
-        with self._lock:
-            self._readers -= 1
-            if self._excluding:
-                self._changed.notify_all()
 
     @contextmanager
     def excluding(self) -> Iterator[None]:

@@ -37,8 +37,12 @@ def _decode_malformed(data: bytes) -> str:
 
 def java_hash_text(text: str, seed: int = 0) -> int:
     """The signed 32-bit `String.hashCode` of `text`. `seed` is the hash of the text before it."""
-    value = seed & 0xFFFFFFFF
     units = text.encode() if text.isascii() else memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H")
+    return _hash_units(units, seed)
+
+
+def _hash_units(units: bytes | memoryview, seed: int) -> int:
+    value = seed & 0xFFFFFFFF
     for unit in units:
         value = (value * 31 + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
@@ -46,7 +50,9 @@ def java_hash_text(text: str, seed: int = 0) -> int:
 
 def java_hash(data: bytes, seed: int = 0) -> int:
     """The signed 32-bit `String.hashCode` of the text that the broker decodes from `data`."""
-    return java_hash_text(decode_utf8(data), seed)
+    if not data.isascii():
+        return java_hash_text(decode_utf8(data), seed)
+    return _hash_units(data, seed)
 
 
 def index_key_hash(data: bytes, seed: int = 0) -> int:

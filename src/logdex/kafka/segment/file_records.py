@@ -141,8 +141,7 @@ class FileRecords:
                 return self._read_at(self.path, position, size_bytes)
 
     def _read_at(self, path: str, position: int, size_bytes: int) -> bytes:
-        with self._files.lend(path) as file:
-            return file.read_at(position, size_bytes)
+        return self._files.read_at(path, position, size_bytes)
 
     def map(self) -> MappedBytes:
         """Maps the whole file for reading. Close the mapping before the file is truncated."""

@@ -27,7 +27,7 @@ from logdex.rocketmq.files.offset_files import (
     was_trimmed,
 )
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.message.stored_message import StoredMessage, checked_size, decode_message, host_sizes
+from logdex.rocketmq.message.stored_message import StoredMessage, checked_size, decode_message, decode_whole, host_sizes
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _HEAD_SIZE_BYTES = 8
@@ -216,9 +216,8 @@ class CommitLog:
         """Returns the file that holds the byte at a physical offset, or None."""
         listing = self._listing
         place = bisect_right(listing.starts, offset) - 1
-        if place < 0 or offset >= listing.files[place].end_offset:
-            return None
-        return listing.files[place]
+        file = listing.files[place] if place >= 0 else None
+        return file if file is not None and offset < file.start_offset + file.size_bytes else None
 
     def file_at_or_before(self, offset: int) -> CommitLogFile:
         """Returns the file that holds a physical offset, otherwise the last file before it,
@@ -278,19 +277,20 @@ class CommitLog:
         file = self._file_or_raise(offset)
         position = offset - file.start_offset
         left = file.size_bytes - position
-        data = self._read_ahead(file, position, min(max(ahead_bytes, _HEAD_SIZE_BYTES), left))
+        size = min(max(ahead_bytes, _HEAD_SIZE_BYTES), left)
+        try:
+            data = self._open.read_at(file.path, position, size)
+            message = decode_whole(data, check_crc=check_crc)
+            if message is not None:
+                return message
+        except UnreadableError:
+            data = b""
+        if len(data) < size:  # the bytes after the message may be the ones that cannot be read
+            data = self._read_in(file, position, min(_HEAD_SIZE_BYTES, left))
         size = checked_size(data, left, file.path, position)
         if size > len(data):
             data += self._read_in(file, position + len(data), size - len(data))
         return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
-
-    def _read_ahead(self, file: CommitLogFile, position: int, size_bytes: int) -> bytes:
-        """Returns `size_bytes` bytes of a file, or the head of a message if the bytes after it
-        cannot be read."""
-        try:
-            return self._read_in(file, position, size_bytes)
-        except (UnreadableError, TruncatedError):
-            return self._read_in(file, position, min(_HEAD_SIZE_BYTES, size_bytes))
 
     def pickup_store_timestamp_ms(self, offset: int, size_bytes: int) -> int:
         """Returns the storeTimestamp (ms) of the message of `size_bytes` bytes at a physical
@@ -316,8 +316,7 @@ class CommitLog:
         return file
 
     def _read_in(self, file: CommitLogFile, position: int, size_bytes: int) -> bytes:
-        with self._open.lend(file.path) as opened:
-            data = opened.read_at(position, size_bytes)
+        data = self._open.read_at(file.path, position, size_bytes)
         if len(data) != size_bytes:
             raise TruncatedError(
                 "the file has become shorter",

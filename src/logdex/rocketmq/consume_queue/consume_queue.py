@@ -186,8 +186,7 @@ class ConsumeQueue:
     def _read(self, file: OffsetFile, position: int, size_bytes: int) -> bytes:
         """Reads the bytes of whole entries. Raises `TruncatedError` if the file has become
         shorter."""
-        with self._open.lend(file.path) as opened:
-            data = opened.read_at(position, size_bytes)
+        data = self._open.read_at(file.path, position, size_bytes)
         if len(data) < size_bytes:
             raise TruncatedError("the file has become shorter", path=file.path, position=position + len(data))
         return data

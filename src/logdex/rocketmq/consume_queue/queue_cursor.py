@@ -145,8 +145,7 @@ class QueueCursor:
     def _entries(self, file: OffsetFile, at: int, count: int) -> npt.NDArray[np.void]:
         """Up to `count` entries of a file from its entry `at` on."""
         count = min(count, file.size_bytes // ENTRY_SIZE_BYTES - at)
-        with self._open.lend(file.path) as opened:
-            data = opened.read_at(at * ENTRY_SIZE_BYTES, count * ENTRY_SIZE_BYTES)
+        data = self._open.read_at(file.path, at * ENTRY_SIZE_BYTES, count * ENTRY_SIZE_BYTES)
         return np.frombuffer(data[: len(data) // ENTRY_SIZE_BYTES * ENTRY_SIZE_BYTES], STORED_DTYPE)
 
     # -- searching -----------------------------------------------------------------------------------------------------

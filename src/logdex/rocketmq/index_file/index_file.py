@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 __all__ = ["ChainEnd", "IndexChain", "IndexEntries", "IndexEntry", "IndexFile", "IndexHeader", "IndexSelection"]
 
-
+_SLOTS_AT, _SLOT_SIZE, _ENTRY_SIZE = INDEX_HEADER.size_bytes, INDEX_SLOT.size_bytes, INDEX_ENTRY.size_bytes
+_unpack_slot, _unpack_entry = INDEX_SLOT.struct.unpack, INDEX_ENTRY.struct.unpack
 OWN_DESCRIPTORS_MAX = 64
 """The number of IndexFiles of a store that keep a descriptor each; a store may have thousands."""
 
@@ -98,7 +100,7 @@ class IndexFile:
         self.max_hash_slot_num = config.max_hash_slot_num
         self.max_index_num = config.max_index_num
         self._env = env
-        self._entries_at = INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * config.max_hash_slot_num
+        self._entries_at = _SLOTS_AT + _SLOT_SIZE * config.max_hash_slot_num
         self._target: IndexTarget | None = None
         self._mapped: MappedBytes | None = None
         fresh = writable and not env.exists(path)
@@ -107,6 +109,7 @@ class IndexFile:
         self._open_files = open_files
         if open_files is None:
             self._file = env.open_read(path)
+        self._read_at = self._file.read_at if open_files is None else partial(open_files.read_at, path)
         try:
             with self._lend() as file:
                 self._check_size(file.size_bytes)
@@ -152,18 +155,14 @@ class IndexFile:
 
     def slot_position(self, slot: int) -> int:
         """Returns the byte position of a slot in the file."""
-        return INDEX_HEADER.size_bytes + INDEX_SLOT.size_bytes * slot
+        return _SLOTS_AT + _SLOT_SIZE * slot
 
     def entry_position(self, index: int) -> int:
         """Returns the byte position of an entry in the file."""
-        return self._entries_at + INDEX_ENTRY.size_bytes * index
+        return self._entries_at + _ENTRY_SIZE * index
 
     def _read(self, position: int, size_bytes: int, field: str) -> bytes:
-        if self._open_files is None:
-            data = self._file.read_at(position, size_bytes)
-        else:
-            with self._open_files.lend(self.path) as file:
-                data = file.read_at(position, size_bytes)
+        data = self._read_at(position, size_bytes)
         if len(data) < size_bytes:
             raise TruncatedError(
                 "the file ends here",
@@ -177,22 +176,21 @@ class IndexFile:
 
     def read_slot(self, slot: int) -> int:
         """Returns the number of a slot's newest entry as it is on disk; 0 for an empty slot."""
-        (index,) = INDEX_SLOT.struct.unpack(self._read(self.slot_position(slot), INDEX_SLOT.size_bytes, "slot"))
-        return int(index)
+        index: int = _unpack_slot(self._read(_SLOTS_AT + _SLOT_SIZE * slot, _SLOT_SIZE, "slot"))[0]
+        return index
 
     def read_entry(self, index: int) -> IndexEntry:
         """Returns one entry; `index` is from 0 to `max_index_num - 1`."""
-        data = self._read(self.entry_position(index), INDEX_ENTRY.size_bytes, "entry")
-        return IndexEntry(*INDEX_ENTRY.struct.unpack(data))
+        return IndexEntry(*_unpack_entry(self._read(self._entries_at + _ENTRY_SIZE * index, _ENTRY_SIZE, "entry")))
 
     def read_entries(self, start: int, end: int) -> bytes:
         """Returns the bytes of entries `start` to before `end`."""
-        return self._read(self.entry_position(start), INDEX_ENTRY.size_bytes * (end - start), "entry")
+        return self._read(self.entry_position(start), _ENTRY_SIZE * (end - start), "entry")
 
     def slots(self, start: int = 0, count: int | None = None) -> npt.NDArray[np.int32]:
         """Returns `count` slots from `start` on (by default all) as an array."""
         count = max(min(count if count is not None else self.max_hash_slot_num, self.max_hash_slot_num - start), 0)
-        data = self._read(self.slot_position(start), INDEX_SLOT.size_bytes * count, "slot")
+        data = self._read(self.slot_position(start), _SLOT_SIZE * count, "slot")
         return np.frombuffer(data, ">i4").astype(np.int32)
 
     def entries(self, start: int = 1, count: int | None = None) -> IndexEntries:

@@ -141,37 +141,52 @@ def decode_message(
     inside the message, `CrcMismatchError` for a wrong body CRC (if `check_crc` is set), and
     `CorruptError` for any other damage.
     """
+    if isinstance(data, bytes):
+        message = decode_whole(data, offset, check_crc=check_crc)
+        if message is not None:
+            return message, message.size_bytes
     position = offset if position is None else position
     view = memoryview(data)[offset:]
     size = checked_size(view, len(view), path, position)
-    if isinstance(data, bytes):
-        message = _decode_whole(data, offset, size)
-        if message is not None and not (check_crc and message.body and body_crc(message.body) != message.body_crc):
-            return message, size
     return _decode_field_by_field(view, size, path, position, check_crc), size
 
 
-def _decode_whole(data: bytes, offset: int, size: int) -> StoredMessage | None:
-    """Returns the message of `size` bytes at `offset` of `data`, or None if its parts do not add up
-    to its size. It checks no CRC."""
-    flag_at = offset + _SYS_FLAG_AT
-    head = _HEADS[data[flag_at + 3] & _HOST_FLAGS]
-    body_at, end = offset + head.size, offset + size
-    if body_at > end:
+def decode_whole(data: bytes, offset: int = 0, *, check_crc: bool = True) -> StoredMessage | None:
+    """Returns the message at `offset` of `data`, or None where `decode_message` raises an error."""
+    flag_at = offset + _SYS_FLAG_AT + 3
+    if flag_at >= len(data):
+        return None
+    head = _HEADS[data[flag_at] & _HOST_FLAGS]
+    body_at = offset + head.size
+    if body_at > len(data):
         return None
     fields = head.unpack_from(data, offset)
-    topic_at = body_at + max(fields[14], 0)
-    length_size = 2 if fields[1] == MESSAGE_MAGIC_V2 else 1
-    length = int.from_bytes(data[topic_at : topic_at + length_size], "big", signed=True)
-    rest_at = topic_at + length_size + length
-    properties_length = int.from_bytes(data[rest_at : rest_at + 2], "big", signed=True)
-    if length < 0 or rest_at + 2 + max(properties_length, 0) != end:
+    size, magic, crc, body_size = fields[0], fields[1], fields[2], fields[14]
+    end, topic_at = offset + size, body_at + (body_size if body_size > 0 else 0)
+    if (
+        end > len(data)
+        or topic_at + 3 > end
+        or not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= limits.MESSAGE_SIZE_BYTES_MAX
+        or magic not in _MAGICS
+    ):
+        return None
+    length, name_at = data[topic_at], topic_at + 1
+    if magic == MESSAGE_MAGIC_V2:
+        length, name_at = length << 8 | data[name_at], name_at + 1
+    rest_at = name_at + length
+    if length > (0x7F if magic == MESSAGE_MAGIC_V1 else 0x7FFF) or rest_at + 2 > end:
+        return None
+    properties_size = data[rest_at] << 8 | data[rest_at + 1]
+    if rest_at + 2 + (properties_size if properties_size <= 0x7FFF else 0) != end:
+        return None
+    body = data[body_at:topic_at]
+    if check_crc and body and body_crc(body) != crc:
         return None
     message = object.__new__(StoredMessage)
     message.__dict__.update(  # a frozen dataclass sets each field by a call
         size_bytes=size,
-        magic=fields[1],
-        body_crc=fields[2],
+        magic=magic,
+        body_crc=crc,
         queue_id=fields[3],
         flag=fields[4],
         queue_offset=fields[5],
@@ -183,8 +198,8 @@ def _decode_whole(data: bytes, offset: int, size: int) -> StoredMessage | None:
         store_host=_host(fields[11]),
         reconsume_times=fields[12],
         prepared_transaction_offset=fields[13],
-        body=data[body_at:topic_at],
-        topic=data[topic_at + length_size : rest_at],
+        body=body,
+        topic=data[name_at:rest_at],
         properties_raw=data[rest_at + 2 : end],
     )
     return message
@@ -264,7 +279,7 @@ def checked_size(head: bytes | memoryview, available_bytes: int, path: str, posi
             found=len(head),
         )
     size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
-    if magic not in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
+    if magic not in _MAGICS:
         raise CorruptError(
             "this is a blank, not a message" if magic == BLANK_MAGIC else "no message starts here",
             path=path,
@@ -304,6 +319,7 @@ def _head_struct(sizes: tuple[int, int]) -> struct.Struct:
     return struct.Struct(f"{MESSAGE_HEAD.struct.format}{sizes[0]}sq{sizes[1]}s{tail}")
 
 
+_MAGICS = MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 _SYS_FLAG_AT = MESSAGE_HEAD.offset_of("sys_flag")
 _HOST_FLAGS = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 """The bits of sysFlag that tell the sizes of the hosts. They are in its last byte."""

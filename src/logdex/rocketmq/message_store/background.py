@@ -22,6 +22,10 @@ is longer than its interval. A dispatch of few messages costs nearly as much as 
 the interpreter from the threads that put."""
 
 
+_IDLE_S = 0.1
+"""How long the dispatch waits at most for something to dispatch, before it looks itself."""
+
+
 class _Worker(threading.Thread):
     """Calls `work` every `interval_ms`, or when it is woken, until it is stopped or `work` raises a
     `LogdexError`, which whoever calls the store is told of."""
@@ -62,6 +66,7 @@ class Background:
         options = core.options
         self._core, self._dispatch, self._schedule = core, dispatch, schedule
         self._flushed_s = self._derived_s = self._saved_s = self._disk_s = time.monotonic()
+        self._stopping = False
         self._workers = [
             _Worker("dispatch", options.reput_interval_ms, self._reput, dispatch.wanted),
             _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log, threading.Event()),
@@ -72,6 +77,12 @@ class Background:
             worker.start()
 
     def _reput(self) -> None:
+        """Dispatches what is there, or waits until something is: a thread that wakes every
+        millisecond takes the interpreter from all others."""
+        self._core.appended.clear()
+        if self._dispatch.behind_bytes == 0 and not self._stopping:
+            self._core.appended.wait(_IDLE_S)
+            return
         while self._dispatch.run_batch() and self._dispatch.is_hurried:
             pass
 
@@ -108,5 +119,7 @@ class Background:
 
     def stop(self) -> None:
         """Ends the threads."""
+        self._stopping = True
+        self._core.appended.set()
         for worker in self._workers:
             worker.stop()

@@ -67,6 +67,8 @@ class StoreCore:
         self.gate = ReaderGate()
         self.wait_slaves: Callable[[int], PutMessageStatus] | None = None
         """Waits until slaves have the log up to an offset; None if no put waits for slaves."""
+        self.appended = threading.Event()
+        """Is set when something is appended to the log. The dispatch clears it and waits for it."""
         self.closed = self.closing = False
         self._is_slave = options.is_slave
         self.disk_full = False
@@ -154,6 +156,8 @@ class StoreCore:
         except BaseException as error:
             self.group_commit.fail(error)
             raise
+        if not self.appended.is_set():
+            self.appended.set()
 
     def write(self, position: int, data: bytes) -> None:
         """Writes bytes of a filler, at a position of the active file. Call it with the lock held."""

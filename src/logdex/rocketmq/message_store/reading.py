@@ -19,7 +19,7 @@ from logdex.rocketmq.message_store.opening import OpenedStore
 from logdex.rocketmq.message_store.put.message import Text
 from logdex.rocketmq.read.get_message import QueueView
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
-from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
+from logdex.rocketmq.read.keys.key_search import QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.query import query_as_broker, query_exact
 from logdex.rocketmq.read.queue_reads import QueueReads
@@ -41,7 +41,7 @@ class ReadableStore(QueueReads):
         """What opening the store found and changed."""
         self._queues = opened.dispatch.derived.queues
         self._index: IndexService | None = None
-        self._index_changes = 0
+        self._index_changes = self._index_upto = 0
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -162,27 +162,30 @@ class ReadableStore(QueueReads):
         hash, at most 64, and nothing that is not dispatched.
         """
         question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
-        core = self._core
-        with self._reading(), self._dispatch.lock:
-            end, reput_from = core.log.end_offset, self._dispatch.reput_from
+        core, dispatch = self._core, self._dispatch
+        with core.gate.reading(), dispatch.lock:
+            core.require_open()
+            end, reput_from = core.log.end_offset, dispatch.reput_from
             missing = ((reput_from, end),) if reput_from < end else ()
             source = QuerySource(core.reader, self._index_service(), missing, end, core.config, core.env)
             if broker_semantics:
                 return query_as_broker(source, question, max_num=max)
-            return query_exact(KeySearch(source, question, cursor, scan_missing=True), max_num=max)
+            return query_exact(source, question, cursor, scan_missing=True, max_num=max)
 
     def _index_service(self) -> IndexService:
         """Returns the IndexFiles as they are now. They stay open until files are created or removed.
         Call it with the dispatch's lock held, and use what it returns while it is held."""
-        changes, service = self._dispatch.derived.index.changes, self._index
+        changes, upto, service = self._dispatch.derived.index.changes, self._dispatch.reput_from, self._index
         if service is not None and service.files and self._index_changes == changes:
-            service.files[-1].reload()  # the others are full
+            if self._index_upto != upto:
+                service.files[-1].reload()  # the others are full
+                self._index_upto = upto
             return service
         self._close_index()
         self._index = IndexService(
             self._core.paths.index, self._core.config, env=self._core.env, own_descriptors_max=_INDEX_DESCRIPTORS_MAX
         )
-        self._index_changes = changes
+        self._index_changes, self._index_upto = changes, upto
         return self._index
 
     def _close_index(self) -> None:

@@ -13,11 +13,18 @@ from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.keys.key_question import TIME_MIN_MS, KeyQuestion
 from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
+from logdex.rocketmq.read.keys.quick_query import query_quick
 from logdex.rocketmq.read.results import QueryMessageResult
 
 
-def query_exact(search: KeySearch, *, max_num: int | None) -> QueryMessageResult:
-    """Returns the messages of a search, newest first: all of them, or the first `max_num`."""
+def query_exact(
+    source: QuerySource, question: KeyQuestion, cursor: int | None, *, scan_missing: bool, max_num: int | None
+) -> QueryMessageResult:
+    """Returns the messages of a `KeySearch`, newest first: all of them, or the first `max_num`."""
+    usual = None if cursor is not None else query_quick(source, question, max_num)
+    if usual is not None:
+        return usual
+    search = KeySearch(source, question, cursor, scan_missing=scan_missing)
     if max_num is not None and max_num < 1:
         raise UsageError(f"max must be 1 or more, got {max_num}", hint="leave it out for all")
     found: list[tuple[int, StoredMessage]] = []
@@ -28,7 +35,6 @@ def query_exact(search: KeySearch, *, max_num: int | None) -> QueryMessageResult
                 more = True
                 break
             found.append(item)
-    source = search.source
     return QueryMessageResult(
         messages=tuple(message for _, message in found),
         phy_offsets=tuple(offset for offset, _ in found),
@@ -39,8 +45,8 @@ def query_exact(search: KeySearch, *, max_num: int | None) -> QueryMessageResult
         expired=search.expired,
         behind_end=search.behind_end,
         unreadable=tuple(search.problems),
-        index_last_update_timestamp=_last_header(source.index)[0],
-        index_last_update_phyoffset=_last_header(source.index)[1],
+        index_last_update_timestamp=_last_header(source.index_service)[0],
+        index_last_update_phyoffset=_last_header(source.index_service)[1],
     )
 
 
@@ -55,7 +61,7 @@ def query_as_broker(source: QuerySource, question: KeyQuestion, *, max_num: int 
     messages: list[tuple[int, StoredMessage]] = []
     last_ms, updated = question.end_ms, (0, 0)
     for _ in range(3):
-        answer = source.index.query_offset(
+        answer = source.index_service.query_offset(
             question.topic, question.key, max_num, begin_ms, last_ms, question.index_type
         )
         if not answer.phy_offsets:

@@ -5,9 +5,9 @@ Source: GetMessageResult, GetMessageStatus, QueryMessageResult.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -86,8 +86,7 @@ class QueueInfo:
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueryMessageResult:
+class QueryMessageResult(NamedTuple):
     """Messages that were found by key, with their physical offsets.
 
     `complete` states whether all matching messages are in the result, or on its next pages.
@@ -108,7 +107,7 @@ class QueryMessageResult:
     files were deleted."""
     behind_end: int = 0
     """The number of index entries that point after the end of the CommitLog."""
-    unreadable: tuple[LogdexError, ...] = field(default=())
+    unreadable: tuple[LogdexError, ...] = ()
     """The errors of messages in the index, or of searched parts, that could not be read."""
     index_last_update_timestamp: int = 0
     """End timestamp (ms) of the newest IndexFile, 0 without one."""

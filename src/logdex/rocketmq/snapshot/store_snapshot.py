@@ -338,7 +338,7 @@ class StoreSnapshot(QueueReads):
             raise UsageError("the broker knows neither scan_missing nor a cursor", hint="leave out broker_semantics")
         if broker_semantics:
             return query_as_broker(source, question, max_num=max)
-        return query_exact(KeySearch(source, question, cursor, scan_missing=scan_missing), max_num=max)
+        return query_exact(source, question, cursor, scan_missing=scan_missing, max_num=max)
 
     def search_messages(
         self,

@@ -88,8 +88,7 @@ class QueueDisk:
             first, last = max(at, file.start_offset), min(end, file.end_offset)
             if first < last and file.path not in self._unreadable:
                 try:
-                    with self._open.lend(file.path) as opened:
-                        data = opened.read_at(first - file.start_offset, last - first)
+                    data = self._open.read_at(file.path, first - file.start_offset, last - first)
                 except MissingFileError:
                     continue  # a broker has removed it since the directory was listed
                 except UnreadableError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
 from logdex.primitives.text import to_bytes
@@ -15,8 +15,7 @@ _EVERY_KEY = Dialect.of(DEFAULT_VERSION)
 """The rules of a version that indexes everything that any version does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyQuestion:
+class KeyQuestion(NamedTuple):
     """The messages that a query asks for: topic and key as stored bytes, and store times in
     milliseconds from `begin_ms` to `end_ms`, both inclusive. With `index_type` ``T`` the key is a
     tag."""
@@ -34,9 +33,12 @@ class KeyQuestion:
         """Returns the question for texts; None for a time means no bound."""
         begin_ms = TIME_MIN_MS if begin_ms is None else begin_ms
         end_ms = TIME_MAX_MS if end_ms is None else end_ms
-        return KeyQuestion(
-            topic=to_bytes(topic), key=to_bytes(key), begin_ms=begin_ms, end_ms=end_ms, index_type=index_type
-        )
+        return KeyQuestion(to_bytes(topic), to_bytes(key), begin_ms, end_ms, index_type)
+
+    @property
+    def is_for_any_time(self) -> bool:
+        """Whether the question has no bound of time."""
+        return self.begin_ms == TIME_MIN_MS and self.end_ms == TIME_MAX_MS
 
     def names(self, message: StoredMessage) -> bool:
         """Whether the message has this topic and key, byte for byte."""
@@ -44,7 +46,7 @@ class KeyQuestion:
             return False
         if self.index_type == TAG_INDEX_TYPE:
             return message.tags == self.key
-        return self.key == message.unique_key or self.key in message.keys
+        return message.unique_key == self.key or self.key in message.keys
 
     def may_mean(self, message: StoredMessage) -> bool:
         """Whether the index may point to the message: one of its keys has the hash."""

@@ -6,7 +6,8 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +34,12 @@ PROBLEMS_MAX = 1000
 """The number of errors that a search keeps."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySource:
+class QuerySource(NamedTuple):
     """What a query searches: a log that ends at `valid_end`, its IndexFiles, and the ranges that
     they do not cover."""
 
     log: CommitLog
-    index: IndexService
+    index_service: IndexService
     missing: tuple[OffsetRange, ...]
     valid_end: int
     config: StoreConfig
@@ -64,7 +64,7 @@ class KeySearch:
     def __init__(self, source: QuerySource, question: KeyQuestion, cursor: int | None, *, scan_missing: bool) -> None:
         self.source = source
         self.scan_missing = scan_missing or source.log.is_one_file
-        self.problems: list[LogdexError] = [*source.index.unusable]
+        self.problems: list[LogdexError] = [*source.index_service.unusable]
         """The errors of messages, index entries and searched parts that could not be read."""
         self.collisions = 0
         """The number of messages with the same hash but another topic or key."""
@@ -126,7 +126,7 @@ class KeySearch:
     def _offsets(self) -> Iterator[int]:
         """Yields the physical offsets of messages that may be meant, descending."""
         source = self.source
-        indexed = index_offsets(source.index.files, self._question, self._below, self.problems)
+        indexed = index_offsets(source.index_service.files, self._question, self._below, self.problems)
         if not (self.scan_missing and source.missing):
             yield from indexed
             return
