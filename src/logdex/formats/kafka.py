@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from logdex.jobs.reports import Progress
     from logdex.jobs.tasks import Runner
     from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.dispatch.job import LogDispatcher
     from logdex.kafka.rebuild.report import KafkaRebuildReport
     from logdex.kafka.recover.report import RecoverReport
     from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
@@ -134,6 +135,14 @@ def _recover(
     return RecoverJob(target, _log_size_bytes(found, env=env), run)
 
 
+def _dispatch(found: KafkaPath, settings: Settings, output: str, *, env: Env = DEFAULT_ENV) -> LogDispatcher:
+    from logdex.kafka.dispatch.job import LogDispatcher
+    from logdex.kafka.rebuild import rebuild_settings
+
+    own = rebuild_settings(settings.get("index_interval_bytes"), key_index=True, sync=True)
+    return LogDispatcher(found, output, index_interval_bytes=own.index_interval_bytes, env=env)
+
+
 def _directory(found: KafkaPath) -> str:
     """Returns the log directory, or the directory of the partition or of the file's partition."""
     from logdex.kafka.directory.partition_files import partition_directory
@@ -159,4 +168,5 @@ FORMAT = Format(
     verify=_verify,
     rebuild=_rebuild,
     recover=_recover,
+    dispatch=_dispatch,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.helpers import run, run_json
@@ -21,13 +20,6 @@ def test_dispatch(tmp_path: Path) -> None:
     [report] = run_json("dispatch", store, "--output", output, *FLAGS)
     assert (report["messages"], report["engine"], report["lossy"]) == (10, "local", False)
     require_rebuilt(store, output, tmp_path / "rebuilt")
-
-
-def test_what_cannot_run(tmp_path: Path, golden_log: Callable[[str], Path]) -> None:
-    done = run("dispatch", golden_log("tiny-broker"), "--output", tmp_path / "out")
-    assert done.exit_code == 2
-    assert "dispatch is for RocketMQ" in done.stderr
-    assert "logdex rebuild" in done.stderr
 
 
 def test_a_lake(tmp_path: Path) -> None:

@@ -25,22 +25,21 @@ if TYPE_CHECKING:
     epilog=epilog(
         "logdex dispatch store --output derived",
         "logdex dispatch store --output derived --engine spark --master 'local[2]' --json",
-        notes="Derives ConsumeQueues and IndexFiles from a RocketMQ CommitLog into another directory, as a broker's "
-        "ReputMessageService does. Run again with the same --output it goes on where it ended, also after it was "
-        "killed; with --follow it goes on as the log grows, until Ctrl-C. The files are those of `logdex rebuild`, "
-        "byte for byte. Nothing is written into the store. With --lake what is new is exported as Parquet too, each "
-        "message once. With --engine spark it is a Structured Streaming query: the complete files of the log are "
-        "scanned on Spark, and the newest one by this process.",
+        "logdex dispatch logs --output derived-logs --lake lake",
+        notes="Derives into another directory what a broker derives from its log, and keeps it up to date: of a "
+        "RocketMQ CommitLog ConsumeQueues and IndexFiles, as ReputMessageService does, of Kafka's logs all index "
+        "files, with key indexes. Run again with the same --output it goes on where it ended, also after it was "
+        "killed; with --follow it goes on as the log grows, until Ctrl-C. The files are those of `logdex rebuild` "
+        "(for Kafka with --key-index), byte for byte. Nothing is written beside the log. With --lake what is new is "
+        "exported as Parquet too, each message once. With --engine spark it is a Structured Streaming query, whose "
+        "tasks scan the logs; the newest file of a CommitLog is scanned by this process.",
     )
 )
 @path_command
 def dispatch(
     target: PathOptions,
     output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Where to write consumequeue/ and index/.", show_default=False
-        ),
+        str, typer.Option("--output", "-o", metavar="DIR", help="Where to write the derived files.", show_default=False)
     ],
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the log grows; Ctrl-C ends it.")] = False,
     every_s: Annotated[
@@ -69,14 +68,15 @@ def dispatch(
     as_json: JsonOption = False,
 ) -> None:
     """Keep the indexes of a log up to date in another directory. Exit 0 good, 2 cannot run, 3 done but lossy."""
-    found = find(target)
+    derived = target.with_settings(time_zone=time_zone)
+    found = find(derived)
     prepare = format_of(found).dispatch
     if prepare is None:
         names = ", ".join(each.title for each in FORMATS.values() if each.dispatch is not None)
         raise UsageError(
             f"{target.path} is {found.description}; dispatch is for {names}", hint="logdex rebuild derives its indexes"
         )
-    job = prepare(found, target.with_settings(time_zone=time_zone).settings, output)
+    job = prepare(found, derived.settings, output)
     with job, stopped_by_signals(job) as signals:
         size_bytes, wanted = format_of(found).log_size_bytes(found), _lake(target, lake)
         if engine is Engine.LOCAL:
