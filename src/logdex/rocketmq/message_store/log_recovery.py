@@ -17,6 +17,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.message_store.kept_windows import KeptWindows
 from logdex.rocketmq.scan.log_extent import find_valid_end
 from logdex.rocketmq.scan.log_walk import newest_written, readable
 from logdex.rocketmq.scan.scanner import Scanner, Window
@@ -75,18 +76,18 @@ def clean_end(log: CommitLog, known: Iterable[int], config: StoreConfig, env: En
     return extent.end, extent.last_store_timestamp_ms or 0
 
 
-def unclean_end(log: CommitLog, start_offset: int, config: StoreConfig, env: Env) -> tuple[LogEnd | None, int, int]:
+def unclean_end(log: CommitLog, kept: KeptWindows, config: StoreConfig, env: Env) -> tuple[LogEnd | None, int, int]:
     """(the end of a log after an unclean end, the offset there, the store time of its last message
-    or 0), by a scan from `start_offset` on.
+    or 0), by a scan from `kept.start` on, whose first windows are kept.
 
     The log ends at the first message that is not whole. The CRC covers the body alone, so a message
     whose topic or properties are zeros from a page's start on is not whole either: the end is None
     then. Raises `CorruptError` if a later file has messages, which no power cut leaves.
     """
-    scanner, last_ms = Scanner(config, env=env, nobody_writes=True), 0
+    scanner, last_ms = Scanner(config, env=env, nobody_writes=True, table=kept.table), 0
     end: LogEnd | None = None
-    offset = start_offset
-    windows = scanner.scan(log, start_offset)
+    offset = kept.start
+    windows = scanner.scan(log, kept.start)
     while True:
         try:
             window = next(windows)
@@ -95,6 +96,7 @@ def unclean_end(log: CommitLog, start_offset: int, config: StoreConfig, env: Env
             break
         torn = _first_torn(window)
         whole = window.count if torn is None else torn
+        kept.add(window, whole)
         if whole:
             last_ms = int(window.columns.store_timestamp_ms[whole - 1])
         if torn is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,6 +31,7 @@ from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.message_store.derived.dispatch import DerivedFiles, Dispatch
 from logdex.rocketmq.message_store.derived.index import IndexStart, LiveIndex, find_start
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
+from logdex.rocketmq.message_store.kept_windows import KeptWindows
 from logdex.rocketmq.message_store.load_report import LoadReport
 from logdex.rocketmq.message_store.log_recovery import (
     clean_end,
@@ -45,6 +47,7 @@ from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_consu
 from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
+from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
@@ -131,8 +134,8 @@ class _Opening:
         self.clock_ms, self.env, self.lock = clock_ms, env, lock
         self.directory = config.store_path_commit_log or paths.commit_log
         self.report = LoadReport(was_clean=not env.exists(paths.abort))
-        self._scanned_from: int | None = None
-        """From where on the log was scanned to find its end."""
+        self._kept: KeptWindows | None = None
+        """What a scan found that looked for the log's end."""
 
     def run(self) -> OpenedStore:
         """Opens the store, and closes all files if that fails."""
@@ -149,7 +152,8 @@ class _Opening:
             closing += [reader.close, files.close]
             index = LiveIndex(self.paths, self.config, checkpoint, found.index, self.env)
             closing.append(index.close_files)
-            derived = DerivedFiles(queues, index, self.config, self.env)
+            table = None if self._kept is None else self._kept.table
+            derived = DerivedFiles(queues, index, self.config, self.env, table)
             self._derive(derived, reader, found)
             core = self._core(files, reader, queues, found)
             dispatch = Dispatch(core, derived, checkpoint)
@@ -187,9 +191,9 @@ class _Opening:
             end_offset, is_clean = end.offset, end.is_clean
         queues_from = end_offset
         if not is_clean:
-            start = self._scanned_from = scan_start(log, checkpoint.values)
-            stop, end_offset, last_ms = unclean_end(log, start, self.config, self.env)
-            queues_from = start
+            self._kept = KeptWindows(scan_start(log, checkpoint.values))
+            stop, end_offset, last_ms = unclean_end(log, self._kept, self.config, self.env)
+            queues_from = self._kept.start
             if stop is None or not stop.is_clean:
                 self.report.cut_reason = "a torn message" if stop is None else stop.reason
         damaged = [queue for queue in found_queues if is_damaged(queue)]
@@ -296,11 +300,30 @@ class _Opening:
             return
         known = KnownTopics.read(self.paths.root, env=self.env)
         derived.is_deleted = cache(known.is_deleted)
-        derived.scanner.check_crcs(self._scanned_from is None or start < self._scanned_from)
-        for window in derived.scanner.scan(log, start):
+        for window in self._windows(derived.scanner, log, start):
             derived.put(window, queues_from=queues_from, index_from=index_from)
-        derived.scanner.check_crcs(True)
         derived.is_deleted = None
+
+    def _windows(self, scanner: Scanner, log: CommitLog, start: int) -> Iterator[Window]:
+        """Yields the windows of the log from an offset on. What the scan for the log's end has seen is
+        taken from there, or scanned again without CRCs."""
+        kept = self._kept
+        if kept is None:
+            yield from scanner.scan(log, start)
+            return
+        if start < kept.start:
+            with closing(scanner.scan(log, start)) as windows:
+                for window in windows:
+                    if window.columns.position[0] >= kept.start:
+                        break
+                    yield window
+                else:
+                    return  # the log ends here for a scan from the start
+        if start <= kept.start:
+            yield from kept
+        scanner.check_crcs(False)
+        yield from scanner.scan(log, kept.end if start <= kept.start else start)
+        scanner.check_crcs(True)
 
     def _core(self, files: LogFiles, reader: CommitLog, queues: LiveQueues, found: _Found) -> StoreCore:
         """The state of the open store; all topics with queues are in topics.json then."""

@@ -26,6 +26,7 @@ from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.message_store.derived.index import LiveIndex
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _log = logging.getLogger(__name__)
@@ -46,10 +47,13 @@ class DerivedFiles:
     """The ConsumeQueues and IndexFiles of a store, and the scanner whose windows fill them. For one
     thread at a time."""
 
-    def __init__(self, queues: LiveQueues, index: LiveIndex, config: StoreConfig, env: Env) -> None:
+    def __init__(
+        self, queues: LiveQueues, index: LiveIndex, config: StoreConfig, env: Env, table: TopicTable | None = None
+    ) -> None:
+        """`table` has the topics and queues of windows that were scanned before."""
         self.queues = queues
         self.index = index
-        self.scanner = Scanner(config, env=env, nobody_writes=True)
+        self.scanner = Scanner(config, env=env, nobody_writes=True, table=table)
         self.is_deleted: Callable[[bytes], bool] | None = None
         """Says of which topics no ConsumeQueue is derived, while a store is opened."""
         self._deriver = ConsumeQueueDeriver()
