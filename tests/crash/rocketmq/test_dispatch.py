@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+import logdex
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV
 from logdex.rocketmq.dispatch.job import Dispatcher
@@ -94,10 +96,11 @@ def test_a_full_disk(tmp_path: Path, step: int, first: int) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [50])
 def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
-    """`logdex dispatch --follow` is killed with SIGKILL, over and over, while the log grows."""
-    store, output, chance = tmp_path / "store", tmp_path / "out", random.Random(7)
+    """`logdex dispatch --follow --lake` is killed with SIGKILL, over and over, while the log grows."""
+    store, output, lake, chance = tmp_path / "store", tmp_path / "out", tmp_path / "lake", random.Random(7)
     flags = [part for name, size in SIZES.items() for part in ("--" + name.replace("_", "-"), str(size))]
     command = [sys.executable, "-m", "logdex", "dispatch", str(store), "--output", str(output), *flags]
+    command += ["--lake", str(lake)]
     journal = output / ".logdex-dispatch"
     grow(store, 10, 0)
     for turn in range(kills):
@@ -113,3 +116,7 @@ def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
         assert running.wait() == -signal.SIGKILL
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     require_rebuilt(store, output, tmp_path / "rebuilt")
+    offsets = pq.read_table(lake, columns=["physicalOffset"])["physicalOffset"].to_pylist()
+    with logdex.open(store, **SIZES) as snapshot:
+        expected = snapshot.scan().to_arrow().read_all()["physical_offset"].to_pylist()
+    assert sorted(offsets) == expected, "each message once"

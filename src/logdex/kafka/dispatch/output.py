@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from logdex.errors import LogInUseError, UsageError
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, take_lock
+from logdex.jobs.dispatching import STAGE_PREFIX
 from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.dispatch.journal import JOURNAL_NAME, PartitionJournal, stage_name
 from logdex.kafka.files.file_names import (
@@ -55,8 +56,8 @@ class DispatchOutput:
             raise
 
     def _require_own(self) -> None:
-        others = set(self._env.list_dir(self._directory)) - {LOCK_NAME}
-        if not self._env.is_dir(self._home) and others:
+        names = [name for name in self._env.list_dir(self._directory) if not name.startswith(STAGE_PREFIX)]
+        if not self._env.is_dir(self._home) and set(names) - {LOCK_NAME}:
             raise UsageError(
                 f"{self._directory} has files that no dispatch of Kafka logs wrote",
                 hint="give an output that is empty, or new",
@@ -93,8 +94,10 @@ class DispatchOutput:
         """Moves the new files of a partition into place, removes those that the journal does not have,
         and writes the journal. All of it is on disk then."""
         env, path, home = self._env, self._path(folder), self._home_of(folder)
-        for each in (path, home):
-            env.make_dirs_durably(each)
+        if not env.is_dir(home):  # it tells of the partition before there is a file of it
+            env.make_dirs(home)
+            env.sync_dir(self._home)
+        env.make_dirs_durably(path)
         for done in new:
             for name in done.names:
                 env.rename(f"{done.directory}/{name}", f"{path}/{name}")

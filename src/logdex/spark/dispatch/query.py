@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from logdex.convert.index_pipeline import IndexPipeline
+from logdex.errors import EnvironmentProblem
 from logdex.formats import format_of
 from logdex.formats.format import FoundPath, Settings
 from logdex.spark.dispatch.log_ends import LOG_FORMAT, SOURCE, LogEndsSource
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _POLL_S = 1
+_STARTS_MAX = 5
+_SOURCE_TOO_SLOW = "failed to connect back"
+"""What Spark says if a Python source does not start within ten seconds, which happens on a machine with
+too much to do. Then the query is started again, a few times."""
 
 
 class Batches:
@@ -56,13 +61,26 @@ def dispatch_stream(
     and `EnvironmentProblem` if Spark fails.
     """
     spark.dataSource.register(LogEndsSource)
-    batches = Batches(pipeline)
     stream = spark.readStream.format(SOURCE).options(**_options(found, settings)).load(pipeline.job.report.path)
-    writer = stream.writeStream.foreachBatch(batches.take).queryName("logdex dispatch")
-    writer = writer.option("checkpointLocation", f"file://{pipeline.job.stage_directory}/query")
     trigger: dict[str, Any] = {"processingTime": f"{int(every_s * 1000)} milliseconds"}
+    for start in range(1, _STARTS_MAX + 1):
+        try:
+            _run(stream, pipeline, trigger if follow else {"availableNow": True}, f"query-{start}")
+            break
+        except EnvironmentProblem as error:
+            if _SOURCE_TOO_SLOW not in error.message or start == _STARTS_MAX:
+                raise
+    if not follow:
+        pipeline.step()  # finds out how the log ends, and takes in what the stream does not wait for
+
+
+def _run(stream: DataFrame, pipeline: IndexPipeline, trigger: dict[str, Any], checkpoint: str) -> None:
+    """Runs a query until it ends or the job is stopped."""
+    batches = Batches(pipeline)
+    writer = stream.writeStream.foreachBatch(batches.take).queryName("logdex dispatch")
+    writer = writer.option("checkpointLocation", f"file://{pipeline.job.stage_directory}/{checkpoint}")
     with spark_failures():
-        query = writer.trigger(**(trigger if follow else {"availableNow": True})).start()
+        query = writer.trigger(**trigger).start()
         try:
             while not query.awaitTermination(_POLL_S) and not pipeline.job.is_stopped:
                 pass
@@ -73,8 +91,6 @@ def dispatch_stream(
         finally:
             pipeline.wait_for_step()
             query.stop()
-    if not follow:
-        pipeline.step()  # finds out how the log ends, and takes in what the stream does not wait for
 
 
 def _options(found: FoundPath, settings: Settings) -> dict[str, str]:

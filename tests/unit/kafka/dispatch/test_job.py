@@ -172,3 +172,13 @@ def test_logs_are_not_touched(tmp_path: Path) -> None:
     dispatch(logs, tmp_path / "out")
     after = {path: (path.stat().st_mtime_ns, os.listdir(path) if path.is_dir() else None) for path in logs.rglob("*")}
     assert after == before
+
+
+def test_a_stage_folder_alone_is_no_others_file(tmp_path: Path) -> None:
+    """A power cut may leave the folder of a first run, and not that of its journals."""
+    logs, output = tmp_path / "logs", tmp_path / "out"
+    grow(logs / "a-0", 5, 0)
+    (output / ".logdex-dispatch-stage-0123").mkdir(parents=True)
+    dispatch(logs, output)
+    require_rebuilt(logs, output, tmp_path / "rebuilt")
+    assert not list(output.glob(".logdex-dispatch-stage*"))
