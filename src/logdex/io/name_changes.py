@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from logdex.errors import StorageError, UnusableFileError, VanishedError
 
 NO_FILE = "not a regular file"
+_LEADS_NOWHERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG)
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
@@ -58,7 +59,7 @@ def _exchange_call() -> Any:
 def _why_no_file(code: int | None, path: str) -> str | None:
     """Returns what is at `path` instead of a file if the system refused an operation on it with `code` for that
     reason, else None."""
-    if code == errno_codes.ENOENT and os.path.islink(path):
+    if code in _LEADS_NOWHERE and os.path.islink(path):
         return "a symbolic link that leads to nothing"
     if code == errno_codes.ELOOP:
         return "a symbolic link that leads to itself"

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from logdex.errors import CorruptError, MissingFileError, NotAStoreError, TruncatedError, UnreadableError
+from logdex.errors import (
+    CorruptError,
+    MissingFileError,
+    NotAStoreError,
+    TruncatedError,
+    UnreadableError,
+    UnusableFileError,
+)
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -21,6 +28,7 @@ from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESS
 from logdex.rocketmq.files.offset_files import (
     OFFSET_MAX,
     OffsetFile,
+    OffsetFiles,
     infer_file_size,
     list_offset_files,
     offset_in_name,
@@ -77,6 +85,37 @@ class _Listing:
     foreign: tuple[str, ...]
     file_size_bytes: int
     is_one_file: bool
+    unusable: dict[int, UnusableFileError]
+
+
+def _add(found: OffsetFiles, more: OffsetFiles) -> None:
+    """Adds the files of another directory. Of two files with one name, the one that is there counts."""
+    starts = {file.start_offset for file in found.files}
+    found.foreign += [
+        *more.foreign,
+        *(posixpath.basename(each.path) for each in more.files if each.start_offset in starts),
+    ]
+    found.files = sorted(
+        [*found.files, *(each for each in more.files if each.start_offset not in starts)],
+        key=lambda file: file.start_offset,
+    )
+    found.unusable += more.unusable
+
+
+def _unusable_places(found: OffsetFiles, file_size_bytes: int) -> dict[OffsetFile, UnusableFileError]:
+    """Returns what is no file at the places where a log with these files has one, each as a file of
+    size 0. It is then no other name."""
+    places: dict[OffsetFile, UnusableFileError] = {}
+    taken = {file.start_offset for file in found.files}
+    for error in found.unusable:
+        name = posixpath.basename(error.path)
+        start = int(name)
+        is_aligned = not found.files or (start - found.files[0].start_offset) % file_size_bytes == 0
+        if is_aligned and start not in taken:
+            places[OffsetFile(error.path, start, 0)] = error
+            taken.add(start)
+            found.foreign.remove(name)
+    return places
 
 
 class CommitLog:
@@ -86,7 +125,8 @@ class CommitLog:
     The files are listed when the object is created and by `refresh`. `more_directories` hold files
     of the log too, where a broker has several store paths; one of those that is missing holds none.
     `file_size_bytes` is
-    mappedFileSizeCommitLog; None infers it from the files. Raises `MissingFileError` if the
+    mappedFileSizeCommitLog; None infers it from the files. What is no file and has the name of one
+    is listed with a size of 0; reading it raises `UnusableFileError`. Raises `MissingFileError` if the
     directory is missing, `NotAStoreError` if it holds no CommitLog file, and `CorruptError` if the
     offset of a single file follows neither from its name nor from its first message.
     """
@@ -127,42 +167,34 @@ class CommitLog:
         return CommitLog.of_store(root, file_size_bytes=size, directories=directories, env=env)
 
     def _list(self) -> _Listing:
-        files: tuple[CommitLogFile, ...]
-        foreign: tuple[str, ...] = ()
-        is_one_file = self._env.is_file(self.directory)
+        found, is_one_file = OffsetFiles(), self._env.is_file(self.directory)
         if is_one_file:
-            files = (commit_log_file(self.directory, env=self._env),)
+            found.files = [commit_log_file(self.directory, env=self._env)]
         elif self._env.is_dir(self.directory):
-            files, foreign = list_offset_files(self._env, self.directory)
-            if self._more:
-                files, foreign = self._list_all(files, foreign)
+            found = list_offset_files(self._env, self.directory)
+            for directory in filter(self._env.is_dir, self._more):
+                _add(found, list_offset_files(self._env, directory))
         else:
             hint = "a store has its log in commitlog/, or where storePathCommitLog says: --broker-conf FILE"
             raise MissingFileError("no such directory", path=self.directory, hint=hint)
-        if not files:
+        if not found.files and not found.unusable:
             raise NotAStoreError(
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
             )
-        inferred = infer_file_size(files) or 0
+        inferred = infer_file_size(found.files) or 0
         if inferred < BLANK.size_bytes:  # truncated or still empty: no broker makes such a file
             inferred = StoreConfig().mapped_file_size_commit_log
         size = self._given_file_size or inferred
-        return _Listing(files, tuple(file.start_offset for file in files), foreign, size, is_one_file)
-
-    def _list_all(
-        self, files: tuple[CommitLogFile, ...], foreign: tuple[str, ...]
-    ) -> tuple[tuple[CommitLogFile, ...], tuple[str, ...]]:
-        """Returns the files and the other names of all directories. Of two files with one name, that
-        of the earlier directory counts."""
-        by_start = {file.start_offset: file for file in files}
-        for directory in self._more:
-            if self._env.is_dir(directory):
-                listed, others = list_offset_files(self._env, directory)
-                foreign += others + tuple(
-                    posixpath.basename(each.path) for each in listed if each.start_offset in by_start
-                )
-                by_start |= {file.start_offset: file for file in listed if file.start_offset not in by_start}
-        return tuple(by_start[start] for start in sorted(by_start)), foreign
+        unusable = _unusable_places(found, size)
+        files = sorted([*found.files, *unusable], key=lambda file: file.start_offset)
+        return _Listing(
+            tuple(files),
+            tuple(file.start_offset for file in files),
+            tuple(found.foreign),
+            size,
+            is_one_file,
+            {file.start_offset: error for file, error in unusable.items()},
+        )
 
     def refresh(self) -> None:
         """Lists the directory again, for a log that a broker is still writing."""
@@ -183,6 +215,19 @@ class CommitLog:
     def foreign(self) -> tuple[str, ...]:
         """The names in the directory that are not those of CommitLog files."""
         return self._listing.foreign
+
+    @property
+    def unusable(self) -> dict[int, UnusableFileError]:
+        """What is at the places of some files, by start offset, where there is no file."""
+        return self._listing.unusable
+
+    def readable_from(self) -> int:
+        """Returns the physical offset of the first byte that is in a file. Raises `UnusableFileError`
+        if there is none."""
+        for file in self.files:
+            if file.start_offset not in self.unusable:
+                return file.start_offset
+        raise self.unusable[self.min_offset]
 
     @property
     def is_one_file(self) -> bool:

@@ -112,6 +112,8 @@ def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: L
     """
     if stop is not None:
         return _hole_before_files(log, stop)
+    if (error := log.unusable.get(file.start_offset)) is not None:
+        return unreadable_end(file, 0, error)
     following = log.file_behind(file)
     cut = _end_of_cut_file(log, file, position, is_last=following is None)
     if cut is not None:
@@ -121,6 +123,8 @@ def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: L
         reason = "the last file is full" if file.size_bytes else "the last file is empty"
         offset = behind if file.size_bytes else file.start_offset
         return LogEnd(EndKind.END_OF_FILES, offset, file.path, file.size_bytes, reason)
+    if following.start_offset == behind and behind in log.unusable:
+        return unreadable_end(following, 0, log.unusable[behind])
     if following.start_offset != behind:
         reason = f"the file {behind:020d} is missing, the log goes on behind it"
         return LogEnd(EndKind.MISSING_FILE, behind, file.path, file.size_bytes, reason)

@@ -74,7 +74,8 @@ class ConsumeQueue:
     the files, which is then the whole queue. `file_size_bytes` is mappedFileSizeConsumeQueue as the
     broker rounds it; None infers it from the files. Many queues can share `open_files`, so that
     they do not use up the process's descriptors. A queue without files has no entries. Raises
-    `MissingFileError` if the directory is missing.
+    `MissingFileError` if the directory is missing, and `UnusableFileError` if something else has
+    the name of one of its files.
     """
 
     def __init__(
@@ -123,7 +124,10 @@ class ConsumeQueue:
 
     def _list(self) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
         if self._env.is_dir(self.directory):
-            return list_offset_files(self._env, self.directory)
+            found = list_offset_files(self._env, self.directory)
+            for error in found.unusable:
+                raise error
+            return tuple(found.files), tuple(found.foreign)
         start = offset_in_name(posixpath.basename(self.directory))
         if start is None or not self._env.is_file(self.directory):
             raise MissingFileError("no such queue directory", path=self.directory)

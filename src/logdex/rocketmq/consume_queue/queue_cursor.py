@@ -188,7 +188,7 @@ def open_cursors(root: str, env: Env, open_files: OpenFiles) -> list[QueueCursor
     found = []
     try:
         for topic, queue_id, directory in discover_queues(root, env=env):
-            found.append((topic, queue_id, list_offset_files(env, directory)[0]))
+            found.append((topic, queue_id, tuple(list_offset_files(env, directory).files)))
     except StorageError:
         pass  # Queues that are not named here vouch for nothing: their messages are found by a scan.
     block = min(max(CACHED_ENTRIES // max(len(found), 1), BLOCK_ENTRIES_MIN), BLOCK_ENTRIES_MAX)

@@ -71,7 +71,8 @@ class KnownTopics:
         if not self.env.is_dir(directory):
             return False
         queues = (f"{directory}/{queue}" for queue in self.env.list_dir(directory))
-        return any(list_offset_files(self.env, queue, refused=[])[0] for queue in queues if self.env.is_dir(queue))
+        found = (list_offset_files(self.env, queue) for queue in queues if self.env.is_dir(queue))
+        return any(each.files or each.unusable for each in found)
 
 
 def _is_in_rocksdb(config: str, env: Env) -> bool:

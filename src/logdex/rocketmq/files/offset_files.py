@@ -8,10 +8,10 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from logdex.errors import VanishedError
+from logdex.errors import UnusableFileError, VanishedError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 
@@ -40,50 +40,49 @@ def offset_in_name(name: str) -> int | None:
     return int(name) if is_offset and int(name) <= OFFSET_MAX else None
 
 
-def list_offset_files(
-    env: Env, directory: str, *, refused: list[str] | None = None
-) -> tuple[tuple[OffsetFile, ...], tuple[str, ...]]:
-    """Returns the files of `directory` whose names are offsets, in order, and all other names.
+@dataclass(slots=True)
+class OffsetFiles:
+    """The listing of a directory: the files whose names are offsets, in order, and all other names,
+    those of files that would extend beyond the largest offset included. `unusable` says what is
+    there instead of a file whose name is an offset; these names are other names too."""
 
-    The other names include files that would extend beyond the largest offset. Paths with an offset
-    as name that are no files are added to `refused`; without it, a dangling link raises
-    `StorageError`, and a directory is another name. Where a broker removes files meanwhile, the
-    directory is listed again.
-    """
+    files: list[OffsetFile] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    unusable: list[UnusableFileError] = field(default_factory=list)
+
+
+def list_offset_files(env: Env, directory: str) -> OffsetFiles:
+    """Lists a directory whose files are named by offsets. Where a broker removes files meanwhile, it
+    is listed again."""
     for _ in range(_LISTINGS_MAX):
-        refused_now: list[str] = []
-        files, foreign, is_whole = _list(env, directory, None if refused is None else refused_now)
+        found, is_whole = _list(env, directory)
         if is_whole:
             break
-    if refused is not None:
-        refused += refused_now
-    return tuple(files), tuple(foreign)
+    return found
 
 
-def _list(env: Env, directory: str, refused: list[str] | None) -> tuple[list[OffsetFile], list[str], bool]:
-    """Returns the files, the other names, and whether no file was removed meanwhile."""
-    files, foreign, is_whole = list[OffsetFile](), list[str](), True
+def _list(env: Env, directory: str) -> tuple[OffsetFiles, bool]:
+    """Returns what is there, and whether no file was removed meanwhile."""
+    found, is_whole = OffsetFiles(), True
     for name in env.list_dir(directory):
         path = f"{directory}/{name}"
-        is_offset = len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
-        if is_offset and refused is not None and not env.is_file(path):
-            if not env.exists(path):
-                is_whole = False
-                continue
-            refused.append(path)
-        elif is_offset and not env.is_dir(path):  # a dangling link or a FIFO raises in size_bytes
+        start = offset_in_name(name)
+        if start is not None:
             try:
-                file = OffsetFile(path, int(name), env.size_bytes(path))
+                if not env.is_file(path):
+                    env.open_read(path).close()  # says what it is
+                file = OffsetFile(path, start, env.size_bytes(path))
+            except UnusableFileError as error:
+                found.unusable.append(error)
             except VanishedError:
-                if env.exists(path):
-                    raise
                 is_whole = False
                 continue
-            if file.end_offset <= OFFSET_MAX:
-                files.append(file)
-                continue
-        foreign.append(name)
-    return files, foreign, is_whole
+            else:
+                if file.end_offset <= OFFSET_MAX:
+                    found.files.append(file)
+                    continue
+        found.foreign.append(name)
+    return found, is_whole
 
 
 def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()) -> bool:
@@ -96,7 +95,7 @@ def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()
     return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
 
 
-def infer_file_size(files: tuple[OffsetFile, ...], *, unit_bytes: int = 1) -> int | None:
+def infer_file_size(files: Sequence[OffsetFile], *, unit_bytes: int = 1) -> int | None:
     """The file size that a directory's files show, or None without a file that has bytes.
 
     It is the commonest size if all distances between names are multiples of it, else the smallest

@@ -259,7 +259,7 @@ def _resolve_queue_size(root: str, stated: int | None, said: _Said, env: Env) ->
     ConsumeQueues that have files, else the default."""
     sizes: Counter[int] = Counter()
     for _, _, directory in discover_queues(root, env=env):
-        files, _ = list_offset_files(env, directory, refused=[])  # a name that is not a file's is no evidence
+        files = list_offset_files(env, directory).files
         if stated is not None and len(files) > 1:
             _require_agreement("mappedFileSizeConsumeQueue", _whole_entries(stated), files, directory)
         size = infer_file_size(files, unit_bytes=ENTRY_SIZE_BYTES)

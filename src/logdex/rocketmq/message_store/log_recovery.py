@@ -31,6 +31,8 @@ _RECOVER_HINT = "logdex recover saves what can be read into another directory"
 def require_whole_files(log: CommitLog) -> None:
     """Raises an error unless all files but the last one have their full size and follow each
     other."""
+    for unusable in log.unusable.values():
+        raise unusable
     for expected, found in log.gaps():
         raise MissingFileError(
             f"the file {expected:020d} is missing, the log goes on at {found}", path=log.directory, hint=_RECOVER_HINT

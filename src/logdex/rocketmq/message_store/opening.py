@@ -115,7 +115,12 @@ def _require_place(path: str, env: Env) -> None:
 
 
 def _has_log(paths: StorePaths, env: Env) -> bool:
-    return env.is_dir(paths.commit_log) and bool(list_offset_files(env, paths.commit_log)[0])
+    return env.is_dir(paths.commit_log) and _lists_files(paths.commit_log, env)
+
+
+def _lists_files(directory: str, env: Env) -> bool:
+    found = list_offset_files(env, directory)
+    return bool(found.files or found.unusable)
 
 
 class _Opening:
@@ -170,7 +175,7 @@ class _Opening:
     # -- deciding ------------------------------------------------------------------------------------------------------
     def _first_look(self) -> CommitLog | None:
         """The log as it is, or None if there is no file of it yet."""
-        if not self.env.is_dir(self.directory) or not list_offset_files(self.env, self.directory)[0]:
+        if not self.env.is_dir(self.directory) or not _lists_files(self.directory, self.env):
             return None
         size = self.config.mapped_file_size_commit_log
         log = CommitLog(self.directory, file_size_bytes=size, env=self.env)

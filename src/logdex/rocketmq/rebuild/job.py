@@ -96,10 +96,11 @@ def rebuild_on(
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
+    report.note_unusable(log.unusable.values())
     report.note_trimmed(whole.trimmed)
     report.time_zone = named.text
     report.tasks = runner.tasks
-    report.bytes = whole.end.offset - log.min_offset
+    report.bytes = whole.end.offset - log.readable_from()
     report.seconds = time.perf_counter() - started
     return report
 

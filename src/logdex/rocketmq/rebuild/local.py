@@ -68,9 +68,10 @@ def rebuild(
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.note_end(end)
+    report.note_unusable(log.unusable.values())
     report.note_trimmed(scanner.trimmed)
     report.time_zone = named.text
-    report.messages, report.bytes = scanner.messages, end.offset - log.min_offset
+    report.messages, report.bytes = scanner.messages, end.offset - log.readable_from()
     report.seconds = time.perf_counter() - started
     return report
 
@@ -91,11 +92,11 @@ def derive_files(
     """Writes the ConsumeQueues and IndexFiles of `log` below `directory`, in one pass of `scanner`,
     and counts them in `report`. IndexFiles are named by times in `zone`. Returns the end of the log."""
     with StoreWriter(directory, config, env, sync=sync, known=known, zone=zone) as writer:
-        for window in scanner.scan(log):
+        for window in scanner.scan(log, log.readable_from()):
             writer.put(window, scanner)
             if progress is not None:
                 last = window.count - 1
-                done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.min_offset
+                done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.readable_from()
                 progress(scanner.messages, done)
         writer.finish(report)
     assert scanner.end is not None  # the scan ran to its end

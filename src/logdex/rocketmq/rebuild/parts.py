@@ -102,9 +102,11 @@ def plan_parts(log: CommitLog, part_size_bytes: int) -> list[list[ScanPart]]:
 
 
 def reachable_files(log: CommitLog) -> list[CommitLogFile]:
-    """Returns the log's files up to the first missing one."""
-    files = [log.files[0]]
-    for file in log.files[1:]:
+    """Returns the log's files from the first one that can be read up to the first missing one."""
+    first = log.readable_from()
+    readable = [file for file in log.files if file.start_offset >= first]
+    files = [readable[0]]
+    for file in readable[1:]:
         if file.start_offset != files[-1].start_offset + log.file_size_bytes:
             break
         files.append(file)

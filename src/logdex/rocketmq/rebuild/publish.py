@@ -24,7 +24,7 @@ def complete_output(
 ) -> Names:
     """Adds to the files in `directory` what must be published with them. Returns the names to
     publish: the checkpoint comes last, because it vouches for the IndexFiles."""
-    carry_over_queues(root, directory, log.min_offset, config, report, sync=sync, env=env)
+    carry_over_queues(root, directory, log.readable_from(), config, report, sync=sync, env=env)
     report.checkpoint = add_checkpoint(root, directory, sync=sync, env=env)
     return Names(PUBLISHED, last=(CHECKPOINT_FILE,) if report.checkpoint else ())
 

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from logdex.errors import UnusableFileError
 from logdex.jobs import reports
 from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.consume_queue.writer import QueueReport
@@ -53,6 +54,11 @@ class RebuildReport(reports.RebuildReport):
     def note_trimmed(self, paths: Iterable[str]) -> None:
         """Records files that a broker removed while the rebuild ran."""
         self.notes += [f"{path}: removed by the broker meanwhile" for path in paths]
+
+    def note_unusable(self, errors: Iterable[UnusableFileError]) -> None:
+        """Records what is no file where the log has one. That the log ends there is recorded anyway."""
+        told = "\n".join(self.losses)
+        self.losses += [f"{error.message}: not read" for error in errors if error.path not in told]
 
     def note_delay_levels(self, folders: Iterable[str], config: StoreConfig) -> None:
         """Records the delay levels of messages in these queues that nobody stated and the store

@@ -133,6 +133,7 @@ class _Recovery:
     def _scan(self) -> NewLog:
         """Finds all pieces of the log, and where everything goes in the new one."""
         report, log = self._report, self._log
+        log.readable_from()  # raises an error if there is nothing to read
         files, unfit = files_of(log, report.notes)
         named = None if log.is_one_file else NamedMessages(self._root, self._config, self._env)
         try:
@@ -145,6 +146,12 @@ class _Recovery:
                 named.close()
         new = place(files, self._config.mapped_file_size_commit_log, self._first_size)
         report.skipped = new.skipped + [self._unfit(file) for file in unfit]
+        told = {each.path for each in report.skipped}
+        report.skipped += [
+            Skipped(error.path, 0, 0, error.reason, start)
+            for start, error in log.unusable.items()
+            if error.path not in told
+        ]
         report.placeholders = sum(each.placeholders for each in report.skipped)
         report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
         report.end_offset, report.bytes = new.end_offset, log.size_bytes

@@ -140,7 +140,7 @@ def _skipped(scanned: ScannedFile, new: NewFile | None, is_inside: bool, size: i
     whether the log goes on in a later file."""
     fills = new.fills if new is not None else []
     if scanned.source is None:
-        return [_row(scanned, 0, size, "the file is missing", fills, is_loss=True)] if is_inside else []
+        return [_row(scanned, 0, size, scanned.why_missing, fills, is_loss=True)] if is_inside else []
     found = []
     for dropped in scanned.dropped:
         if dropped.is_zero and not is_inside:

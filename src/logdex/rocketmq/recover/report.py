@@ -30,7 +30,8 @@ class Skipped:
         return {"kind": "skipped"} | asdict(self)
 
     def __str__(self) -> str:
-        text = f"{self.path}: bytes {self.start} to {self.end - 1}: {self.why}"
+        where = f"bytes {self.start} to {self.end - 1}: " if self.end > self.start else ""
+        text = f"{self.path}: {where}{self.why}"
         if self.placeholders == 1:
             return f"{text}; one placeholder message is in their place"
         return f"{text}; {self.placeholders} placeholder messages are in their place" if self.placeholders else text

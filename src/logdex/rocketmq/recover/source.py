@@ -49,17 +49,24 @@ def files_of(log: CommitLog, notes: list[str]) -> tuple[list[ScannedFile], list[
     files that cannot be of this log by their names. Names that are no offsets are noted."""
     notes += [f"{log.directory}/{name} is no file of the log: not taken over" for name in log.foreign]
     size = log.file_size_bytes
-    places = Counter(file.start_offset % size for file in log.files)
+    usable = [file for file in log.files if file.start_offset not in log.unusable]
+    places = Counter(file.start_offset % size for file in usable)
     place = max(places, key=lambda each: (places[each], -each))
-    fitting = [file for file in log.files if file.start_offset % size == place]
+    fitting = [file for file in usable if file.start_offset % size == place]
     taken = _largest_group(fitting, size)
     files: list[ScannedFile] = []
     for file in taken:
         while files and files[-1].start_offset + size < file.start_offset:
             start = files[-1].start_offset + size
-            files.append(ScannedFile(f"{log.directory}/{start:0{FILE_NAME_DIGITS}d}", start))
+            files.append(_missing_file(log, start))
         files.append(ScannedFile(file.path, file.start_offset, file))
-    return files, [file for file in log.files if file not in taken]
+    return files, [file for file in usable if file not in taken]
+
+
+def _missing_file(log: CommitLog, start: int) -> ScannedFile:
+    if (error := log.unusable.get(start)) is not None:
+        return ScannedFile(error.path, start, why_missing=error.reason)
+    return ScannedFile(f"{log.directory}/{start:0{FILE_NAME_DIGITS}d}", start)
 
 
 def _largest_group(files: list[CommitLogFile], size: int) -> list[CommitLogFile]:

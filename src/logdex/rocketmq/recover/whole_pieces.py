@@ -60,7 +60,7 @@ class Dropped(NamedTuple):
 class ScannedFile:
     """A CommitLog file of the new log's physical offsets [`start_offset`, + the size of a file), with
     its pieces and what lies between them. `filler_at` is the position of its filler, None if none was
-    found. `source` is None if the old log has no such file."""
+    found. `source` is None if the old log has no such file, for the reason `why_missing`."""
 
     path: str
     start_offset: int
@@ -68,6 +68,7 @@ class ScannedFile:
     pieces: list[Piece] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     filler_at: int | None = None
+    why_missing: str = "the file is missing"
 
     def drop(self, start: int, end: int, why: str, *, is_zero: bool = False) -> None:
         """Adds a range without a message. Joins it with the one before it if that is of the same

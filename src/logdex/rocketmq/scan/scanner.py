@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UnreadableError, VanishedError
+from logdex.errors import CorruptError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
 from logdex.jobs import look_again
@@ -156,7 +156,14 @@ class Scanner:
         the position where the scan stopped. Where bytes cannot be read or the file was truncated
         meanwhile, `UnreadableError` is raised after the messages before it. With
         `unreadable_is_damage` the log ends there."""
-        with self._env.map_read(file.path) as mapped:
+        try:
+            mapped = self._env.map_read(file.path)
+        except UnusableFileError as error:
+            if not self._unreadable_is_damage:
+                raise
+            self.stopped_at = 0
+            return unreadable_end(file, 0, error)
+        with mapped:
             data = mapped.array
             stop = data.size if stop is None else stop
             self.stopped_at = start

@@ -71,6 +71,8 @@ def _damage_between_files(snapshot: StoreSnapshot) -> Iterator[tuple[int, Corrup
     for file in log.files[:-1]:
         if file.size_bytes < log.file_size_bytes:
             reason = f"the file ends here, at {file.size_bytes} of {log.file_size_bytes} bytes"
+            if (unusable := log.unusable.get(file.start_offset)) is not None:
+                reason = unusable.reason
             error = CorruptError(reason, path=file.path, position=file.size_bytes)
             error.end_position = log.file_size_bytes
             yield file.end_offset, error

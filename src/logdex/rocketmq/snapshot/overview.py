@@ -252,11 +252,14 @@ class _Look:
 
     def _log(self, extent: LogExtent) -> LogOverview:
         log, begin = self.log, None
+        self.problems += [error.message for error in log.unusable.values()]
         for file in log.wrong_sizes:
+            if file.start_offset in log.unusable:
+                continue
             if file.size_bytes or file is not log.files[-1]:
                 text = f"{file.size_bytes} bytes, the CommitLog's files have {log.file_size_bytes}"
                 self.problems.append(f"{file.path}: {text}")
-        if extent.end.offset > log.min_offset:
+        if extent.end.offset > log.min_offset and log.min_offset not in log.unusable:
             try:
                 begin = log.read_message(log.min_offset, check_crc=False).store_timestamp_ms
             except StoreError as error:

@@ -127,6 +127,7 @@ class Collector(FindingCollector):
         return super().findings()
 
 
+MOVE_AWAY = "look at what it is, and move it away"
 RESTORE = "restore this file from a replica or a backup"
 RESTORE_MESSAGE = f"{RESTORE}; if the message is right, logdex rebuild derives its entries anew"
 CUT_AT_START = "nothing, if these messages may go: a broker's next start cuts the log here"

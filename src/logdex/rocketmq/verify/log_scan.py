@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from logdex.errors import CorruptError, CrcMismatchError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
-from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end
+from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end, unreadable_end
 from logdex.rocketmq.scan.log_bytes import LogBytes
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
@@ -22,6 +22,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.checks import CUT_AT_START, RESTORE, Collector
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
+from logdex.rocketmq.verify.small_files import check_foreign
 
 _TEXTS = {
     "message-crc": "the body's CRC is wrong",
@@ -97,13 +98,20 @@ class LogPass:
 
     def windows(self) -> Iterator[Window]:
         """Yields windows of all readable messages."""
-        self._check_foreign()
+        check_foreign(self.log, self._out, self._env)
         previous: CommitLogFile | None = None
         for file in self.log.files:
-            self._out.files += 1
-            self._check_size(file)
+            error = self.log.unusable.get(file.start_offset)
+            self._out.files += error is None
+            if error is None:
+                self._check_size(file)
             if previous is not None:
                 self._check_place(previous, file)
+            previous = file
+            if error is not None:
+                self._out.find_error("unreadable", error, self._out.restore_log())
+                self.end = self.end or unreadable_end(file, 0, error)
+                continue
             try:
                 yield from self._file(file)
             except VanishedError:
@@ -113,7 +121,6 @@ class LogPass:
                     self._end_before_growth(file)
             if self._is_growing:
                 break
-            previous = file
         self._end()
 
     def _was_removed(self, file: CommitLogFile) -> bool:
@@ -126,13 +133,6 @@ class LogPass:
         if file is self.log.files[-1]:
             self.end = LogEnd(EndKind.END_OF_FILES, at, file.path, at - file.start_offset, "the broker has removed it")
         return True
-
-    def _check_foreign(self) -> None:
-        for name in self.log.foreign:
-            path = f"{self.log.directory}/{name}"
-            if len(name) == FILE_NAME_DIGITS and name.isdigit() and self._env.is_dir(path):
-                text = "no file, but with the name of one of the log"
-                self._out.find("unreadable", path, 0, text, expected="a CommitLog file", mend=self._out.restore_log())
 
     def _check_size(self, file: CommitLogFile) -> None:
         size = self._config.mapped_file_size_commit_log
@@ -371,7 +371,9 @@ class LogPass:
     def _end(self) -> None:
         assert self.end is not None  # the last file sets it
         self.end_offset = self.end.offset
-        stop = self._pending
+        stop, last = self._pending, self.log.files[-1]
+        if last.start_offset in self.log.unusable and (stop is None or stop.end.is_zeros):
+            self.damage.add(last.start_offset, OFFSET_MAX)
         if stop is None:
             return
         end = stop.end

@@ -22,9 +22,9 @@ Rows = npt.NDArray[np.uint8]
 
 
 class QueueDisk:
-    """The files of one queue's directory, listed at construction. `refused` holds paths with the
-    name of a ConsumeQueue file that are not files. A file that cannot be read reads as zeros, and
-    `on_unreadable` is called once with the error. Not thread-safe."""
+    """The files of one queue's directory, listed at construction. What cannot be read, or is
+    no file and has the name of one, reads as zeros, and `on_unreadable` is called once with the
+    error. Not thread-safe."""
 
     def __init__(
         self,
@@ -36,12 +36,14 @@ class QueueDisk:
     ) -> None:
         self.directory = directory
         self.file_size_bytes = file_size_bytes
-        self.refused: list[str] = []
-        self.files, _ = list_offset_files(env, directory, refused=self.refused)
+        found = list_offset_files(env, directory)
+        self.files = found.files
         self._starts = [file.start_offset for file in self.files]
         self._open = open_files
         self._on_unreadable = on_unreadable
         self._unreadable: set[str] = set()
+        for error in found.unusable:
+            on_unreadable(error)
 
     @property
     def start(self) -> int:

@@ -89,9 +89,6 @@ class QueueSet:
                 disk = QueueDisk(directory, size, self._env, self._open, self._find_unreadable) if has else None
             except MissingFileError:  # a broker has removed it meanwhile
                 disk = None
-            for path in disk.refused if disk is not None else ():
-                text = "no file, but with the name of one of the queue"
-                self._out.find("unreadable", path, 0, text, expected="a ConsumeQueue file", mend=self._out.rebuild)
             if disk is not None and not disk.files:
                 disk = None
             queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._log.min_offset)

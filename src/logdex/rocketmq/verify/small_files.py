@@ -7,13 +7,16 @@ import posixpath
 from logdex import limits
 from logdex.errors import CorruptError, StoreError, UnreadableError
 from logdex.io.env import Env
+from logdex.io.name_changes import NO_FILE
 from logdex.jobs import look_again
 from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
+from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.verify.checks import RESTORE, Collector
+from logdex.rocketmq.verify.checks import MOVE_AWAY, RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _LOOKS = 3
@@ -23,6 +26,14 @@ _MEND_LOCK = "look at what it is, and move it away while no broker runs: its nex
 _MEND_ABORT = (
     "look at what it is, and put an empty file in its place if the broker crashed, or move it away if it was shut down"
 )
+
+
+def check_foreign(log: CommitLog, out: Collector, env: Env) -> None:
+    """Reports what is no file and has the name of a CommitLog file, where the log has none."""
+    for name in log.foreign:
+        path = f"{log.directory}/{name}"
+        if offset_in_name(name) is not None and env.exists(path) and not env.is_file(path):
+            out.find("unreadable", path, 0, NO_FILE, expected="no file of the log", mend=MOVE_AWAY)
 
 
 def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:

@@ -284,6 +284,9 @@ def test_plans_group_small_files_and_cut_large_ones() -> None:
         file_size_bytes = 1000
         files = tuple(CommitLogFile(str(at), at, 1000) for at in range(0, 6000, 1000))
 
+        def readable_from(self) -> int:
+            return 0
+
     def shape(part_size: int) -> list[list[tuple[int, int, int]]]:
         plan = rebuild_parts.plan_parts(Listing(), part_size)  # type: ignore[arg-type]
         return [[(part.file.start_offset, part.begin, part.stop) for part in task] for task in plan]

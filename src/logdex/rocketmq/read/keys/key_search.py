@@ -64,7 +64,7 @@ class KeySearch:
     def __init__(self, source: QuerySource, question: KeyQuestion, cursor: int | None, *, scan_missing: bool) -> None:
         self.source = source
         self.scan_missing = scan_missing or source.log.is_one_file
-        self.problems: list[LogdexError] = [*source.index_service.unusable]
+        self.problems: list[LogdexError] = [*source.index_service.unusable, *source.log.unusable.values()]
         """The errors of messages, index entries and searched parts that could not be read."""
         self.collisions = 0
         """The number of messages with the same hash but another topic or key."""
@@ -139,8 +139,7 @@ class KeySearch:
 
 class MissingScan:
     """A search of the ranges that no IndexFile covers, newest first. If a part cannot be read
-    further, the error is added to `problems` and the search goes on before it. Missing files are
-    skipped."""
+    further, or is in no file, the error is added to `problems` and the search goes on before it."""
 
     def __init__(self, source: QuerySource, question: KeyQuestion, below: int, problems: list[LogdexError]) -> None:
         from logdex.rocketmq.read.parts.part_reader import PartReader
@@ -168,6 +167,7 @@ class MissingScan:
         for begin, end in reversed(self._source.missing):
             if begin < self._below:
                 yield min(end, self._below), False
+                self._problems += _not_held(self._source.log, begin, min(end, self._below))
                 for split in self._splits(begin, end):
                     yield from ((offset, True) for offset in self._found_in(split).tolist())
 
@@ -192,6 +192,26 @@ class MissingScan:
                 self._problems += [] if end is None else [end.error or _unreadable(end)]
                 return np.concatenate(found)[::-1]
             found.append(window.columns.position[rows])
+
+
+def _not_held(log: CommitLog, begin: int, end: int) -> Iterator[MissingFileError]:
+    """Yields an error for each part of [begin, end) that is in no file. What is no file has its own
+    error."""
+    for file in log.files:
+        if file.start_offset >= end:
+            break
+        if begin < file.start_offset:
+            yield _not_in_a_file(log, begin, file.start_offset)
+        begin = max(
+            begin, file.start_offset + log.file_size_bytes if file.start_offset in log.unusable else file.end_offset
+        )
+    if begin < end:
+        yield _not_in_a_file(log, begin, end)
+
+
+def _not_in_a_file(log: CommitLog, begin: int, end: int) -> MissingFileError:
+    hint = "logdex verify lists all damage"
+    return MissingFileError(f"no file holds the offsets {begin} to {end}", path=log.directory, hint=hint)
 
 
 def _contradiction(log: CommitLog, offset: int) -> CorruptError:

@@ -1,0 +1,113 @@
+"""Stores in which something else stands where a file is expected: a directory, a FIFO, a link that leads nowhere. It is
+named, nothing waits for it, and no answer without it is called complete."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import UnusableFileError
+from logdex.rocketmq import MessageStore
+from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.verify import verify
+from tests.cli.helpers import run, run_json
+from tests.examples import cases
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, numbers, opened
+
+MAKE: dict[str, Callable[[Path], Any]] = {
+    "a folder": Path.mkdir,
+    "a FIFO": os.mkfifo,
+    "a loop": lambda path: path.symlink_to(path.name),
+    "a dangling link": lambda path: path.symlink_to("nowhere"),
+    "a link through a file": lambda path: path.symlink_to("../lock/x"),
+}
+READ = {0: [*range(15, 40)], FILE_SIZE: [*range(15), *range(30, 40)], 2 * FILE_SIZE: [*range(30)]}
+"""The messages that the other files have, by the start of the file that is none."""
+CASES = cases(itertools.product(READ, MAKE), 4)
+
+
+def harmed(root: Path, name: str, make: str) -> Path:
+    build(root, MESSAGES)
+    (root / "lock").touch()
+    (root / name).unlink(missing_ok=True)
+    MAKE[make](root / name)
+    return root / name
+
+
+@pytest.mark.parametrize(("start", "make"), CASES)
+def test_what_is_no_file_of_the_log_is_a_loss(tmp_path: Path, start: int, make: str) -> None:
+    root = tmp_path / "store"
+    path = harmed(root, f"commitlog/{start:020d}", make)
+    report = verify(str(root), CONFIG)
+    assert [(finding.check, finding.path) for finding in report.findings] == [("unreadable", str(path))]
+    assert report.findings[0].mend
+    assert report.messages == len(READ[start])
+
+    rebuilt = run("rebuild", root, "-o", tmp_path / "rebuilt", "--no-sync")
+    assert rebuilt.exit_code == 3, rebuilt
+    assert str(path) in rebuilt.stderr
+    queue = ConsumeQueue(str(tmp_path / "rebuilt" / "consumequeue" / "TopicA" / "0"), b"TopicA", 0)
+    assert queue.max_offset == (15 if start == FILE_SIZE else READ[start][-1] + 1)
+
+    recovered = run("recover", root, "-o", tmp_path / "recovered", "--no-sync")
+    assert recovered.exit_code == 3, recovered
+    assert str(path) in recovered.stdout
+    with opened(tmp_path / "recovered") as store:
+        assert numbers(message for message in store.scan() if message.topic == b"TopicA") == READ[start]
+
+
+@pytest.mark.parametrize(("start", "make"), CASES)
+def test_no_answer_without_a_file_of_the_log_is_complete(tmp_path: Path, start: int, make: str) -> None:
+    root = tmp_path / "store"
+    path = str(harmed(root, f"commitlog/{start:020d}", make))
+    for words in (["cat"], ["info"], ["query", "--topic", "TopicA", "--key", "hot", "--scan-missing"]):
+        told = run(words[0], root, *words[1:])
+        assert told.exit_code == 1, told
+        assert path in told.stderr
+    assert run_json("export", root, "-o", tmp_path / "out", exit_code=3)[-1]["messages"] == len(READ[start])
+    with pytest.raises(UnusableFileError, match=path):
+        MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
+
+
+def test_a_log_without_any_file(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    build(root, MESSAGES[:3])
+    path = harmed(tmp_path / "other", f"commitlog/{0:020d}", "a FIFO")
+    path.rename(root / "commitlog" / path.name)
+    assert [finding.check for finding in verify(str(root), CONFIG).findings] == ["unreadable"]
+    for name in ("rebuild", "recover"):
+        told = run(name, root, "-o", tmp_path / name)
+        assert told.exit_code == 2
+        assert "not a regular file" in told.stderr
+
+
+def test_a_range_that_is_in_no_file_is_not_searched(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES)
+    (root / "commitlog" / f"{FILE_SIZE:020d}").unlink()
+    with opened(root) as store:
+        answer = store.query_message("TopicA", "hot", scan_missing=True)
+    assert not answer.complete
+    assert f"offsets {FILE_SIZE} to" in str(answer.unreadable[0])
+
+
+@pytest.mark.parametrize(("number", "make"), cases(itertools.product((0, 1, 2), MAKE), 6))
+def test_what_is_no_file_of_a_queue(tmp_path: Path, number: int, make: str) -> None:
+    root = tmp_path / "store"
+    path = str(harmed(root, f"consumequeue/TopicA/0/{320 * number:020d}", make))
+    places = {finding.path for finding in verify(str(root), CONFIG).findings if finding.check == "unreadable"}
+    assert places == {path}
+    for words in (["info"], ["get", "--topic", "TopicA", "--queue", "0", "--offset", "0"]):
+        told = run(words[0], root, *words[1:])
+        assert told.exit_code in (1, 2), told
+        assert path in told.stderr
+    with opened(root) as store:
+        assert numbers(store.scan()) == [*range(40)]
+    with pytest.raises(UnusableFileError, match=path):
+        MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
+    assert run("rebuild", root, "--in-place", "--no-sync").exit_code == 0
+    assert not verify(str(root), CONFIG).findings
