@@ -143,8 +143,8 @@ class _QueueReading:
     ) -> Generator[_Rows, None, int]:
         """Reads the messages of entries at `places` as long as they lie in one file. Returns how
         many were read, 0 if the read ends there."""
-        chosen = entries[places]
-        offsets, sizes = chosen["physical_offset"].astype(np.int64), chosen["size"].astype(np.int64)
+        offsets = entries["physical_offset"][places].astype(np.int64)
+        sizes = entries["size"][places].astype(np.int64)
         is_elsewhere = (offsets < file.start_offset) | (offsets >= file.end_offset)
         count = int(np.argmax(is_elsewhere)) if is_elsewhere.any() else len(places)
         try:
