@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "logdex"
 FILES_PER_FOLDER_MAX = 12
 MORE_FILES = {
-    "io": (13, "a mechanism of its own per file"),
+    "io": (14, "a mechanism of its own per file"),
     "cli/commands": (20, "a command per file"),
     "cli/views/kafka": (16, "a command per file"),
     "cli/views/rocketmq": (16, "a command per file"),

@@ -23,11 +23,13 @@ FUNCTION_LINES_MAX = 70
 
 MAY_TOUCH_THE_SYSTEM = {
     "io/env.py": "the one place for it",
+    "io/files.py": "the open files of io/env.py",
     "io/mapped/bus_error.py": "installs a signal handler, which io/mapped/mapping.py needs",
     "io/mapped/mapping.py": "maps for io/env.py, which opens the file and turns refusals into errors",
     "io/net/connection.py": "connects and listens for whoever replicates, and turns refusals into errors",
+    "io/mapped/partly_loaded.py": "memory for what io/remote reads; no file is mapped",
     "io/name_changes.py": "the part of Env that changes names",
-    "io/read_runs.py": "reads for io/env.py, whose file it is given and whose counters it moves",
+    "io/remote/remote_file.py": "asks for the size of a page",
     "io/record_lock.py": "locks and closes for io/env.py, which opens the file and turns refusals into errors",
     "spark/java.py": "finds and starts Java, before there is anything to inject an Env into",
     "spark/master.py": "tries to connect to a master, before there is anything to inject an Env into",

@@ -1,243 +1,76 @@
 """`Env`: the only place in Logdex that touches the operating system.
 
 All reading and writing goes through an `Env`, so that tests can count bytes, inject faults and
-prove that a store was not changed. An `OSError` becomes a `StorageError` that names the path.
+prove that a store was not changed. An `OSError` becomes a `StorageError` that names the path. A path
+with a scheme, such as ``s3://bucket/store``, is read through fsspec (`logdex.io.remote`); no other
+place tells such paths from those of this machine.
 """
 
 from __future__ import annotations
 
 import errno as errno_codes
-import mmap
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from logdex.errors import EnvironmentProblem, StorageError, UnusableFileError, located
+from logdex.errors import EnvironmentProblem, StorageError, UnusableFileError, VanishedError
+from logdex.io.files import ByteArray as ByteArray
+from logdex.io.files import IoCounters as IoCounters
+from logdex.io.files import ReadFile as ReadFile
+from logdex.io.files import SystemCalls
+from logdex.io.files import WriteFile as WriteFile
 from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
-from logdex.io.mapped.mapping import map_without_descriptor
-from logdex.io.name_changes import NO_FILE, NameChanges
-from logdex.io.record_lock import Identity, close_descriptor, identity_of, record_lock_is_held, try_record_lock
-from logdex.io.writeback import begin_writeback
-
-ByteArray = npt.NDArray[np.uint8]
+from logdex.io.name_changes import FileStamp
+from logdex.io.record_lock import Identity, record_lock_is_held, try_record_lock
+from logdex.io.remote.file_systems import RemoteFileSystems, RemoteStatus
+from logdex.io.remote.remote_file import RemoteFile
+from logdex.io.remote.schemes import scheme_of
 
 _NOT_THERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG, errno_codes.ELOOP)
 """Errors that mean that nothing has this name. Others, such as EACCES and EIO, leave that open."""
 
 
-@dataclass(slots=True)
-class IoCounters:
-    """The bytes that went through an `Env`. `mapped_bytes` is the total length of all mappings."""
-
-    read_bytes: int = 0
-    mapped_bytes: int = 0
-    written_bytes: int = 0
-
-
-class ReadFile:
-    """A file open for positioned reads. Thread-safe: each read is one `pread`."""
-
-    def __init__(self, env: Env, path: str) -> None:
-        self.path = path
-        self._env = env
-        with env.operation("open_read", path):
-            # Without O_NONBLOCK, opening a FIFO would block for ever.
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                status = os.fstat(self._fd)
-                if not stat.S_ISREG(status.st_mode):
-                    raise UnusableFileError(NO_FILE, path=path, errno=errno_codes.EINVAL)
-            except BaseException:
-                close_descriptor(self._fd)
-                raise
-        self.size_bytes = status.st_size
-        self.identity: Identity = status.st_dev, status.st_ino
-        """Identifies the file, whatever its path."""
-
-    def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends. Raises `UnreadableError`
-        for a sector that the disk cannot read."""
-        if self._env.is_plain:
-            try:
-                data = os.pread(self._fd, size_bytes, position)
-            except OSError:
-                data = b""  # read again below, where errors are located
-            if len(data) == size_bytes:
-                self._env.counters.read_bytes += size_bytes
-                return data
-        parts = []
-        try:
-            with self._env.operation("read_at", self.path):
-                while size_bytes > 0:
-                    part = os.pread(self._fd, size_bytes, position)
-                    if not part:
-                        break
-                    parts.append(part)
-                    position += len(part)
-                    size_bytes -= len(part)
-        except StorageError as error:
-            if error.errno != errno_codes.EIO:
-                raise
-            raise located(error, position, size_bytes) from None
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._env.counters.read_bytes += len(data)
-        return data
-
-    def size_now(self) -> int:
-        """The file's current size. `size_bytes` is its size when it was opened."""
-        with self._env.operation("size_bytes", self.path):
-            return os.fstat(self._fd).st_size
-
-    def next_data(self, position: int) -> int | None:
-        """The first position from `position` on that is in no hole, as far as the file system tells; None if only a
-        hole follows."""
-        with self._env.operation("next_data", self.path):
-            try:
-                return os.lseek(self._fd, position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno_codes.ENXIO:
-                    return None
-                raise
-
-    def map(self) -> MappedBytes:
-        """Maps the whole file as a read-only array of bytes, which is empty for an empty file."""
-        with self._env.operation("map_read", self.path):
-            array = map_without_descriptor(self._fd, self.path)  # its current size may differ from `size_bytes`
-        self._env.counters.mapped_bytes += len(array)
-        return MappedBytes(self._env, self.path, array, identity=self.identity)
-
-    def close(self) -> None:
-        """Closes the file. Existing mappings of it stay valid."""
-        if self._fd >= 0:
-            close_descriptor(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> ReadFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class WriteFile:
-    """A file open for positioned writes, for one writer."""
-
-    def __init__(self, env: Env, path: str, *, exclusive: bool) -> None:
-        self.path = path
-        self._env = env
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else 0)
-        with env.operation("open_write", path):
-            self._fd = os.open(path, flags, 0o644)
-
-    def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
-        """Writes all of `data` at `position`."""
-        view = data if isinstance(data, bytes) else memoryview(data).cast("B")  # type: ignore[arg-type]  # stubs
-        if self._env.is_plain:
-            try:
-                done = os.pwrite(self._fd, view, position)
-                if done < len(view):
-                    self._write(position + done, view[done:])
-            except OSError:
-                with self._env.operation("write_at", self.path):
-                    raise
-        else:
-            with self._env.operation("write_at", self.path):
-                self._write(position, view)
-        self._env.counters.written_bytes += len(view)
-
-    def _write(self, position: int, data: bytes | memoryview) -> None:
-        done = 0
-        while done < len(data):
-            done += os.pwrite(self._fd, data[done:], position + done)
-
-    def truncate(self, size_bytes: int) -> None:
-        """Sets the file's size. Added bytes read as zero and take no disk space."""
-        with self._env.operation("truncate", self.path):
-            os.ftruncate(self._fd, size_bytes)
-
-    def reserve(self, position: int, size_bytes: int) -> None:
-        """Allocates disk space, so that a later write to a mapping cannot fail, where supported."""
-        if hasattr(os, "posix_fallocate") and size_bytes > 0:
-            with self._env.operation("reserve", self.path):
-                try:
-                    os.posix_fallocate(self._fd, position, size_bytes)
-                except OSError as error:
-                    if error.errno not in (errno_codes.EOPNOTSUPP, errno_codes.EINVAL):
-                        raise
-
-    def map(self, size_bytes: int) -> MappedBytes:
-        """Maps the first `size_bytes` bytes as a writable array."""
-        with self._env.operation("map_write", self.path):
-            mapped = mmap.mmap(self._fd, size_bytes)
-        return MappedBytes(self._env, self.path, np.frombuffer(mapped, np.uint8), mapped)
-
-    def begin_writeback(self, position: int = 0, size_bytes: int = 0) -> None:
-        """Starts writing a range (size 0: to the file's end) to disk, so that `sync` waits less."""
-        with self._env.operation("begin_writeback", self.path):
-            begin_writeback(self._fd, position, size_bytes)
-
-    def sync(self) -> None:
-        """Writes the file's data to disk (fsync)."""
-        with self._env.operation("sync", self.path):
-            os.fsync(self._fd)
-
-    @property
-    def identity(self) -> Identity:
-        """Identifies the file, whatever its path."""
-        return identity_of(self._fd)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the file has not been closed."""
-        return self._fd >= 0
-
-    def close(self) -> None:
-        """Closes the file without syncing it."""
-        if self._fd >= 0:
-            close_descriptor(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> WriteFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Env(NameChanges):
+class Env(SystemCalls):
     """The operating system as Logdex sees it. Thread-safe, but `counters` are then approximate.
 
-    Without `check_space`, there always seems to be enough free space.
+    Without `check_space`, there always seems to be enough free space. `storage` are fsspec's options for
+    paths with a scheme.
     """
 
-    def __init__(self, *, check_space: bool = True) -> None:
-        self.counters = IoCounters()
-        self.is_plain = type(self).operation is NameChanges.operation
-        """Whether `operation` only turns errors into ours. Then reads and writes call it after an error alone."""
+    def __init__(self, *, check_space: bool = True, storage: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
         self._check_space = check_space
+        self._remote = RemoteFileSystems(storage)
 
     # -- looking -------------------------------------------------------------------------------------------------------
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted. Names that are not UTF-8 contain surrogate escapes."""
         with self.operation("list_dir", path):
+            if scheme_of(path) is not None:
+                return self._remote.list_dir(path)
             return sorted(os.listdir(path))
 
     def is_dir(self, path: str) -> bool:
         """Whether `path` is a directory (or a link to one)."""
+        if scheme_of(path) is not None:
+            there = self._remote_status("is_dir", path)
+            return there is not None and there.is_dir
         status = self._status("is_dir", path)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def is_file(self, path: str) -> bool:
         """Whether `path` is a regular file (or a link to one)."""
+        if scheme_of(path) is not None:
+            there = self._remote_status("is_file", path)
+            return there is not None and not there.is_dir
         status = self._status("is_file", path)
         return status is not None and stat.S_ISREG(status.st_mode)
 
     def exists(self, path: str) -> bool:
         """Whether anything is at `path`."""
+        if scheme_of(path) is not None:
+            return self._remote_status("exists", path) is not None
         return self._status("exists", path, follow=False) is not None
 
     def _status(self, kind: str, path: str, *, follow: bool = True) -> os.stat_result | None:
@@ -252,18 +85,45 @@ class Env(NameChanges):
             except ValueError:  # no file name contains a NUL
                 return None
 
+    def _remote_status(self, kind: str, path: str) -> RemoteStatus | None:
+        with self.operation(kind, path):
+            return self._remote.status(path)
+
+    def _require_remote(self, kind: str, path: str) -> RemoteStatus:
+        found = self._remote_status(kind, path)
+        if found is None:
+            raise VanishedError("no such file or directory", path=path, errno=errno_codes.ENOENT)
+        return found
+
+    def stamp(self, path: str) -> FileStamp | None:
+        """Returns what identifies what is at `path`, without following a link; None if nothing has that name."""
+        if scheme_of(path) is None:
+            return super().stamp(path)
+        found = self._remote_status("stamp", path)
+        if found is None:
+            return None
+        size = 0 if found.is_dir else found.size_bytes
+        return FileStamp("directory" if found.is_dir else "file", found.identity[1], size, found.modified_ns)
+
     def identity(self, path: str) -> Identity | None:
         """Identifies the file at `path`, whichever path is given; None if there is nothing."""
+        if scheme_of(path) is not None:
+            there = self._remote_status("identity", path)
+            return None if there is None else there.identity
         status = self._status("identity", path)
         return None if status is None else (status.st_dev, status.st_ino)
 
     def size_bytes(self, path: str) -> int:
         """The size of a file."""
+        if scheme_of(path) is not None:
+            return self._require_remote("size_bytes", path).size_bytes
         with self.operation("size_bytes", path):
             return os.stat(path).st_size
 
     def modified_ns(self, path: str) -> int:
         """The modification time in nanoseconds since the epoch."""
+        if scheme_of(path) is not None:
+            return self._require_remote("modified_ns", path).modified_ns
         with self.operation("modified_ns", path):
             return os.stat(path).st_mtime_ns
 
@@ -274,6 +134,8 @@ class Env(NameChanges):
 
     def real_path(self, path: str) -> str:
         """`path` as an absolute path with symbolic links resolved."""
+        if scheme_of(path) is not None:
+            return path
         with self.operation("real_path", path):
             return os.path.realpath(path)
 
@@ -310,7 +172,7 @@ class Env(NameChanges):
     # -- reading -------------------------------------------------------------------------------------------------------
     def open_read(self, path: str) -> ReadFile:
         """Opens a regular file for reading. Raises `UnusableFileError` for anything else."""
-        return ReadFile(self, path)
+        return ReadFile(self, path) if scheme_of(path) is None else RemoteFile(self, self._remote, path)
 
     def read_file(self, path: str, size_bytes_max: int) -> bytes:
         """Reads a small file. Raises `UnusableFileError` if it is larger than `size_bytes_max`."""
@@ -321,10 +183,10 @@ class Env(NameChanges):
                 )
             return file.read_at(0, file.size_bytes)
 
-    def map_read(self, path: str) -> MappedBytes:
-        """Maps a whole file for reading."""
+    def map_read(self, path: str, *, partly: bool = False) -> MappedBytes:
+        """Maps a whole file for reading; `partly` as of `ReadFile.map`."""
         with self.open_read(path) as file:
-            return file.map()
+            return file.map(partly=partly)
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def make_dirs_durably(self, path: str) -> None:
@@ -371,7 +233,9 @@ class Env(NameChanges):
 
     def lock_is_held(self, path: str, start: int = 0) -> bool | None:
         """Whether this process or another holds a lock of Java's kind on a byte of `path` from `start` on; None if that
-        is unknown."""
+        is unknown. Remote file systems have no such locks."""
+        if scheme_of(path) is not None:
+            return False
         if not self.is_file(path):
             return None if self.exists(path) else False
         with self.open_read(path) as file, self.operation("lock_is_held", path):

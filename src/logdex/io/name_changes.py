@@ -18,9 +18,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logdex.errors import StorageError, UnusableFileError, VanishedError
+from logdex.io.remote.schemes import scheme_of
 
 NO_FILE = "not a regular file"
 _LEADS_NOWHERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG)
+READS = frozenset(
+    {
+        *("open_read", "read_at", "list_dir", "is_dir", "is_file", "exists", "stamp", "identity"),
+        *("size_bytes", "modified_ns", "map_read", "next_data"),
+    }
+)
+"""The kinds of operations that a path with a scheme allows."""
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
@@ -105,6 +113,10 @@ class NameChanges:
 
         `kind` is the name of the calling method. `FaultEnv` counts, refuses or kills by it.
         """
+        if scheme_of(path) is not None and kind not in READS:
+            raise StorageError(
+                "remote file systems are only read", path=path, errno=errno_codes.EROFS, hint="write to a local path"
+            )
         return _Operation(path)
 
     def make_dirs(self, path: str) -> None:

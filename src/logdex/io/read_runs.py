@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable
 
 from logdex.errors import StorageError, located
-from logdex.io.env import ByteArray, ReadFile
+from logdex.io.files import ByteArray, ReadFile
 
 
 def read_runs(file: ReadFile, runs: Iterable[tuple[int, int, int]], out: ByteArray) -> bool:
     """Reads the ranges (position in `file`, size in bytes, place in `out`). Returns False where the
     file ends within one; what follows is not read then."""
     view = memoryview(out)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
-    env = file._env
     runs = [*runs]
     position, size, _ = runs[0] if runs else (0, 0, 0)
     try:
-        with env.operation("read_at", file.path):
+        with file._env.operation("read_at", file.path):
             for position, size, place in runs:
                 end = place + size
                 while place < end:
-                    done = os.preadv(file._fd, [view[place:end]], position + size - (end - place))
+                    done = file.read_into(position + size - (end - place), view[place:end])
                     if not done:
                         return False
                     place += done
-                    env.counters.read_bytes += done
     except StorageError as error:
         if error.errno != errno.EIO:
             raise

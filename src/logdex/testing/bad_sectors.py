@@ -35,7 +35,7 @@ class _BadFile(ReadFile):
                 raise UnreadableError(path=self.path, position=position, end_position=position + size_bytes)
         return super().read_at(position, size_bytes)
 
-    def map(self) -> MappedBytes:
+    def map(self, *, partly: bool = False) -> MappedBytes:
         """As `ReadFile.map`; an access to a page with a bad sector causes SIGBUS."""
         mapped = super().map()
         for start, end in self._sectors:

@@ -17,11 +17,12 @@ from logdex import limits
 from logdex.errors import UnreadableError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import take_unreadable
+from logdex.io.mapped.partly_loaded import forget_before, loaded_part
 from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
 from logdex.kafka.scan.resume import LogResume
-from logdex.kafka.scan.scanner import EndKind, ScanEnd, end_at, whole_batches
+from logdex.kafka.scan.scanner import EndKind, ScanEnd, end_at, reason_to_stop, whole_batches
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan
 from logdex.kernels.kafka.batch_columns import make_batch_columns
@@ -90,7 +91,7 @@ def _schema_of(columns: Iterable[str] | None) -> pa.Schema:
 @contextmanager
 def _open_data(path_or_data: str | bytes | ByteArray, identity: Identity | None, env: Env) -> Iterator[ByteArray]:
     if isinstance(path_or_data, str):
-        with env.map_read(path_or_data) as mapped:
+        with env.map_read(path_or_data, partly=True) as mapped:
             if identity not in (None, mapped.identity):
                 raise VanishedError("another file has this name by now", path=path_or_data)
             yield mapped.array
@@ -111,8 +112,11 @@ def _read(
     while True:
         state[batch_scan.POSITION] = begin = position
         until = min(stop, position + _STEP_BYTES)
-        batch_scan.scan_window(data.ctypes.data, data.size, until, int(check_crc), state.ctypes.data, addresses, crcs)
+        forget_before(data, position)
+        part = loaded_part(data, position, stop)
+        batch_scan.scan_window(part.ctypes.data, part.size, until, int(check_crc), state.ctypes.data, addresses, crcs)
         position, count, reason = (int(place) for place in state)
+        reason = reason_to_stop(data, part, position, until, reason)
         count, good = whole_batches(data, columns, count, begin, position)
         yield from decoder.decode(columns, addresses, count)
         is_on = reason == batch_scan.WINDOW_FULL or (reason == batch_scan.LIMIT and position < stop)

@@ -17,6 +17,7 @@ import numpy as np
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.io.env import ByteArray, Env
+from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.files.file_names import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.scan.damaged_batch import DamagedBatch
 from logdex.kafka.scan.resume import LogResume
@@ -70,6 +71,7 @@ def _headers_lead_on(data: ByteArray, start: int, env: Env) -> bool:
     end = scanner.end
     if end.kind is not EndKind.TORN:
         return end.kind is not EndKind.CORRUPT
+    load(data, end.position)
     return DamagedBatch(data, end.position).is_plausible() and LogResume(data).behind(end).position < 0
 
 

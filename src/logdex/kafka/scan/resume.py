@@ -15,6 +15,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.scan.batch_runs import BatchRun, BatchRuns, is_whole_batch
 from logdex.kafka.scan.damaged_batch import MAGICS, DamagedBatch, WorkBudget
 from logdex.kafka.scan.enclosing_record import enclosing_end
@@ -61,6 +62,7 @@ class LogResume:
         after zeros up to it."""
         if end.kind in (EndKind.END, EndKind.ZEROS):
             return Resumed(-1)
+        load(self._data, end.position)
         return self._behind_batch(end.position)
 
     def _behind_batch(self, position: int) -> Resumed:

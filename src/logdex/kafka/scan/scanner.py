@@ -19,6 +19,7 @@ from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnreadableError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes
 from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
+from logdex.io.mapped.partly_loaded import forget_before, load, loaded_part, longer_part
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns, pick_columns
@@ -123,11 +124,13 @@ class BatchScanner:
         until = array.size if stop is None else stop
         good = start
         while reason == kernel.WINDOW_FULL and good == position:
-            state[kernel.POSITION] = position
+            forget_before(array, position)
+            state[kernel.POSITION], part = position, loaded_part(array, position, until)
             kernel.scan_window(
-                array.ctypes.data, array.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs
+                part.ctypes.data, part.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs
             )
             begin, (position, count, reason) = position, (int(place) for place in state)
+            reason = reason_to_stop(array, part, position, until, reason)
             count, good = whole_batches(array, self._columns, count, begin, position)
             if count:
                 self.batches += count
@@ -138,11 +141,22 @@ class BatchScanner:
         return self.end
 
 
+def reason_to_stop(data: ByteArray, part: ByteArray, position: int, until: int, reason: int) -> int:
+    """Returns why the kernel stopped at `position` of `part`, those bytes of `data` that are loaded: WINDOW_FULL if
+    only they end there. Then more are loaded."""
+    if part.size == data.size or reason not in (kernel.TORN, kernel.FILE_END):
+        return reason
+    if position >= until:
+        return kernel.LIMIT
+    longer_part(data, part, position)
+    return kernel.WINDOW_FULL
+
+
 def map_log(path: str, env: Env) -> MappedBytes:
-    """Maps a .log. Of a file that is larger than a broker's can be, a hole behind that size is left
-    out."""
+    """Maps a .log, a remote one partly. Of a file that is larger than a broker's can be, a hole behind that size is
+    left out."""
     with env.open_read(path) as file:
-        mapped = file.map()
+        mapped = file.map(partly=True)
         largest = limits.SEGMENT_SIZE_BYTES_MAX
         if mapped.array.size > largest and file.next_data(largest) is None:
             mapped.array = mapped.array[:largest]
@@ -198,9 +212,14 @@ def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
 def only_zeros(data: ByteArray, position: int) -> bool:
     """Whether all bytes from `position` to the end are zeros."""
     first = position + _ZEROS_FIRST_STEP  # usually the first byte decides
+    load(data, position, first)
     if data[position:first].any():
         return False
-    return not any(data[at : at + _ZEROS_STEP].any() for at in range(first, data.size, _ZEROS_STEP))
+    for at in range(first, data.size, _ZEROS_STEP):
+        load(data, at, at + _ZEROS_STEP)
+        if data[at : at + _ZEROS_STEP].any():
+            return False
+    return True
 
 
 def batch_error(data: ByteArray, position: int, reason: int, path: str) -> CorruptError:

@@ -144,8 +144,8 @@ class FileRecords:
         return self._files.read_at(path, position, size_bytes)
 
     def map(self) -> MappedBytes:
-        """Maps the whole file for reading. Close the mapping before the file is truncated."""
-        return self._env.map_read(self.path)
+        """Maps the whole file for reading, a remote one partly. Close the mapping before the file is truncated."""
+        return self._env.map_read(self.path, partly=True)
 
     def headers(self, position: int = 0, stop: int | None = None) -> Iterator[BatchHeader]:
         """Yields the headers of the batches from `position`, where a batch must begin, up to

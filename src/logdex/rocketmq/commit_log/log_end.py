@@ -21,6 +21,7 @@ import numpy as np
 
 from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import ByteArray, ReadFile
+from logdex.io.mapped.partly_loaded import load
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 
@@ -85,6 +86,7 @@ def end_at_zeros(file: CommitLogFile, position: int, data: ByteArray) -> LogEnd:
     """Returns the end at 8 zero bytes at `position` of a file. It is a hole if `data`, the file's
     mapped (so current) bytes, has data not far behind them."""
     end = zeros_at(file, position)
+    load(data, position, position + LOOK_BEHIND_BYTES)
     goes_on = data[position : position + LOOK_BEHIND_BYTES].any()
     if goes_on and not data[position : position + BLANK.size_bytes].any():
         return _hole(end, "the same file")

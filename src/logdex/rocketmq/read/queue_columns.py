@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from logdex.errors import MissingFileError, UsageError, VanishedError
 from logdex.io.env import Env
+from logdex.io.mapped.partly_loaded import forget_before
 from logdex.kernels.rocketmq.message_scan import Int64s
 from logdex.rocketmq.columns.message_arrow import messages_to_batch
 from logdex.rocketmq.columns.message_columns import make_batches, schema_of
@@ -148,7 +149,7 @@ class _QueueReading:
         is_elsewhere = (offsets < file.start_offset) | (offsets >= file.end_offset)
         count = int(np.argmax(is_elsewhere)) if is_elsewhere.any() else len(places)
         try:
-            mapped = self._env.map_read(file.path)
+            mapped = self._env.map_read(file.path, partly=True)
         except VanishedError:
             self.at = first + int(places[0])
             return 0
@@ -156,6 +157,7 @@ class _QueueReading:
             positions, done = offsets[:count] - file.start_offset, 0
             while done < count:
                 rest = slice(done, count)
+                forget_before(mapped.array, int(positions[rest].min()))
                 window, is_good = self._scanner.pick(
                     file, mapped.array, positions[rest], offsets[rest], sizes[rest], check_crc=self._bodies
                 )

@@ -62,7 +62,7 @@ def _next_file_or_end(log: CommitLog, offset: int, env: Env | None) -> CommitLog
     if not any(head):
         if env is None:
             return zeros_at(file, position)
-        with env.map_read(file.path) as mapped:
+        with env.map_read(file.path, partly=True) as mapped:
             end = end_at_zeros(file, position, mapped.array)
         return next_file_or_end(log, file, position, end) if end.is_clean else None
     _, magic = BLANK.struct.unpack(head)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from logdex.errors import CorruptError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
+from logdex.io.mapped.partly_loaded import forget_before, load, load_pieces, loaded_part, longer_part
 from logdex.jobs import look_again
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq import message_scan as kernel
@@ -157,7 +158,7 @@ class Scanner:
         meanwhile, `UnreadableError` is raised after the messages before it. With
         `unreadable_is_damage` the log ends there."""
         try:
-            mapped = self._env.map_read(file.path)
+            mapped = self._env.map_read(file.path, partly=True)
         except UnusableFileError as error:
             if not self._unreadable_is_damage:
                 raise
@@ -216,7 +217,9 @@ class Scanner:
                 if reason == kernel.ZEROS:
                     end = end_at_zeros_of(file, start, opened)
                 else:
-                    with self._env.map_read(file.path) as mapped:  # the error depends on the bytes after it
+                    with self._env.map_read(
+                        file.path, partly=True
+                    ) as mapped:  # the error depends on the bytes after it
                         end = log_end_at(file, mapped.array, start, reason)
                 if end.is_clean or not self._may_be_half_written(file):
                     return end
@@ -237,6 +240,7 @@ class Scanner:
         from logdex.kernels.rocketmq.message_pick import pick_messages
 
         places, offsets, sizes = (np.ascontiguousarray(part, np.int64) for part in (places, offsets, sizes))
+        load_pieces(data, places, sizes)
         state, rules = np.zeros(kernel.STATE_SIZE, np.int64), self._rules._replace(check_crc=int(check_crc))
         addresses = (data.ctypes.data, data.size, places.ctypes.data, sizes.ctypes.data, offsets.ctypes.data)
         while True:
@@ -284,8 +288,15 @@ class Scanner:
         while reason == kernel.WINDOW_FULL:
             state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
             begin = int(state[kernel.POSITION])
-            reason = self._fill_shown(file, data, data_offset, stop)
+            forget_before(data, begin)
+            part = loaded_part(data, begin, stop)
+            reason = self._fill_shown(file, part, data_offset, stop)
             position, count = int(state[kernel.POSITION]), int(state[kernel.COUNT])
+            if part.size < data.size and (
+                reason == kernel.TORN or (reason == kernel.FILE_END and position == part.size)
+            ):
+                longer_part(data, part, position)
+                reason = kernel.WINDOW_FULL
             readable = readable_end(data, self.stopped_at, position)
             if readable < position:
                 count = self._whole_before(data_offset + readable, count)
@@ -364,6 +375,7 @@ def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int)
     stopped with `reason`."""
     if reason == kernel.ZEROS:
         return end_at_zeros(file, position, data)
+    load(data, position)
     if reason == kernel.BAD_DELAY:
         error = CorruptError(
             "the DELAY property is no number: the engine stops here", path=file.path, position=position, field="DELAY"

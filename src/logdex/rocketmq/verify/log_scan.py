@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from logdex.errors import CorruptError, CrcMismatchError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
+from logdex.io.mapped.partly_loaded import load
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end, unreadable_end
@@ -270,7 +271,8 @@ class LogPass:
         """Returns the position in the file at which to continue after a stop. None if no message
         follows in this file; the stop is then the log's end unless the next file continues the
         log."""
-        with self._env.map_read(file.path) as mapped:
+        with self._env.map_read(file.path, partly=True) as mapped:
+            load(mapped.array, end.position)
             data = LogBytes(mapped.array, file.start_offset)
             following = find_behind(data, end.position, self._named)
             noted = None if following is not None else self._stop_at(file, end, data)

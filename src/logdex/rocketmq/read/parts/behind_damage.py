@@ -7,6 +7,7 @@ from contextlib import closing
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
+from logdex.io.mapped.partly_loaded import load
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
@@ -18,7 +19,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 def position_behind(file: CommitLogFile, end: LogEnd, store: str | None, config: StoreConfig, env: Env) -> int | None:
     """Returns the position in a file at which reading continues behind the damage at `end`, None if
     no message follows in this file. `store` has the ConsumeQueues, if there are any."""
-    with env.map_read(file.path) as mapped:
+    with env.map_read(file.path, partly=True) as mapped:
+        load(mapped.array, end.position, file.size_bytes)
         data = LogBytes(mapped.array[: file.size_bytes], file.start_offset)
         if store is None:
             following = find_behind(data, end.position)

@@ -14,6 +14,7 @@ import numpy as np
 
 from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import Env
+from logdex.io.mapped.partly_loaded import load
 from logdex.kernels.rocketmq.message_scan import BAD_CRC, Int64s
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
@@ -148,7 +149,8 @@ class PartReader:
         position `last`, if that message is wrong."""
         if last is None:
             return end
-        with self._env.map_read(file.path) as mapped:
+        with self._env.map_read(file.path, partly=True) as mapped:
+            load(mapped.array, last)
             try:
                 decode_message(memoryview(mapped.array), last, path=file.path)  # type: ignore[arg-type]  # a buffer
             except CorruptError:
@@ -171,7 +173,7 @@ class PartReader:
                 yield checked, np.arange(checked.count)
             if not is_good:
                 self.stopped_at = int(offsets[done]) - window.file.start_offset
-                with self._env.map_read(window.file.path) as mapped:
+                with self._env.map_read(window.file.path, partly=True) as mapped:
                     return log_end_at(window.file, mapped.array, self.stopped_at, BAD_CRC)
         return None
 

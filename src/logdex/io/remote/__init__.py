@@ -1,0 +1,1 @@
+"""Files that are on no disk of this machine, read by ranges through fsspec."""
