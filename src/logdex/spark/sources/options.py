@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from logdex.errors import UsageError
 from logdex.formats.format import Format
@@ -17,6 +19,9 @@ COMMON_OPTIONS = (
     *STREAM_OPTIONS,
 )
 """The options that every source has."""
+
+STORAGE_PREFIX = "storage."
+"""What the names of fsspec's options begin with, for paths with a scheme."""
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"(\d{1,18})\s*([bkmgt]?)i?b?", re.IGNORECASE | re.ASCII)
@@ -36,7 +41,7 @@ class Options:
         object.__setattr__(self, "given", {name.lower(): value for name, value in self.given.items()})
         by_lower = {name.lower(): name for name in self.known}
         for name in self.given:
-            if name not in by_lower:
+            if name not in by_lower and not name.startswith(STORAGE_PREFIX):
                 raise UsageError(f"{self.source} has no option {name!r}", hint=nearest(name, by_lower, self.known))
 
     def text(self, name: str) -> str | None:
@@ -100,6 +105,19 @@ class Options:
         found = tuple(each.strip() for each in value.split(","))
         if not all(found):
             raise self.wrong(name, "say one name, or several with commas between them")
+        return found
+
+    def storage(self) -> dict[str, Any]:
+        """Returns fsspec's options: those that begin with ``storage.``. A value may be JSON's ``true``, ``false``, an
+        object or an array; all else is text."""
+        found: dict[str, Any] = {}
+        for name, value in self.given.items():
+            if name.startswith(STORAGE_PREFIX):
+                is_json = value.strip() in ("true", "false") or value.lstrip()[:1] in ("{", "[")
+                try:
+                    found[name.removeprefix(STORAGE_PREFIX)] = json.loads(value) if is_json else value
+                except ValueError:
+                    raise self.wrong(name, "the value is no JSON object or array") from None
         return found
 
     def settings(self, form: Format) -> dict[str, object]:

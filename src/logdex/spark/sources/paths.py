@@ -12,9 +12,9 @@ from typing import Any
 from logdex.errors import UsageError, VanishedError
 from logdex.formats import Format, detect, format_of
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.remote.schemes import root_of, scheme_of
 from logdex.spark.sources.options import Options
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -22,8 +22,8 @@ def find_paths(options: Options, env: Env = DEFAULT_ENV) -> list[str]:
     """Returns the absolute paths that `load(path)` or `load([path, …])` names, each once.
 
     A path may be several with commas between them, a JSON list, or a pattern with ``*``, ``?`` and
-    ``[…]``. What exists under the text as it is given is that path. Raises `UsageError` for no path,
-    for a pattern that nothing matches, and for a scheme other than ``file:``.
+    ``[…]``. What exists under the text as it is given is that path. A path with a scheme other than
+    ``file:`` stays as it is. Raises `UsageError` for no path, and for a pattern that nothing matches.
     """
     found: list[str] = []
     for text in _given(options, env):
@@ -80,15 +80,15 @@ def _local(text: str) -> str:
     """Returns a path without ``file:``, absolute and without slashes at its end."""
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
-    scheme = _SCHEME.match(text)
-    if scheme is not None:
-        raise UsageError(f"{scheme[1]}: is not supported: {text}", hint="give a path that all workers see as a file")
+    if scheme_of(text) is not None:
+        return text.rstrip("/")
     return str(Path(text).absolute())
 
 
 def _matches(pattern: str, env: Env) -> list[str]:
-    found = ["/"]
-    for part in filter(None, pattern.split("/")):
+    root = "/" if scheme_of(pattern) is None else root_of(pattern)
+    found = [root]
+    for part in filter(None, pattern.removeprefix(root).split("/")):
         if _PATTERN.search(part) is None:
             found = [each for path in found if env.exists(each := f"{path.rstrip('/')}/{part}")]
         else:

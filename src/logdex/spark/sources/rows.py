@@ -13,7 +13,7 @@ from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError
 from logdex.spark.sources.batch_sizes import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
-from logdex.spark.sources.table import TablePart, TablePlan
+from logdex.spark.sources.table import ReadOptions, TablePart, TablePlan
 from logdex.spark.tasks import freeze_imports
 
 LOGGER = logging.getLogger("logdex.spark")
@@ -24,20 +24,21 @@ def partitions_of(plan: TablePlan, groups: Sequence[Sequence[TablePart]]) -> lis
     return [InputPartition(tuple(group)) for group in groups] + [InputPartition(each) for each in plan.damage]
 
 
-def rows_of(given: object, projection: Projection, mode: str) -> Iterator[pa.RecordBatch]:
+def rows_of(given: object, projection: Projection, read: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the value of one partition."""
     freeze_imports()
-    return resized(_batches(given, projection, mode))
+    return resized(_batches(given, projection, read))
 
 
-def _batches(given: object, projection: Projection, mode: str) -> Iterator[pa.RecordBatch]:
+def _batches(given: object, projection: Projection, read: ReadOptions) -> Iterator[pa.RecordBatch]:
     damage = DamageLog()
     if isinstance(given, LogdexError):
         damage.note(given)  # type: ignore[arg-type]  # the plan has only errors of damage
-    on_damage = None if mode == FAILFAST else damage.note
+    on_damage = None if read.mode == FAILFAST else damage.note
     parts: tuple[TablePart, ...] = given if isinstance(given, tuple) else ()
+    env = read.env
     for part in parts:
-        for batch in part.batches(on_damage):
+        for batch in part.batches(on_damage, env):
             yield projection.convert(batch, part.constants)
             yield from damage.rows(projection.schema)
     yield from damage.rows(projection.schema)

@@ -132,4 +132,4 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one partition of `partitions`."""
-        return rows_of(partition.value, self._projection, self._table.read.mode)
+        return rows_of(partition.value, self._projection, self._table.read)

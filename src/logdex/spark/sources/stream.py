@@ -37,14 +37,14 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, stream: LogStream) -> None:
         self._stream = stream
-        self._progress = StreamProgress(stream)
+        self._progress = StreamProgress(stream, stream.read.env)
         self._initial: Offsets | None = None
         self._has_target = False
 
     def initialOffset(self) -> dict[str, Any]:
         """Returns where a new query begins. Spark asks twice, and must get the same answer."""
         if self._initial is None:
-            self._initial = self._stream.initial()
+            self._initial = self._stream.initial(self._stream.read.env)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -73,7 +73,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Returns where the logs end now, for the query's progress."""
-        return self._stream.latest()[1]
+        return self._stream.latest(self._stream.read.env)[1]
 
 
 class LogStreamReader(OffsetReader):
@@ -85,11 +85,11 @@ class LogStreamReader(OffsetReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plans the read of one batch."""
-        plan = self._stream.plan(flat(start), flat(end), self._projection.reads)
+        plan = self._stream.plan(flat(start), flat(end), self._projection.reads, self._stream.read.env)
         for note in plan.notes:
             say(note)
         return partitions_of(plan, group_parts(plan.parts, partition_bytes(self._stream.read, plan.size_bytes)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one partition of `partitions`."""
-        return rows_of(partition.value, self._projection, self._stream.read.mode)
+        return rows_of(partition.value, self._projection, self._stream.read)

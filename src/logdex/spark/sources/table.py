@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -34,6 +34,12 @@ class ReadOptions:
     fail_on_data_loss: bool
     partition_bytes: int
     partitions_min: int
+    storage: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def env(self) -> Env:
+        """What files are read through: with the given options of fsspec, else the default."""
+        return Env(storage=self.storage) if self.storage else DEFAULT_ENV
 
     @staticmethod
     def of(options: Options) -> ReadOptions:
@@ -44,6 +50,7 @@ class ReadOptions:
             options.boolean("failOnDataLoss", True),
             options.size_bytes("maxPartitionBytes", PARTITION_BYTES),
             options.integer("minPartitions", 1) or 1,
+            options.storage(),
         )
 
     def names(self, default: Sequence[str]) -> tuple[str, ...]:

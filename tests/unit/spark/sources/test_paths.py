@@ -10,6 +10,7 @@ import pytest
 from logdex.errors import UsageError
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.paths import find_paths
+from tests import remote
 
 
 def found(**given: str) -> list[str]:
@@ -41,10 +42,27 @@ def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ({}, "needs a path"),
         ({"path": " "}, "needs a path"),
         ({"path": "/nowhere/*/store"}, "nothing matches"),
-        ({"path": "s3://bucket/store"}, "s3: is not supported"),
         ({"paths": '[{"a": 1}]'}, "JSON list"),
     ],
 )
 def test_wrong_paths(given: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         found(**given)
+
+
+def test_paths_with_a_scheme(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"1")
+    with remote.in_memory(tmp_path, "backup") as url:
+        assert found(path=f"{url}/a/") == [f"{url}/a"]
+        assert found(path=f"{url}/*") == [f"{url}/a", f"{url}/b"]
+        assert found(path=f"{url}/a,{url}/b") == [f"{url}/a", f"{url}/b"]
+
+
+def test_storage_options() -> None:
+    given = {"storage.endpoint_url": "http://[::1]:1", "storage.anon": "true", "storage.client_kwargs": '{"a": 1}'}
+    options = Options("some_log", given, ("path",))
+    assert options.storage() == {"endpoint_url": "http://[::1]:1", "anon": True, "client_kwargs": {"a": 1}}
+    with pytest.raises(UsageError, match="no JSON"):
+        Options("some_log", {"storage.client_kwargs": "{a}"}, ("path",)).storage()

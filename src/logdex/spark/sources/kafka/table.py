@@ -53,6 +53,7 @@ class LogDirTable:
         """With `streaming`, the options that say where to begin are read as those of a stream."""
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
+        env = self.read.env if self.read.storage else env
         self._has_headers = options.boolean("includeHeaders", False)
         self._control = options.boolean("includeControl", False)
         levels = (READ_UNCOMMITTED, READ_COMMITTED)
@@ -90,6 +91,7 @@ class LogDirTable:
 
     def open(self, path: str, env: Env = DEFAULT_ENV) -> KafkaSnapshot:
         """Opens the log directory or partition at `path` with the settings of the options."""
+        env = self.read.env if self.read.storage else env
         snapshot: KafkaSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
 

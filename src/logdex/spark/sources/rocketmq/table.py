@@ -95,6 +95,7 @@ class StoreTable:
         """`look` decides which part of each store is read; by default all of it is."""
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
+        env = self.read.env if self.read.storage else env
         self.options = StoreOptions.of(options)
         self._settings: dict[str, Any] = options.settings(FORMAT)
         paths = find_paths(options, env)
@@ -119,6 +120,7 @@ class StoreTable:
         return self.read.names(NAMES)
 
     def _open(self, path: str, env: Env) -> StoreSnapshot:
+        env = self.read.env if self.read.storage else env
         snapshot: StoreSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
 
