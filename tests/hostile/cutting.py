@@ -46,8 +46,8 @@ class CuttingEnv(Env):
         file = super().open_read(path)
         own = file.map
 
-        def map_and_cut() -> MappedBytes:
-            mapped = own()
+        def map_and_cut(*, partly: bool = False) -> MappedBytes:
+            mapped = own(partly=partly)
             self._cut(path)
             return mapped
 

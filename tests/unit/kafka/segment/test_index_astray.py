@@ -172,8 +172,8 @@ class _CutWhenMapped(Env):
         file = super().open_read(path)
         whole = file.map
 
-        def map_and_cut() -> MappedBytes:
-            mapped = whole()
+        def map_and_cut(*, partly: bool = False) -> MappedBytes:
+            mapped = whole(partly=partly)
             os.truncate(path, 8)
             return mapped
 
