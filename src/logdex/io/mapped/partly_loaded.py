@@ -112,11 +112,13 @@ def load_pieces(array: ByteArray, positions: npt.NDArray[np.int64], sizes: npt.N
 def loaded_part(array: ByteArray, position: int, stop: int | None = None) -> ByteArray:
     """Returns the array up to where its bytes from `position` on are loaded: the whole array if all are.
 
-    Whoever reads on calls it again and is given more each time, but little more than `stop` asks for.
+    Frees the memory of the bytes before, to which nothing may refer any more. Whoever reads on calls it again, and is
+    given more each time, but little more than `stop` asks for.
     """
     owner = _owner_of(array)
     if owner is None:
         return array
+    owner.forget_before(position)
     part = owner.part
     if not part.start <= position < part.stop:
         more = min(2 * len(part), PART_BYTES_MAX) if part and position >= part.stop else PART_BYTES

@@ -17,7 +17,7 @@ from logdex import limits
 from logdex.errors import UnreadableError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import take_unreadable
-from logdex.io.mapped.partly_loaded import forget_before, loaded_part
+from logdex.io.mapped.partly_loaded import loaded_part
 from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
@@ -112,7 +112,6 @@ def _read(
     while True:
         state[batch_scan.POSITION] = begin = position
         until = min(stop, position + _STEP_BYTES)
-        forget_before(data, position)
         part = loaded_part(data, position, stop)
         batch_scan.scan_window(part.ctypes.data, part.size, until, int(check_crc), state.ctypes.data, addresses, crcs)
         position, count, reason = (int(place) for place in state)

@@ -19,7 +19,7 @@ from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnreadableError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes
 from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
-from logdex.io.mapped.partly_loaded import forget_before, load, loaded_part, longer_part
+from logdex.io.mapped.partly_loaded import load, loaded_part, longer_part
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns, pick_columns
@@ -124,7 +124,6 @@ class BatchScanner:
         until = array.size if stop is None else stop
         good = start
         while reason == kernel.WINDOW_FULL and good == position:
-            forget_before(array, position)
             state[kernel.POSITION], part = position, loaded_part(array, position, until)
             kernel.scan_window(
                 part.ctypes.data, part.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from logdex.errors import CorruptError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, ByteArray, Env
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
-from logdex.io.mapped.partly_loaded import forget_before, load, load_pieces, loaded_part, longer_part
+from logdex.io.mapped.partly_loaded import load, load_pieces, loaded_part, longer_part
 from logdex.jobs import look_again
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq import message_scan as kernel
@@ -34,12 +34,10 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 WINDOW_MESSAGES = 16_384
 """With this size the columns of a window (about 90 bytes per message) stay in the core's cache
-while they are used.
-"""
+while they are used."""
 
 _LOOKS, _LOOKS_MAX = 5, 50
-"""How often one scan of a file, and one scanner in all, looks at bytes that a broker may be writing,
-and the time between."""
+"""How often one scan of a file, and one scanner in all, looks at bytes that a broker may be writing."""
 
 PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
 """The size in bytes of the first read of `scan_part`, and the largest size of a later one."""
@@ -141,8 +139,7 @@ class Scanner:
         return True
 
     def index_tags(self, tags_in_index: bool) -> None:
-        """Sets whether the windows from the next one on have keys for tags, which the config's
-        dialect decides at first."""
+        """Sets whether the windows from the next one on have keys for tags; at first the dialect decides it."""
         self._rules = self._rules._replace(tags_in_index=int(tags_in_index))
 
     def check_crcs(self, check_crc: bool) -> None:
@@ -217,9 +214,7 @@ class Scanner:
                 if reason == kernel.ZEROS:
                     end = end_at_zeros_of(file, start, opened)
                 else:
-                    with self._env.map_read(
-                        file.path, partly=True
-                    ) as mapped:  # the error depends on the bytes after it
+                    with self._env.map_read(file.path, partly=True) as mapped:  # bytes after it decide the error
                         end = log_end_at(file, mapped.array, start, reason)
                 if end.is_clean or not self._may_be_half_written(file):
                     return end
@@ -288,13 +283,11 @@ class Scanner:
         while reason == kernel.WINDOW_FULL:
             state[kernel.COUNT] = state[kernel.KEY_COUNT] = 0
             begin = int(state[kernel.POSITION])
-            forget_before(data, begin)
             part = loaded_part(data, begin, stop)
             reason = self._fill_shown(file, part, data_offset, stop)
             position, count = int(state[kernel.POSITION]), int(state[kernel.COUNT])
-            if part.size < data.size and (
-                reason == kernel.TORN or (reason == kernel.FILE_END and position == part.size)
-            ):
+            is_end = reason == kernel.TORN or (reason == kernel.FILE_END and position == part.size)
+            if is_end and part.size < data.size:  # only what is loaded ends there
                 longer_part(data, part, position)
                 reason = kernel.WINDOW_FULL
             readable = readable_end(data, self.stopped_at, position)
