@@ -96,11 +96,19 @@ def _file(look: PathLook) -> KafkaPath | None:
 def _directory(look: PathLook) -> KafkaPath | None:
     names = look.names()
     partition = parse_partition_dir(posixpath.basename(look.real_path))
-    if _holds_segments(names) or (partition is not None and _PARTITION_FILES & set(names)):
+    if _holds_segments(names) or (partition is not None and (_PARTITION_FILES & set(names) or _is_new(look, names))):
         return KafkaPath(look.path, KafkaPathKind.PARTITION, partition)
     if files.LOG_DIRECTORY_FILES & set(names) or any(_is_partition(look, name) for name in names):
         return KafkaPath(look.path, KafkaPathKind.LOG_DIR)
     return None
+
+
+def _is_new(look: PathLook, names: list[str]) -> bool:
+    """Whether an empty directory is in a log directory: a broker is about to make its files."""
+    if names:
+        return False
+    above = PathLook(posixpath.dirname(look.real_path), look.env)
+    return not files.LOG_DIRECTORY_FILES.isdisjoint(above.names())
 
 
 def _is_partition(look: PathLook, name: str) -> bool:

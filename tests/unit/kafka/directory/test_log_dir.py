@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.errors import CorruptError, NotAStoreError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
@@ -114,6 +115,15 @@ def test_recognising(root: Path) -> None:
     assert (copy.kind, copy.partition) == (KafkaPathKind.PARTITION, None)
     with pytest.raises(NotAStoreError, match="a partition of Kafka's, not a log directory"):
         KafkaLogDir(f"{root}/renamed")
+
+
+def test_a_partition_whose_files_a_broker_is_about_to_make(root: Path) -> None:
+    (root / "new-0").mkdir()
+    (root / "folder").mkdir()
+    assert require_kafka(str(root / "new-0")).kind is KafkaPathKind.PARTITION
+    assert recognise(PathLook(root / "folder")) is None
+    with logdex.open(root / "new-0") as snapshot:
+        assert list(snapshot.scan()) == []
 
 
 def test_an_empty_partition_and_an_empty_log_directory(tmp_path: Path) -> None:
