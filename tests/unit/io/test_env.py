@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -167,3 +168,9 @@ def test_a_refused_read_says_where(tmp_path: Path, code: int) -> None:
             assert isinstance(error, UnreadableError) == (code == errno.EIO)
             if isinstance(error, UnreadableError):
                 assert (error.position, error.end_position) == (20, 50)
+
+
+def test_tasks_of_other_processes_get_an_env() -> None:
+    env = pickle.loads(pickle.dumps(Env(check_space=False, storage={"anon": True})))
+    assert env.free_bytes("/") == Env(check_space=False).free_bytes("/")
+    assert env._remote.storage == {"anon": True}

@@ -47,6 +47,10 @@ class RemoteFileSystems:
         self.blocks = BlockCache()
         self._opened: dict[tuple[int, str], Any] = {}
 
+    def __reduce__(self) -> tuple[type[RemoteFileSystems], tuple[dict[str, Any]]]:
+        """Another process opens them anew, with blocks of its own."""
+        return RemoteFileSystems, (self.storage,)
+
     def status(self, path: str) -> RemoteStatus | None:
         """Returns what is at a path, None if nothing is."""
         system = self._system_of(path)

@@ -120,6 +120,7 @@ def test_recognising(root: Path) -> None:
 def test_a_partition_whose_files_a_broker_is_about_to_make(root: Path) -> None:
     (root / "new-0").mkdir()
     (root / "folder").mkdir()
+    (root / "meta.properties").touch()
     assert require_kafka(str(root / "new-0")).kind is KafkaPathKind.PARTITION
     assert recognise(PathLook(root / "folder")) is None
     with logdex.open(root / "new-0") as snapshot:
