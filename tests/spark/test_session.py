@@ -35,6 +35,12 @@ def test_the_running_session_is_shared_on_the_same_master_only(spark: object) ->
     assert dict(os.environ) == before
 
 
+def test_all_tests_on_spark_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    """`scripts/test` starts Spark once, and not once in each of its processes."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@spark")
+
+
 def test_failed_jobs_are_one_line(spark: object) -> None:
     with pytest.raises(EnvironmentProblem, match="nope") as caught, session("local[2]") as running:
         running.sql("select nope")
