@@ -51,7 +51,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def example_of(text: str) -> Any:
-    return pytest.param(text, marks=[pytest.mark.spark] if "spark" in text else [])
+    """Of the examples on Spark the default run takes those of `rebuild`."""
+    marks = [pytest.mark.spark, *([] if "rebuild" in text else [pytest.mark.slow])] if "spark" in text else []
+    return pytest.param(text, marks=marks)
 
 
 @pytest.mark.parametrize("example", [example_of(text) for text in EXAMPLES if text not in RUN_ELSEWHERE])

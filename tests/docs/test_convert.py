@@ -12,6 +12,7 @@ from tests.golden.archives import ROOT
 PAGE = ROOT / "docs" / "guide" / "convert.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("served", SERVED)
 def test_every_block_runs_and_prints_what_the_page_shows(served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)

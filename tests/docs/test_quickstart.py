@@ -10,6 +10,7 @@ import pytest
 
 import logdex
 from tests.docs.pages import BLOCK, SERVED, run_block, run_page, unpack_all
+from tests.examples import cases
 from tests.golden.archives import ROOT
 
 PAGE = ROOT / "docs" / "guide" / "quickstart.md"
@@ -18,7 +19,7 @@ PAGE = ROOT / "docs" / "guide" / "quickstart.md"
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("served", SERVED)
-@pytest.mark.parametrize("page", [PAGE, PAGE.with_name("lake.md")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", cases([PAGE, PAGE.with_name("lake.md")], 2), ids=lambda page: page.name)
 def test_every_block_runs_and_prints_what_the_page_shows(page: Path, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
     run_page(page, tmp_path, served=served)

@@ -9,6 +9,7 @@ import pytest
 
 from logdex.cli.commands import app
 from tests.docs.pages import BLOCK, SERVED, run_page, unpack_all, unpack_kafka
+from tests.examples import cases
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import ROOT, SHARED
@@ -31,14 +32,14 @@ def links(page: Path) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("served", SERVED)
-@pytest.mark.parametrize("page", TOURS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", cases(TOURS, len(TOURS)), ids=lambda page: page.name)
 def test_every_block_runs_and_prints_what_the_page_shows(page: Path, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
     run_page(page, tmp_path, served=served)
 
 
 @pytest.mark.parametrize("served", SERVED)
-@pytest.mark.parametrize("page", WITHOUT_SPARK, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", cases(WITHOUT_SPARK, 4, first=2), ids=lambda page: page.name)
 def test_every_block_of_a_page_without_spark_runs(page: Path, served: bool, tmp_path: Path) -> None:
     (unpack_demo if page.name == "recover.md" else unpack_kafka)(tmp_path)
     run_page(page, tmp_path, served=served)

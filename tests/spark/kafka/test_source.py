@@ -64,6 +64,7 @@ def test_rows_and_filters(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pushdown")
 def test_without_pushdown(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
     """PySpark lets the read through, and does not call `pushFilters`."""
@@ -71,6 +72,7 @@ def test_without_pushdown(spark: SparkSession, golden_log: Callable[[str], Path]
     assert frame.where("topic = 'orders' and offset = 3").count() >= 1
 
 
+@pytest.mark.slow
 def test_damage_and_options(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
     path = str(golden_log("tiny-crash"))
     read = spark.read.format("kafka_log")

@@ -65,6 +65,7 @@ def test_golden_stores(name: str, spark: SparkSession, golden_store: Callable[..
     rows_match(spark, golden_store(name))
 
 
+@pytest.mark.slow
 def test_schema_key_and_view(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
     path = str(golden_store("tiny-broker"))
     few = spark.read.schema("topic string, queueOffset bigint").format("rocketmq_store").load(path)

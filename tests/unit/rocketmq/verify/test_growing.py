@@ -110,8 +110,7 @@ class Burst(Env):
             yield
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("is_ahead", [False, True])
+@pytest.mark.parametrize(("reader", "is_ahead"), cases(itertools.product(READERS, [False, True]), 3))
 def test_the_log_rolls_and_loses_its_oldest_files(
     reader: Callable[[GrowingStore, Env], None], is_ahead: bool, tmp_path: Path
 ) -> None:
