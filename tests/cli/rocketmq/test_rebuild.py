@@ -57,8 +57,7 @@ def test_index_names_in_a_time_zone(golden_store: Any, tmp_path: Path) -> None:
     assert "in UTC, as given" in result.stdout
     east, utc = (sorted(path.name for path in (tmp_path / out / "index").iterdir()) for out in ("east", "utc"))
     assert int(east[0][8:10]) == (int(utc[0][8:10]) + 8) % 24
-    for name in ("config", "commitlog"):
-        (tmp_path / "east" / name).symlink_to(store / name)
+    (tmp_path / "east" / "commitlog").symlink_to(store / "commitlog")
     assert run("verify", tmp_path / "east").exit_code == 0
 
 

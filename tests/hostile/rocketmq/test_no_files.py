@@ -111,3 +111,14 @@ def test_what_is_no_file_of_a_queue(tmp_path: Path, number: int, make: str) -> N
         MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
     assert run("rebuild", root, "--in-place", "--no-sync").exit_code == 0
     assert not verify(str(root), CONFIG).findings
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("nowhere")], ids=["file", "link"])
+@pytest.mark.parametrize("name", ["consumequeue", "consumequeue/TopicA", "consumequeue/TopicA/0", "index", "config"])
+def test_verify_names_what_is_no_directory(tmp_path: Path, name: str, make: Callable[[Path], None]) -> None:
+    root = build(tmp_path / "store", MESSAGES[:2])
+    (root / "config").mkdir()
+    (root / name).rename(tmp_path / "away")
+    make(root / name)
+    found = [finding.path for finding in verify(str(root), CONFIG).findings]
+    assert any(path == str(root / name) or path.startswith(f"{root / name}/") for path in found), found

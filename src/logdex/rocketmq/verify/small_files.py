@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from logdex import limits
-from logdex.errors import CorruptError, StoreError, UnreadableError
+from logdex.errors import CorruptError, StoreError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.name_changes import NO_FILE
 from logdex.jobs import look_again
@@ -34,6 +34,26 @@ def check_foreign(log: CommitLog, out: Collector, env: Env) -> None:
         path = f"{log.directory}/{name}"
         if offset_in_name(name) is not None and env.exists(path) and not env.is_file(path):
             out.find("unreadable", path, 0, NO_FILE, expected="no file of the log", mend=MOVE_AWAY)
+
+
+def check_directories(root: str, out: Collector, env: Env) -> None:
+    """Reports what is no directory and stands where a store has one. A file in ``consumequeue/`` is
+    passed over, as by a broker."""
+    paths = StorePaths(root)
+    topics = _below(paths.consume_queue, env)
+    queues = [path for topic in topics for path in _below(topic, env) if posixpath.basename(path).isdecimal()]
+    topics = [path for path in topics if not env.is_file(path)]
+    for path in (paths.consume_queue, paths.index, paths.config, *topics, *queues):
+        if not env.is_dir(path) and env.exists(path):
+            out.find("unreadable", path, 0, "this is not a directory", expected="a directory", mend=MOVE_AWAY)
+
+
+def _below(path: str, env: Env) -> list[str]:
+    """Returns the paths in a directory; none if a broker is removing it, or it is none."""
+    try:
+        return [f"{path}/{name}" for name in env.list_dir(path)] if env.is_dir(path) else []
+    except VanishedError:
+        return []
 
 
 def check_abort_and_lock(root: str, out: Collector, env: Env) -> bool:

@@ -30,7 +30,7 @@ from logdex.rocketmq.verify.index.index_set import IndexSet
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
 from logdex.rocketmq.verify.queue_set import QueueSet
-from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config
+from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config, check_directories
 
 BETWEEN_LOOKS = 2.5
 """The pause between two looks at a store to which a broker writes."""
@@ -93,6 +93,8 @@ def _look(
     log = CommitLog.of_config(root, config, env=env)
     at_start.find_end(log, config)
     report_unfinished(find_unfinished([root], env), out)
+    if not log.is_one_file:
+        check_directories(root, out, env)
     named = NamedMessages(root, config, env)
     scan = LogPass(log, config, out, env, None if log.is_one_file else named, at_start)
     queues = QueueSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
