@@ -7,6 +7,7 @@ one of your own.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -28,6 +29,8 @@ from tests.java import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+gc.disable()  # until the tests are collected
 
 # The first example of a property compiles kernels: no deadline means anything.
 settings.register_profile("logdex", deadline=None, max_examples=examples(100))
@@ -88,6 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("conformance"))
             if not takes_all() and _may_wait(item):
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests stay until the end: the garbage collector does not look at them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

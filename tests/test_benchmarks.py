@@ -73,6 +73,7 @@ def test_peers_that_are_missing_are_skipped_with_a_reason(tmp_path: Path) -> Non
     assert [row["skipped"] for row in rows] == ["not in this test"] * 6
 
 
+@pytest.mark.slow
 def test_peers_stand_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def native(partition: Path, repeats: int) -> list[dict[str, object]]:
         assert (partition / kafka_data.LOG_NAME).is_file()

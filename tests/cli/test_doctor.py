@@ -60,6 +60,7 @@ def test_a_machine_without_java(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_job_that_fails_is_a_problem_in_one_line() -> None:
     done = doctor("--master", "nonsense")
     assert done.returncode == 2

@@ -19,7 +19,9 @@ PER_QUEUE = 3
 """Messages, in two files each."""
 
 
-@pytest.mark.parametrize("queues", [140, pytest.param(4000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("queues", [140, 4000])
 def test_many_queues_and_files_under_a_small_limit(tmp_path: Path, queues: int) -> None:
     messages = [
         replace(message(place * queues + queue, keys=f"key-{queue}", queue_id=queue), queue_offset=place)

@@ -33,6 +33,7 @@ def expected(path: Path) -> Counter[tuple[str, int, int, bytes | None]]:
     return Counter((row["topic"], row["partition"], row["offset"], row["value"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_rows_and_filters(
     spark: SparkSession, golden_log: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,7 +65,6 @@ def test_rows_and_filters(
     )
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_pushdown")
 def test_without_pushdown(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
     """PySpark lets the read through, and does not call `pushFilters`."""
