@@ -3,12 +3,16 @@ by step."""
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from logdex.errors import LogInUseError
 from logdex.io.env import Env
+from logdex.io.process_lock import LockHolder, ProcessLock, take_lock
+from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.reports import Lossy, Progress, WorkReport
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Runner
@@ -66,6 +70,32 @@ class DispatchJob(Protocol):
     def __enter__(self) -> DispatchJob: ...
 
     def __exit__(self, kind: object, *rest: object) -> None: ...
+
+
+class Stoppable:
+    """A job that another thread, or a signal handler, may ask to end soon."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Ends a step soon; safe in a signal handler."""
+        self._stopped.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
+
+def lock_output(output: str, env: Env) -> ProcessLock:
+    """Creates the output if it is missing, and takes its lock. Raises `LogInUseError` if another
+    dispatch has it."""
+    env.make_dirs_durably(output)
+    lock = take_lock(f"{output}/{LOCK_NAME}", env=env)
+    if isinstance(lock, LockHolder):
+        raise LogInUseError("another dispatch writes here", path=output, hint="stop it first")
+    return lock
 
 
 def new_stage(output: str, env: Env) -> str:

@@ -9,7 +9,6 @@ segments. A key index is sorted, so that it is written anew whenever its segment
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.name_changes import FileStamp
 from logdex.io.path_look import StrPath
-from logdex.jobs.dispatching import Ends, new_stage
+from logdex.jobs.dispatching import Ends, Stoppable, new_stage
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner, group_parts
@@ -59,7 +58,7 @@ class _Partition:
         return sum(segment.size_bytes for segment in self.changed)
 
 
-class LogDispatcher:
+class LogDispatcher(Stoppable):
     """Dispatches the log directory or the partition `found` into the directory `output`, which is
     created if it is missing, from where an earlier run ended. `index_interval_bytes` is inferred if it
     is None.
@@ -78,6 +77,7 @@ class LogDispatcher:
         env: Env = DEFAULT_ENV,
         worker_env: Env = DEFAULT_ENV,
     ) -> None:
+        super().__init__()
         if found.kind not in (KafkaPathKind.LOG_DIR, KafkaPathKind.PARTITION):
             raise UsageError(
                 f"{found.path} is {found.description}: dispatch follows whole partitions",
@@ -89,7 +89,6 @@ class LogDispatcher:
         self._is_log_dir = source.is_log_dir
         self._settings = RebuildSettings(index_interval_bytes, key_index=True, sync=True)
         self._env, self._worker_env = env, worker_env
-        self._stopped = threading.Event()
         self._output = DispatchOutput(directory, env)
         self.stage_directory = new_stage(directory, env)
         self.report = LogDispatchReport(path=source.root, output=directory)
@@ -118,26 +117,17 @@ class LogDispatcher:
             has_moved |= self._remove_deleted(source)
             is_settled = True
             for group in group_parts(self._changed(source), size):
-                if self._stopped.is_set():
+                if self.is_stopped:
                     break
                 is_settled &= self._derive(group, runner)
                 has_moved = True
-            if is_settled or self._stopped.is_set():
+            if is_settled or self.is_stopped:
                 break
         self._note(source)
         if runner is not self._local:
             self.report.tasks = runner.tasks
         self.report.seconds += time.perf_counter() - started
         return has_moved
-
-    def stop(self) -> None:
-        """Ends a step soon; safe in a signal handler."""
-        self._stopped.set()
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped.is_set()
 
     def _list(self) -> RebuildSource:
         try:

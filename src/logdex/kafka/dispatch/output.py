@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from logdex.errors import LogInUseError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.io.process_lock import LockHolder, take_lock
-from logdex.jobs.dispatching import STAGE_PREFIX
+from logdex.jobs.dispatching import STAGE_PREFIX, lock_output
 from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.dispatch.journal import JOURNAL_NAME, PartitionJournal, stage_name
 from logdex.kafka.files.file_names import (
@@ -43,16 +42,12 @@ class DispatchOutput:
         self._directory = directory
         self._env = env
         self._home = f"{directory}/{HOME}"
-        env.make_dirs_durably(directory)
-        lock = take_lock(f"{directory}/{LOCK_NAME}", env=env)
-        if isinstance(lock, LockHolder):
-            raise LogInUseError("another dispatch writes here", path=directory, hint="stop it first")
-        self._lock = lock
+        self._lock = lock_output(directory, env)
         try:
             self._require_own()
             self.journals = self._read_journals()
         except BaseException:
-            lock.release()
+            self._lock.release()
             raise
 
     def _require_own(self) -> None:

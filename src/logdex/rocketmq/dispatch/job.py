@@ -9,7 +9,6 @@ and what they find is added in the order of the log; the newest file is followed
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from itertools import pairwise
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.dispatching import Ends, new_stage
+from logdex.jobs.dispatching import Ends, Stoppable, new_stage
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Runner, group_parts
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -37,7 +36,7 @@ FLUSH_BYTES = 64 << 20
 _TASKS_PER_CORE_AT_ONCE = 4
 
 
-class Dispatcher:
+class Dispatcher(Stoppable):
     """Dispatches the log of the store at `root` into the directory `output`, which is created if it is
     missing, from where an earlier run ended. IndexFiles are named by times in `time_zone`.
 
@@ -56,12 +55,12 @@ class Dispatcher:
         time_zone: str | None = None,
         env: Env = DEFAULT_ENV,
     ) -> None:
+        super().__init__()
         root, output = env.real_path(os.fspath(root)), env.real_path(os.fspath(output))
         check_output(root, output, in_place=False, env=env)
         self._root, self._config, self._env = root, config, env
         self._log = CommitLog.of_config(root, config, env=env)
         self._zone = resolve_name_zone(StorePaths(root).index, time_zone, env=env).zone
-        self._stopped = threading.Event()
         self._directory = output
         self._output = self._open()
         self.stage_directory = new_stage(output, env)
@@ -97,15 +96,6 @@ class Dispatcher:
         report.seconds += time.perf_counter() - started
         return self._output.position != begin
 
-    def stop(self) -> None:
-        """Ends a step soon; safe in a signal handler."""
-        self._stopped.set()
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped.is_set()
-
     def _require_same_log(self) -> None:
         """Begins from the start if what was dispatched is no longer in the log."""
         output = self._output
@@ -120,7 +110,7 @@ class Dispatcher:
         before, flushed = output.position, output.position
         windows = output.scanner.scan(self._log, max(output.position, self._log.min_offset))
         self._end = None
-        while not self._stopped.is_set() and (until is None or output.position < until):
+        while not self.is_stopped and (until is None or output.position < until):
             try:
                 window = next(windows)
             except StopIteration as stop:
@@ -144,7 +134,7 @@ class Dispatcher:
         groups = group_parts(self._parts(part_size_bytes, until), part_size_bytes)
         at_once = max(_TASKS_PER_CORE_AT_ONCE * runner.cores, 1)
         for first in range(0, len(groups), at_once):
-            if self._stopped.is_set():
+            if self.is_stopped:
                 return
             self._remove_stage(directory)
             self._env.make_dirs(directory)

@@ -10,10 +10,9 @@ from functools import cache
 
 import numpy as np
 
-from logdex.errors import LogInUseError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.io.process_lock import LockHolder, take_lock
-from logdex.jobs.journal import LOCK_NAME
+from logdex.jobs.dispatching import lock_output
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.dispatch.journal import DispatchJournal
 from logdex.rocketmq.files.known_topics import KnownTopics
@@ -44,15 +43,11 @@ class DispatchOutput:
         self.directory = directory
         self._root, self._log, self._config, self._zone, self._env = root, log, config, zone, env
         self._paths = StorePaths(directory)
-        env.make_dirs_durably(directory)
-        lock = take_lock(f"{directory}/{LOCK_NAME}", env=env)
-        if isinstance(lock, LockHolder):
-            raise LogInUseError("another dispatch writes here", path=directory, hint="stop it first")
-        self._lock = lock
+        self._lock = lock_output(directory, env)
         try:
             self._begin(self._first_journal())
         except BaseException:
-            lock.release()
+            self._lock.release()
             raise
 
     # -- opening -------------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, InputPartition
 
-from logdex.spark.sources.kafka.source import KafkaLogSource
-from logdex.spark.sources.rocketmq.source import RocketmqStoreSource
+from logdex.spark.sources import source_classes
 from logdex.spark.sources.stream import OffsetReader
 from logdex.spark.sources.stream_table import flat
 
@@ -20,7 +19,6 @@ SOURCE = "logdex_log_ends"
 LOG_FORMAT = "logFormat"
 """The option that has the format of the log, by its name in the registry; all others are those of the
 format's own source."""
-_SOURCES = {"rocketmq": RocketmqStoreSource, "kafka": KafkaLogSource}
 
 Row = tuple[str, str, int, int]
 
@@ -41,7 +39,7 @@ class LogEndsSource(DataSource):
         """Returns the reader of the stream."""
         options = {name: value for name, value in self.options.items() if name.lower() != LOG_FORMAT.lower()}
         log_format = next(value for name, value in self.options.items() if name.lower() == LOG_FORMAT.lower())
-        return LogEndsReader(_SOURCES[log_format].make_stream(options))
+        return LogEndsReader(source_classes()[log_format].make_stream(options))
 
 
 class LogEndsReader(OffsetReader):

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from logdex.spark.sources.source import LogSource
+
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def source_classes() -> dict[str, type[LogSource]]:
+    """Returns the sources by the names that their formats have in the registry."""
+    from logdex.spark.sources.kafka.source import KafkaLogSource
+    from logdex.spark.sources.rocketmq.source import RocketmqStoreSource
+
+    return {"rocketmq": RocketmqStoreSource, "kafka": KafkaLogSource}
 
 
 def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
@@ -21,10 +31,7 @@ def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
     down to Python sources unless the session's setting spark.sql.python.filterPushdown.enabled is
     true. `filter_pushdown` sets it.
     """
-    from logdex.spark.sources.kafka.source import KafkaLogSource
-    from logdex.spark.sources.rocketmq.source import RocketmqStoreSource
-
-    for source in (RocketmqStoreSource, KafkaLogSource):
+    for source in source_classes().values():
         spark.dataSource.register(source)
     if filter_pushdown:
         spark.conf.set(PUSHDOWN, "true")
