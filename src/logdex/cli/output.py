@@ -13,7 +13,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logdex.jobs.reports import RecoverReport
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -111,6 +114,16 @@ def kept_rows(kept: Mapping[str, str]) -> list[tuple[str, str]]:
     rows = [("kept", f"{name} is now {where}") for name, where in islice(kept.items(), KEPT_SHOWN)]
     more = len(kept) - KEPT_SHOWN
     return [*rows, ("", f"and {human_count(more, 'other')} likewise; --json names all")] if more > 0 else rows
+
+
+def human_loss(report: RecoverReport) -> str:
+    """Returns what a recovery lost of the log, as far as it is known: 8.7 KiB and 1 file of unknown size."""
+    if not report.lossy:
+        return "nothing"
+    unsized = report.unsized_files
+    known = [human_size(report.skipped_bytes)] if report.skipped_bytes else []
+    known += [f"{human_count(unsized, 'file')} of unknown size"] if unsized else []
+    return " and ".join(known) or "nothing of the log itself, but what is stated below"
 
 
 def human_size(size_bytes: int) -> str:

@@ -22,8 +22,9 @@ def write_atomically(path: str, data: bytes, *, backup: str | None = None, env: 
     is removed if possible.
     """
     beside = path + TEMPORARY_SUFFIX
+    opened = env.open_write(beside)
     try:
-        with env.open_write(beside) as file:
+        with opened as file:
             file.truncate(0)
             file.write_at(0, data)
             file.sync()

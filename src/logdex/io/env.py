@@ -21,7 +21,7 @@ from logdex.io.files import ReadFile as ReadFile
 from logdex.io.files import SystemCalls
 from logdex.io.files import WriteFile as WriteFile
 from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
-from logdex.io.name_changes import FileStamp
+from logdex.io.name_changes import FileStamp, no_directory
 from logdex.io.record_lock import Identity, record_lock_is_held, try_record_lock
 from logdex.io.remote.file_systems import RemoteFileSystems, RemoteStatus
 from logdex.io.remote.remote_file import RemoteFile
@@ -191,11 +191,13 @@ class Env(SystemCalls):
     # -- writing -------------------------------------------------------------------------------------------------------
     def make_dirs_durably(self, path: str) -> None:
         """Creates the missing directories of `path`; each name is on disk before the next one is
-        created."""
+        created. Raises `StorageError` if something else has one of the names."""
         missing = []
         while not self.exists(path):
             missing.append(path)
             path = os.path.dirname(path.rstrip("/")) or "."
+        if not self.is_dir(path):
+            raise no_directory(path)
         for each in reversed(missing):
             try:
                 self.sync_dir(os.path.dirname(path.rstrip("/")) or os.path.join(path, ".."))
@@ -206,7 +208,8 @@ class Env(SystemCalls):
             path = each
 
     def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
-        """Opens a file for writing, created if missing; with `exclusive` it must not exist."""
+        """Opens a regular file for writing, created if missing; with `exclusive` it must not exist.
+        Raises `UnusableFileError` for anything else."""
         return WriteFile(self, path, exclusive=exclusive)
 
     def lock_file(self, path: str) -> WriteFile | None:

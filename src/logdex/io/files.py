@@ -5,17 +5,16 @@ from __future__ import annotations
 import errno as errno_codes
 import mmap
 import os
-import stat
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import StorageError, UnusableFileError, located
+from logdex.errors import StorageError, located
 from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
 from logdex.io.mapped.mapping import map_without_descriptor
-from logdex.io.name_changes import NO_FILE, NameChanges
+from logdex.io.name_changes import NameChanges, require_regular
 from logdex.io.record_lock import Identity, close_descriptor, identity_of
 from logdex.io.writeback import begin_writeback
 
@@ -50,9 +49,7 @@ class ReadFile:
             # Without O_NONBLOCK, opening a FIFO would block for ever.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
-                status = os.fstat(self._fd)
-                if not stat.S_ISREG(status.st_mode):
-                    raise UnusableFileError(NO_FILE, path=path, errno=errno_codes.EINVAL)
+                status = require_regular(self._fd, path)
             except BaseException:
                 close_descriptor(self._fd)
                 raise
@@ -138,9 +135,14 @@ class WriteFile:
     def __init__(self, env: SystemCalls, path: str, *, exclusive: bool) -> None:
         self.path = path
         self._env = env
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_EXCL if exclusive else 0)
         with env.operation("open_write", path):
             self._fd = os.open(path, flags, 0o644)
+            try:
+                require_regular(self._fd, path)
+            except BaseException:
+                close_descriptor(self._fd)
+                raise
 
     def write_at(self, position: int, data: bytes | memoryview | npt.NDArray[Any]) -> None:
         """Writes all of `data` at `position`."""

@@ -21,6 +21,13 @@ from logdex.errors import StorageError, UnusableFileError, VanishedError
 from logdex.io.remote.schemes import scheme_of
 
 NO_FILE = "not a regular file"
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _LEADS_NOWHERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG)
 READS = frozenset(
     {
@@ -64,14 +71,35 @@ def _exchange_call() -> Any:
     return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, ctypes.c_uint(_EXCHANGE))
 
 
+def require_regular(descriptor: int, path: str) -> os.stat_result:
+    """Returns the status of what was opened at `path`. Raises `UnusableFileError` unless it is a regular file."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnusableFileError(_no_file(status.st_mode), path=path, errno=errno_codes.EINVAL)
+    return status
+
+
+def _no_file(mode: int) -> str:
+    kind = _KINDS.get(stat.S_IFMT(mode))
+    return NO_FILE if kind is None else f"{kind}, {NO_FILE}"
+
+
 def _why_no_file(code: int | None, path: str) -> str | None:
     """Returns what is at `path` instead of a file if the system refused an operation on it with `code` for that
     reason, else None."""
-    if code in _LEADS_NOWHERE and os.path.islink(path):
+    if code in _LEADS_NOWHERE and os.path.islink(path) and not os.path.exists(path):
         return "a symbolic link that leads to nothing"
     if code == errno_codes.ELOOP:
         return "a symbolic link that leads to itself"
-    return NO_FILE if code in (errno_codes.ENXIO, errno_codes.EISDIR) else None
+    if code == errno_codes.EISDIR:
+        return _no_file(stat.S_IFDIR)
+    return NO_FILE if code == errno_codes.ENXIO else None
+
+
+def no_directory(path: str) -> StorageError:
+    """Returns the error for what is at `path` where a directory is needed."""
+    hint = "look at what it is, and move it away"
+    return StorageError("not a directory", path=path, errno=errno_codes.ENOTDIR, hint=hint)
 
 
 class _Operation:
@@ -124,13 +152,19 @@ class NameChanges:
         with self.operation("make_dirs", path):
             try:
                 os.makedirs(path, exist_ok=True)
+            except FileExistsError:
+                raise no_directory(path) from None
             except RecursionError:  # os.makedirs recurses once per path component
                 raise OSError(errno_codes.ENAMETOOLONG, os.strerror(errno_codes.ENAMETOOLONG)) from None
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file or directory, replacing `target` atomically, within one file system."""
+        """Renames a file or directory, replacing `target` atomically, within one file system. Raises
+        `UnusableFileError`, which names `target`, if a file would replace a directory."""
         with self.operation("rename", source):
-            os.replace(source, target)
+            try:
+                os.replace(source, target)
+            except IsADirectoryError as error:
+                raise UnusableFileError(_no_file(stat.S_IFDIR), path=target, errno=error.errno) from error
 
     def link(self, source: str, target: str) -> bool:
         """Gives the file `source` a second name `target`, which must not exist. Returns False, and changes nothing,
@@ -184,7 +218,8 @@ class NameChanges:
     def sync_dir(self, path: str) -> None:
         """fsyncs a directory, so that the names in it are on disk."""
         with self.operation("sync_dir", path):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Without O_DIRECTORY, opening a FIFO would block for ever.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
             try:
                 os.fsync(fd)
             finally:

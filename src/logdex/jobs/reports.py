@@ -98,5 +98,10 @@ class RecoverReport(WorkReport):
 
     @property
     def skipped_bytes(self) -> int:
-        """The number of bytes that are lost."""
+        """The number of bytes that are lost, as far as it is known: see `unsized_files`."""
         return sum(each.end - each.start for each in self.skipped if each.is_loss)
+
+    @property
+    def unsized_files(self) -> int:
+        """The number of files that are lost as a whole, and whose size is not known."""
+        return sum(each.is_loss and each.start == each.end for each in self.skipped)

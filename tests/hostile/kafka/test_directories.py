@@ -108,6 +108,7 @@ def test_a_log_that_is_no_file(root: Path, make: str) -> None:
     for name in ("rebuild", "recover"):
         assert found[name].exit_code == 3
         assert str(log_path(root, 4)) in found[name].stdout + found[name].stderr
+    assert "1 file of unknown size" in found["recover"].stdout
 
 
 @pytest.mark.parametrize("name", [*SMALL, META_PROPERTIES])

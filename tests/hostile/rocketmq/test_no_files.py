@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import UnusableFileError
+from logdex.errors import StorageError, UnusableFileError
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.verify import verify
@@ -57,6 +57,7 @@ def test_what_is_no_file_of_the_log_is_a_loss(tmp_path: Path, start: int, make: 
     recovered = run("recover", root, "-o", tmp_path / "recovered", "--no-sync")
     assert recovered.exit_code == 3, recovered
     assert str(path) in recovered.stdout
+    assert (start != FILE_SIZE) == ("1 file of unknown size" in recovered.stdout), recovered.stdout
     with opened(tmp_path / "recovered") as store:
         assert numbers(message for message in store.scan() if message.topic == b"TopicA") == READ[start]
 
@@ -122,3 +123,37 @@ def test_verify_names_what_is_no_directory(tmp_path: Path, name: str, make: Call
     make(root / name)
     found = [finding.path for finding in verify(str(root), CONFIG).findings]
     assert any(path == str(root / name) or path.startswith(f"{root / name}/") for path in found), found
+
+
+SMALL = ("checkpoint", "abort", "lock", "config/topics.json", "config/delayOffset.json")
+FOLDERS = ("config", "index", "consumequeue")
+
+
+@pytest.mark.parametrize(("name", "make"), cases(itertools.product((*SMALL, *FOLDERS), MAKE), 9))
+def test_a_store_is_not_opened_for_writing_with_what_is_no_file_of_it(tmp_path: Path, name: str, make: str) -> None:
+    root = build(tmp_path / "store", MESSAGES[:2])
+    if name in FOLDERS and make == "a folder":
+        return
+    (root / name).parent.mkdir(exist_ok=True)
+    if (root / name).exists():
+        (root / name).rename(tmp_path / "away")
+    MAKE[make](root / name)
+    creates = name in ("abort", "lock") and make == "a dangling link"  # a link to a file that is not there yet
+    before = sorted(root.rglob("*"))
+    if creates:
+        MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320).close()
+        return
+    where = tmp_path if name == "lock" else root / name  # a lock is taken on what a link leads to
+    with pytest.raises(StorageError, match=f"^{where}"):
+        MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
+    made = {root / "lock", *(root / each for each in FOLDERS if name == "abort" or each < name)}
+    assert set(root.rglob("*")) - set(before) <= made
+
+
+def test_what_has_the_name_of_a_temporary_file_stays(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES[:2])
+    (root / "config").mkdir()
+    os.mkfifo(root / "config/topics.json.tmp")
+    with pytest.raises(UnusableFileError, match=r"topics\.json\.tmp: a FIFO, not a regular file"):
+        MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
+    assert (root / "config/topics.json.tmp").is_fifo()

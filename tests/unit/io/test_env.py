@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logdex.errors import EnvironmentProblem, StorageError, UnreadableError
+from logdex.errors import EnvironmentProblem, StorageError, UnreadableError, UnusableFileError
 from logdex.io import writeback
 from logdex.io.env import Env, WriteFile
 from logdex.io.read_runs import read_runs
@@ -48,11 +48,31 @@ def test_refusals_name_the_path(tmp_path: Path, name: str) -> None:
     assert caught.value.message.startswith(path)
 
 
-def test_a_fifo_is_no_file(tmp_path: Path) -> None:
+_ASK_A_FIFO = """
+from logdex.errors import StorageError
+from logdex.io.env import Env
+for act in ("open_read", "open_write", "lock_file", "sync_dir", "make_dirs", "make_dirs_durably"):
+    try:
+        getattr(Env(), act)("fifo")
+    except StorageError as error:
+        print(error.message)
+"""
+
+
+def test_a_fifo_is_neither_file_nor_directory_and_nothing_waits_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    script = f"from logdex.io.env import Env; Env().open_read({str(tmp_path / 'fifo')!r})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False)
-    assert "not a regular file" in done.stderr
+    script = [sys.executable, "-c", _ASK_A_FIFO]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path)
+    no_file, no_directory = "fifo: a FIFO, not a regular file", "fifo: not a directory"
+    assert done.stdout.splitlines() == [no_file] * 3 + [no_directory] * 3, done
+
+
+def test_a_rename_onto_a_directory_names_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UnusableFileError, match="a directory, not a regular file") as caught:
+        Env().rename(str(tmp_path / "file"), str(tmp_path / "folder"))
+    assert caught.value.path == str(tmp_path / "folder")
 
 
 def test_written_bytes_and_sizes(tmp_path: Path) -> None:

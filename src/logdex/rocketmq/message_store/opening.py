@@ -21,6 +21,7 @@ from logdex.io.process_lock import ProcessLock
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.files.broker_lock import take_broker_lock
+from logdex.rocketmq.files.config_files import DelayOffsets
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.offset_files import list_offset_files
 from logdex.rocketmq.files.store_files import StorePaths
@@ -152,6 +153,9 @@ class _Opening:
                 closing.append(log.close)
             checkpoint = LiveCheckpoint(self.paths.checkpoint, self.env)
             found = self._decide(log, queues, checkpoint)
+            # A store that is refused because of a file in config/ stays as it was closed.
+            topics = Topics(self.paths.config, self.config.dialect, self.options.default_topic_queue_nums, env=self.env)
+            delays = DelayOffsets.read(self.paths.config, env=self.env)
             self._mark_open()
             reader, files = self._cut(log, found.end_offset)
             closing += [reader.close, files.close]
@@ -160,10 +164,10 @@ class _Opening:
             table = None if self._kept is None else self._kept.table
             derived = DerivedFiles(queues, index, self.config, self.env, table)
             self._derive(derived, reader, found)
-            core = self._core(files, reader, queues, found)
+            core = self._core(files, reader, queues, topics, found)
             dispatch = Dispatch(core, derived, checkpoint)
             encoder = Encoder(self.config, self.options)
-            schedule = ScheduleMessageService(core, queues, encoder)
+            schedule = ScheduleMessageService(core, queues, encoder, delays)
             dispatch.flush()
             core.prepare_file()
             return OpenedStore(core, dispatch, encoder, schedule, self.report)
@@ -330,9 +334,10 @@ class _Opening:
         yield from scanner.scan(log, kept.end if start <= kept.start else start)
         scanner.check_crcs(True)
 
-    def _core(self, files: LogFiles, reader: CommitLog, queues: LiveQueues, found: _Found) -> StoreCore:
+    def _core(
+        self, files: LogFiles, reader: CommitLog, queues: LiveQueues, topics: Topics, found: _Found
+    ) -> StoreCore:
         """The state of the open store; all topics with queues are in topics.json then."""
-        topics = Topics(self.paths.config, self.config.dialect, self.options.default_topic_queue_nums, env=self.env)
         topics.require_all(queues.names.values(), self.clock_ms())
         core = StoreCore(
             self.paths,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, human_count, human_size, kept_rows, note, note_settings, table
+from logdex.cli.output import emit, human_count, human_loss, human_size, kept_rows, note, note_settings, table
 
 if TYPE_CHECKING:
     from logdex.kafka.recover.report import RecoverReport
@@ -19,7 +19,7 @@ def print_report(report: RecoverReport, output: str) -> None:
     rows = [
         ("partitions", human_count(report.partitions, "partition")),
         ("files", f"{human_count(report.files, 'file')} in {output}"),
-        ("lost", human_size(report.skipped_bytes) if report.lossy else "nothing"),
+        ("lost", human_loss(report)),
     ]
     rows += kept_rows(report.kept)
     table(rows)

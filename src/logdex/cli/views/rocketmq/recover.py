@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, human_count, human_size, kept_rows, note, note_settings, table
+from logdex.cli.output import emit, human_count, human_loss, human_size, kept_rows, note, note_settings, table
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recover.report import RecoverReport
@@ -37,9 +37,7 @@ def print_report(report: RecoverReport, output: str) -> None:
 
 
 def _lost(report: RecoverReport) -> str:
-    if not report.lossy:
-        return "nothing"
-    text = human_size(report.skipped_bytes)
-    if report.placeholders:
+    text = human_loss(report)
+    if report.lossy and report.placeholders:
         text += f", {human_count(report.placeholders, 'placeholder message')} of topic LOGDEX_LOST instead"
     return text

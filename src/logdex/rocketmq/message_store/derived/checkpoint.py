@@ -16,10 +16,13 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 
 
 class LiveCheckpoint:
-    """Thread-safe. `values` is what is on disk, or will be after `write`."""
+    """Thread-safe. `values` is what is on disk, or will be after `write`. Raises `UnusableFileError` if
+    something else has the checkpoint's name."""
 
     def __init__(self, path: str, env: Env) -> None:
         self._path, self._env = path, env
+        if env.exists(path) and not env.is_file(path):
+            env.open_read(path).close()  # says what it is
         self._lock = threading.Lock()
         self.values = read_or_zeros(path, env)
 

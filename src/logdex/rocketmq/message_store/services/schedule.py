@@ -33,10 +33,10 @@ class ScheduleMessageService:
     """Delivers the delayed messages of one store. Thread-safe. `StoreCore.lock` is never held while
     its lock is taken."""
 
-    def __init__(self, core: StoreCore, queues: LiveQueues, encoder: Encoder) -> None:
+    def __init__(self, core: StoreCore, queues: LiveQueues, encoder: Encoder, known: DelayOffsets) -> None:
+        """`known` is what ``config/delayOffset.json`` says."""
         self._core, self._queues, self._encoder = core, queues, encoder
         self._lock = threading.Lock()
-        known = DelayOffsets.read(core.paths.config, env=core.env)
         self._raw = dict(known.file.raw)
         self._offsets = dict(known.offsets)
         self._is_saved = known.file.path is not None
