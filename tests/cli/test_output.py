@@ -16,6 +16,7 @@ from logdex.cli import output
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
+from logdex.rocketmq.recover.report import RecoverReport, Skipped
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,21 @@ def test_no_bar_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]) 
     with progress_bar("rebuild", 100) as progress:
         progress(1, 1)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "losses", "text"),
+    [
+        ([], [], "nothing"),
+        ([(0, 9, False)], [], "nothing"),
+        ([(3, 2051, True), (0, 9, False)], [], "2.0 KiB"),
+        ([(0, 0, True)], [], "1 file of unknown size"),
+        ([(0, 0, True), (0, 7, True), (0, 0, True)], ["x"], "7 B and 2 files of unknown size"),
+        ([], ["x"], "nothing of the log itself, but what is stated below"),
+    ],
+)
+def test_a_loss_is_stated_as_far_as_it_is_known(
+    rows: list[tuple[int, int, bool]], losses: list[str], text: str
+) -> None:
+    skipped = [Skipped("file", start, end, "why", 0, is_loss=is_loss) for start, end, is_loss in rows]
+    assert output.human_loss(RecoverReport(skipped=skipped, losses=losses)) == text

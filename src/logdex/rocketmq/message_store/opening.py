@@ -334,9 +334,7 @@ class _Opening:
         yield from scanner.scan(log, kept.end if start <= kept.start else start)
         scanner.check_crcs(True)
 
-    def _core(
-        self, files: LogFiles, reader: CommitLog, queues: LiveQueues, topics: Topics, found: _Found
-    ) -> StoreCore:
+    def _core(self, files: LogFiles, reader: CommitLog, queues: LiveQueues, topics: Topics, found: _Found) -> StoreCore:
         """The state of the open store; all topics with queues are in topics.json then."""
         topics.require_all(queues.names.values(), self.clock_ms())
         core = StoreCore(
