@@ -13,38 +13,46 @@ from logdex.jobs.tasks import LocalRunner
 from logdex.rocketmq.dispatch.job import Dispatcher
 from logdex.testing.fault_env import Fault, FaultEnv, Killed
 from tests.examples import cases, every
-from tests.unit.rocketmq.dispatch.growing import CONFIG, SIZES, grow, require_rebuilt
+from tests.unit.rocketmq.dispatch.growing import CONFIG, SIZES, grow, require_found, require_rebuilt
 
 
 class History:
-    """A store that changes at random, and an output that follows it. Either messages are cut off its log's end and
-    others take their places, or old files of the log go; then the files are those of all messages that ever were."""
+    """A store that changes at random, and an output that follows it. There are three kinds: messages are cut off its
+    log's end, others take their places, and runs are killed; or old files of the log go, and the files are those of all
+    messages that ever were; or all of this happens, and the files lead to the messages that the log has."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
         self.folder, self.store, self.output = folder, folder / "store", folder / "out"
         self.seen = folder / "seen"
-        self.loses_old_files = seed % 2 == 1
+        self.kind = seed % 3
         self.begin = self.position = self.runs = 0
         grow(self.store, 5, seed)
 
     def step(self) -> None:
-        kinds = [self.grow, self.grow, self.run, self.remove_old_files]
-        if not self.loses_old_files:
-            kinds = [self.grow, self.grow, self.run, self.cut, self.kill, self.lose_power]
+        kinds = [self.grow, self.grow, self.run]
+        if self.kind != 1:
+            kinds += [self.cut, self.kill, self.lose_power]
+        if self.kind != 0:
+            kinds += [self.remove_old_files]
         self.chance.choice(kinds)()
 
     def grow(self) -> None:
         grow(self.store, self.chance.randint(1, 30), self.chance.randrange(999))
 
     def remove_old_files(self) -> None:
-        self.begin = self.position // 4096 * 4096
+        """As far as the dispatch has come; or as a broker, which does not know how far that is."""
+        if self.kind == 1:
+            self.begin = self.position // 4096 * 4096
+        else:
+            starts = sorted(int(path.name) for path in (self.store / "commitlog").iterdir())
+            self.begin = self.chance.choice([start for start in starts if start >= self.begin])
 
     def cut(self) -> None:
         """As after a crash of the broker: the log ends at an earlier message. Then it may go on with others."""
         with logdex.open(self.store, **SIZES) as snapshot:
             offsets = snapshot.scan().to_arrow().read_all()["physical_offset"].to_pylist()
-        at = self.chance.choice(offsets[1:] or [0])
+        at = self.chance.choice([offset for offset in offsets[1:] if offset > self.begin] or [0])
         if not at:
             return
         for path in (self.store / "commitlog").iterdir():
@@ -92,13 +100,16 @@ class History:
             part = self.chance.choice((700, 5000))
             job.step(LocalRunner() if self.chance.random() < 0.5 else None, part_size_bytes=part)
             self.position = job.report.end_offset
-        require_rebuilt(self.store, self.output, self.folder / "rebuilt")
+        if self.kind == 2:
+            require_found(self.look(), self.output, self.folder / "rebuilt")
+        else:
+            require_rebuilt(self.store, self.output, self.folder / "rebuilt")
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", cases(range(4), 4))
 def test_histories(tmp_path: Path, part: int) -> None:
-    for seed in every(10, range(part, 400, 4)) if part else [0, 1]:
+    for seed in every(10, range(part, 400, 4)) if part else [0, 1, 2]:
         history = History(tmp_path / str(seed), seed)
         for _ in range(20 if part else 6):
             history.step()

@@ -179,7 +179,7 @@ class LogDispatcher(Stoppable):
     def _has_changed(self, each: _Partition) -> bool:
         journal = self._output.journals.get(each.folder)
         bases = [segment.base_offset for segment in each.segments]
-        return bool(each.changed) or journal is None or list(journal.segments) != bases
+        return bool(each.changed) or journal is None or journal.is_behind or list(journal.segments) != bases
 
     def _set_intervals(self, source: RebuildSource, topics: set[str]) -> None:
         """Sets the index interval of the partitions of some topics, as a rebuild does."""

@@ -37,12 +37,14 @@ class DerivedSegment:
 @dataclass(frozen=True, slots=True)
 class PartitionJournal:
     """The files of a partition's output. `segments` are in the order of the log, `states` are the names
-    of the files that depend on several segments, and `losses` what is missing in these."""
+    of the files that depend on several segments, and `losses` what is missing in these. `is_behind`
+    states that a killed run has left files that the journal does not have; it is not written."""
 
     interval_bytes: int = 0
     segments: Mapping[int, DerivedSegment] = field(default_factory=dict)
     states: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
+    is_behind: bool = False
 
     @property
     def names(self) -> set[str]:

@@ -7,6 +7,7 @@ after a kill some files may be newer than the journal says; then they are derive
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
@@ -60,15 +61,18 @@ class DispatchOutput:
         self._env.make_dirs_durably(self._home)
 
     def _read_journals(self) -> dict[str, PartitionJournal]:
-        """Returns the journals by partition. Segments of which a file is missing are left out."""
+        """Returns the journals by partition. Segments of which a file is missing are left out, and files
+        that no journal has are noted."""
         folders = ["", *(name for name in self._env.list_dir(self._home) if parse_partition_dir(name) is not None)]
         found = {}
         for folder in folders:
             home = self._home_of(folder)
             journal = PartitionJournal.read(home, self._env)
             if journal is not None or folder:
-                there = {*self._list(self._path(folder)), *self._list(home)}
-                found[folder] = (journal or PartitionJournal()).without_missing(there)
+                journal, names = journal or PartitionJournal(), self._list(self._path(folder))
+                is_behind = any(_is_derived(name) and name not in journal.names for name in names)
+                journal = journal.without_missing({*names, *self._list(home)})
+                found[folder] = replace(journal, is_behind=is_behind)
         return found
 
     def _list(self, folder: str) -> Collection[str]:
@@ -100,6 +104,7 @@ class DispatchOutput:
                 with env.open_write(done.staged.path) as file:
                     file.sync()
                 env.rename(done.staged.path, self.staged_path(folder, done.source.base_offset))
+        env.sync_dir(path)  # what depends on a new segment is never there without a file of the segment
         for name in state.names:
             env.rename(f"{state.directory}/{name}", f"{path}/{name}")
         self._remove(folder, journal)

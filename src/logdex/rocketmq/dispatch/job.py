@@ -97,11 +97,12 @@ class Dispatcher(Stoppable):
         return self._output.position != begin
 
     def _require_same_log(self) -> None:
-        """Begins from the start if what was dispatched is no longer in the log."""
-        output = self._output
-        if output.last >= self._log.min_offset and not output.has_last():
-            self.report.notes.append(f"the log was cut off before offset {output.position}: what was there is removed")
-            output.abandon()
+        """Opens the output anew if the log is no longer the one that was dispatched: with what of it
+        still holds, or from the start."""
+        reason = self._output.mismatch()
+        if reason is not None:
+            self.report.notes.append(reason)
+            self._output.abandon()
             self._output = self._open()
 
     def _advance(self, until: int | None, progress: Progress | None) -> None:
@@ -116,6 +117,10 @@ class Dispatcher(Stoppable):
             except StopIteration as stop:
                 self._end = stop.value
                 break
+            if output.scanner.trimmed:
+                windows.close()
+                self._begin_later(until, progress)
+                return
             output.put(window)
             report.messages += window.count
             if progress is not None:
@@ -126,6 +131,12 @@ class Dispatcher(Stoppable):
         windows.close()
         if output.position != before:
             output.flush()
+
+    def _begin_later(self, until: int | None, progress: Progress | None) -> None:
+        """Goes on where the log begins now, because a broker has removed files that were not dispatched."""
+        self._log.refresh()
+        self._require_same_log()
+        self._advance(until, progress)
 
     # -- on a runner ---------------------------------------------------------------------------------------------------
     def _catch_up(self, runner: Runner, part_size_bytes: int, until: int | None) -> None:
@@ -166,7 +177,8 @@ class Dispatcher(Stoppable):
 
     def _put_all(self, scans: Sequence[PartScan], directory: str) -> bool:
         """Adds what tasks have scanned, in the order of the log. Where the parts of a file do not join
-        up, the rest of them is scanned again. Returns False where the log ends or is damaged."""
+        up, the rest of them is scanned again. Returns False where the log ends or is damaged, or a
+        broker has removed a file."""
         files: dict[CommitLogFile, list[PartScan]] = {}
         for scan in scans:
             files.setdefault(scan.part.file, []).append(scan)
@@ -176,6 +188,8 @@ class Dispatcher(Stoppable):
             at = max(self._output.position - file.start_offset, 0)
             while 0 <= at < stop:
                 scan = by_first.get(at) or self._scan_again(ScanPart(file, at, stop, found=True), directory)
+                if scan.was_trimmed:
+                    return False
                 self._output.put_stage(scan)
                 self.report.messages += scan.messages
                 if scan.end is not None:

@@ -15,16 +15,17 @@ from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 
 JOURNAL_NAME = ".logdex-dispatch"
-_VERSION = 1
+_VERSION = 2
 _HINT = "remove the output, and run it again"
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchJournal:
     """The entries of all messages before the physical offset `position` are on disk. The last of them
-    is at the offset `last`, -1 if there is none, with the body CRC `last_crc`: a log that has another
-    message there is not the one that was dispatched. `index_ms` is the end time of the newest
-    IndexFile that is full. `is_clean` states that the files have nothing else.
+    is at the offset `last`, -1 if there is none, and the CRC-32 of all its bytes is `last_crc`: a log
+    that has another message there is not the one that was dispatched. `index_ms` is the end time of
+    the newest IndexFile that is full. `is_clean` states that the files have nothing else. `left_out`
+    are the deleted topics of which queues were left out. With the position -1 the files are of no use.
     """
 
     position: int
@@ -32,11 +33,12 @@ class DispatchJournal:
     last_crc: int = 0
     index_ms: int = 0
     is_clean: bool = False
+    left_out: tuple[str, ...] = ()
 
     @staticmethod
     def read(directory: str, env: Env) -> DispatchJournal | None:
-        """Returns the journal of an output, None if there is none. Raises `CorruptError` if it is
-        malformed."""
+        """Returns the journal of an output, None if there is none. That of another version says nothing
+        of the files. Raises `CorruptError` if it is malformed."""
         path = f"{directory}/{JOURNAL_NAME}"
         if not env.exists(path):
             return None
@@ -54,8 +56,8 @@ class DispatchJournal:
 
 def _parse(given: Any) -> DispatchJournal:
     if given["version"] != _VERSION:
-        raise ValueError(f"version {given['version']!r}")
+        return DispatchJournal(-1)
     numbers = {name: given[name] for name in ("position", "last", "last_crc", "index_ms")}
     if not all(isinstance(number, int) and number >= -1 for number in numbers.values()):
         raise ValueError("a number that cannot be")
-    return DispatchJournal(**numbers, is_clean=bool(given["is_clean"]))
+    return DispatchJournal(**numbers, is_clean=bool(given["is_clean"]), left_out=tuple(map(str, given["left_out"])))

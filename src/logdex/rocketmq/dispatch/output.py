@@ -6,16 +6,17 @@ were not full then are derived again, as a `MessageStore` does when it is opened
 
 from __future__ import annotations
 
-from functools import cache
+import zlib
+from dataclasses import replace
 
 import numpy as np
 
-from logdex.errors import UsageError
+from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.dispatching import lock_output
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.dispatch.deleted_topics import DeletedTopics
 from logdex.rocketmq.dispatch.journal import DispatchJournal
-from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
 from logdex.rocketmq.index_file.derive import IndexWindow
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
@@ -63,33 +64,50 @@ class DispatchOutput:
         return journal
 
     def _from_the_start(self) -> DispatchJournal:
-        """Removes what there is, because it is of another log, or of none."""
-        DispatchJournal(self._log.min_offset).write(self.directory, self._env)
+        """Removes what there is, because it is of another log, or of none. Killed meanwhile, the next
+        run does this again."""
+        DispatchJournal(-1).write(self.directory, self._env)
         for name in (CONSUME_QUEUE_DIR, INDEX_DIR):
             if self._env.is_dir(f"{self.directory}/{name}"):
                 self._env.remove_tree(f"{self.directory}/{name}")
         return DispatchJournal(self._log.min_offset)
 
     def _is_of_this_log(self, journal: DispatchJournal) -> bool:
-        if journal.position < self._log.min_offset or (journal.last >= 0 and journal.last < self._log.min_offset):
-            return journal.position >= self._log.min_offset
-        return journal.last < 0 or self.still_has(journal.last, journal.last_crc)
+        begin = self._log.min_offset
+        if journal.position < begin or DeletedTopics(self._root, journal.left_out, self._env).has_one_back():
+            return False
+        if journal.last < 0:
+            return journal.position == begin
+        return journal.last < begin or self._crc_at(journal.last) == journal.last_crc
 
-    def still_has(self, offset: int, body_crc: int) -> bool:
-        """Whether the log has the message that was dispatched from an offset."""
+    def _crc_at(self, offset: int) -> int | None:
+        """Returns the CRC-32 of all bytes of the message at an offset, None if none is there."""
         message = readable(self._log, offset)
-        return message is not None and message.body_crc == body_crc
+        try:
+            return None if message is None else zlib.crc32(self._log.read(offset, message.size_bytes))
+        except (CorruptError, MissingFileError):
+            return None
 
-    def has_last(self) -> bool:
-        """Whether the log still has the last message that the journal vouches for, and there is one
-        where the last one was."""
-        journal = self._journal
-        is_same = journal.last < self._log.min_offset or self.still_has(journal.last, journal.last_crc)
-        return is_same and readable(self._log, self.last) is not None
+    def mismatch(self) -> str | None:
+        """Returns why the output must be opened anew, in words: the log, as it is now, is not the one that
+        was dispatched. Returns None if it has only grown or lost old files."""
+        journal, begin = self._journal, self._log.min_offset
+        if self.position < begin:
+            return f"the log begins behind offset {self.position} now: what was there is removed"
+        if self.last >= begin:
+            is_same = journal.last < begin or self._crc_at(journal.last) == journal.last_crc
+            if not is_same or readable(self._log, self.last) is None:
+                return f"the log was cut off before offset {self.position}: what was there is removed"
+        if self._topics.have_changed(topic for topic, _ in self._queues.names.values()):
+            return "topics were deleted or made again: queues are removed, or derived again"
+        return None
 
     def _begin(self, journal: DispatchJournal) -> None:
         paths, config, env = self._paths, self._config, self._env
-        self._journal = DispatchJournal(journal.position, journal.last, journal.last_crc, journal.index_ms)
+        self._queues, self._topics = LiveQueues(paths, config, env), DeletedTopics(self._root, journal.left_out, env)
+        queues = self._queues.discover()
+        deleted = [queue for queue in queues if self._topics.is_deleted(queue.topic)]
+        self._journal = replace(journal, is_clean=False, left_out=self._topics.names)
         self._journal.write(self.directory, env)
         for path in (paths.consume_queue, paths.index):
             env.make_dirs_durably(path)
@@ -97,16 +115,14 @@ class DispatchOutput:
         self._index_ms = journal.index_ms
         trusted_ms = None if journal.is_clean else journal.index_ms
         start = find_start(paths, self._log, self.position, config, trusted_ms, env)
-        self._is_deleted = cache(KnownTopics.read(self._root, env=env).is_deleted)
-        self._queues = LiveQueues(paths, config, env)
-        for queue in self._queues.discover():
-            if self._is_deleted(queue.topic):
+        for queue in queues:
+            if queue in deleted:
                 self._queues.drop(queue)
             else:
                 self._queues.take_in(queue, self.position, thorough=not journal.is_clean)
         self._index = LiveIndex(paths, config, LiveCheckpoint(paths.checkpoint, env), start, env, zone=self._zone)
         self._derived = DerivedFiles(self._queues, self._index, config, env)
-        self._derived.is_deleted = self._is_deleted
+        self._derived.is_deleted = self._topics.is_deleted
         self._derived.scanner = self.scanner = Scanner(config, env=env, unreadable_is_damage=True)
         self._index_from = (start.offset, start.keys_done)
         self._catch_up_index()
@@ -119,8 +135,12 @@ class DispatchOutput:
                 continue
             first = max(begin, file.start_offset) - file.start_offset
             stop = min(self.position - file.start_offset, file.size_bytes)
-            for window in self.scanner.scan_file(file, first, stop):
-                self._derived.put(window, queues_from=self.position, index_from=self._index_from)
+            try:
+                for window in self.scanner.scan_file(file, first, stop):
+                    self._derived.put(window, queues_from=self.position, index_from=self._index_from)
+            except VanishedError:
+                if not self._log.was_trimmed(file.start_offset):
+                    raise
         if begin < self.position:
             self._index_from = (self.position, 0)
 
@@ -144,7 +164,7 @@ class DispatchOutput:
                 self._put_keys(window)
                 self.last = int(window.physical_offset[-1])
             for number, offsets, entries in stage.queue_runs(names):
-                if not self._is_deleted(names[number].topic):
+                if not self._topics.is_deleted(names[number].topic):
                     self._queues.put(*names[number], offsets.copy(), entries.copy())
         self.position = start + scan.behind
         self._note_rolled()
@@ -181,9 +201,8 @@ class DispatchOutput:
 
     def _write_journal(self, position: int, *, is_clean: bool) -> None:
         if self.last >= 0 and self.last != self._journal.last:
-            message = readable(self._log, self.last)
-            self._last_crc = 0 if message is None else message.body_crc
-        found = DispatchJournal(position, self.last, self._last_crc, self._index_ms, is_clean)
+            self._last_crc = self._crc_at(self.last) or 0
+        found = DispatchJournal(position, self.last, self._last_crc, self._index_ms, is_clean, self._topics.names)
         if found != self._journal:
             found.write(self.directory, self._env)
             self._journal = found

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
+import logdex
+from logdex.rocketmq.consume_queue.consume_queue import discover_queues
+from logdex.rocketmq.index_file.index_file import IndexFile
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.rebuild import rebuild
@@ -53,3 +57,45 @@ def require_rebuilt(store: Path, output: Path, folder: Path) -> None:
     expected, found = files_of(folder), files_of(output)
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []
+
+
+def require_found(store: Path, output: Path, folder: Path) -> None:
+    """What was dispatched leads to the messages that the log has as a rebuild of this log does, whatever else it has of
+    messages that are gone: the same entries, each once and in the same order."""
+    shutil.rmtree(folder, ignore_errors=True)
+    rebuild(str(store), str(folder), CONFIG, sync=False)
+    begin = min(int(path.name) for path in (store / "commitlog").iterdir())
+    assert queue_entries(output, begin) == queue_entries(folder, begin)
+    assert index_entries(output, begin) == index_entries(folder, begin)
+    with logdex.open(store, **SIZES) as snapshot:
+        messages = snapshot.scan().to_arrow().read_all()["physical_offset"].to_pylist()
+    assert sorted(entry[0] for found in queue_entries(output, begin).values() for entry in found.values()) == messages
+
+
+def queue_entries(directory: Path, begin: int) -> dict[tuple[bytes, int], dict[int, tuple[int, int, int]]]:
+    """The ConsumeQueue entries that point behind a physical offset, by queue and queue offset."""
+    found = {}
+    for topic, queue_id, queue in discover_queues(str(directory)):
+        entries = {}
+        for path in sorted(Path(queue).iterdir()):
+            for at, entry in enumerate(struct.iter_unpack(">qiq", path.read_bytes())):
+                if entry[1] not in (0, 0x7FFFFFFF) and entry[0] >= begin:
+                    entries[int(path.name) // 20 + at] = entry
+        if entries:
+            found[topic, queue_id] = entries
+    return found
+
+
+def index_entries(directory: Path, begin: int) -> list[tuple[int, int]]:
+    """The (key hash, physical offset) of the IndexFiles' entries that point behind a physical offset, in their
+    order."""
+    found = []
+    for path in sorted((directory / "index").iterdir()):
+        with IndexFile(str(path), CONFIG) as file:
+            entries = file.entries(1, file.header.index_count - 1)
+        found += [
+            (key_hash, offset)
+            for key_hash, offset in zip(entries.key_hash.tolist(), entries.phy_offset.tolist(), strict=True)
+            if offset >= begin
+        ]
+    return found
