@@ -241,7 +241,13 @@ class Env(SystemCalls):
             return False
         if not self.is_file(path):
             return None if self.exists(path) else False
-        with self.open_read(path) as file, self.operation("lock_is_held", path):
+        try:
+            file = self.open_read(path)
+        except StorageError as error:
+            if error.errno in (errno_codes.EACCES, errno_codes.EPERM):
+                return None
+            raise
+        with file, self.operation("lock_is_held", path):
             return record_lock_is_held(file._fd, start)
 
 

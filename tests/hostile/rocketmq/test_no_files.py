@@ -3,6 +3,7 @@ named, nothing waits for it, and no answer without it is called complete."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from logdex.errors import StorageError, UnusableFileError
+from logdex.io.env import Env, ReadFile
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.recover import recover
 from logdex.rocketmq.verify import verify
 from tests.cli.helpers import run, run_json
 from tests.examples import cases
@@ -157,3 +160,48 @@ def test_what_has_the_name_of_a_temporary_file_stays(tmp_path: Path) -> None:
     with pytest.raises(UnusableFileError, match=r"topics\.json\.tmp: a FIFO, not a regular file"):
         MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
     assert (root / "config/topics.json.tmp").is_fifo()
+
+
+@pytest.mark.parametrize("make", cases(MAKE, 2))
+def test_what_is_no_index_file(tmp_path: Path, make: str) -> None:
+    root = build(tmp_path / "store", MESSAGES)
+    path = sorted((root / "index").iterdir())[1]
+    path.unlink()
+    MAKE[make](path)
+    unreadable = [finding.path for finding in verify(str(root), CONFIG).findings if finding.check == "unreadable"]
+    assert unreadable == [str(path)]
+    told = run("info", root)
+    assert told.exit_code == 1
+    assert str(path) in told.stderr
+    assert run("query", root, "--topic", "TopicA", "--key", "hot").exit_code == 1
+    before = sorted(root.rglob("*"))
+    with pytest.raises(UnusableFileError, match=str(path)):
+        MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
+    assert set(root.rglob("*")) - set(before) <= {root / "lock"}
+    assert run("rebuild", root, "--in-place", "--no-sync").exit_code == 0
+    assert not verify(str(root), CONFIG).findings
+
+
+def test_an_abort_that_is_far_too_long_hides_nothing(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES[:2])
+    (root / "abort").write_bytes(bytes(100_000))
+    told = run("info", root)
+    assert (told.exit_code, "commitlog" in told.stdout.lower()) == (1, True), told
+    assert f"{root}/abort" in told.stderr
+
+
+def test_a_lock_that_may_not_be_read_is_no_reason_to_stop(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES[:2])
+    for name in ("lock", "abort"):
+        (root / name).touch()
+
+    class Refusing(Env):
+        """Refuses to open the lock, as for another user's file."""
+
+        def open_read(self, path: str) -> ReadFile:
+            if path.endswith("/lock"):
+                raise StorageError("permission denied", path=path, errno=errno.EACCES)
+            return super().open_read(path)
+
+    assert not verify(str(root), CONFIG, env=Refusing()).findings
+    assert not recover(root, tmp_path / "out", CONFIG, sync=False, env=Refusing()).lossy

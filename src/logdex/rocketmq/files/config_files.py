@@ -17,6 +17,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_json import parse_config_json
 
 Raw = dict[int | str, Any]
+_INT_BITS, _LONG_BITS = 32, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,11 @@ def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> C
     )
 
 
+def _is_number(value: object, bits: int) -> bool:
+    """Whether a value is one that Java's type of so many bits holds. In Python, a boolean is an int."""
+    return isinstance(value, int) and not isinstance(value, bool) and -1 << bits - 1 <= value < 1 << bits - 1
+
+
 def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
     """{number: offset}. The numbers may be quoted."""
     offsets = {}
@@ -102,8 +108,10 @@ def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
             number = int(key)
         except (TypeError, ValueError):
             raise _not_a(file, name, "whole numbers as names", key) from None
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _not_a(file, f"{name}.{key}", "a whole number", value)
+        if not _is_number(number, _INT_BITS):
+            raise _not_a(file, name, f"numbers of {_INT_BITS} bits as names", key)
+        if not _is_number(value, _LONG_BITS):
+            raise _not_a(file, f"{name}.{key}", f"a whole number of {_LONG_BITS} bits", value)
         offsets[number] = value
     return offsets
 
@@ -154,8 +162,9 @@ class TopicConfigs:
             # Missing fields have the defaults of a new TopicConfig.
             for name, default in (("readQueueNums", 16), ("writeQueueNums", 16), ("perm", 6)):
                 value = raw.get(name, default)
-                if not isinstance(value, int) or isinstance(value, bool):
-                    raise _not_a(file, f"topicConfigTable.{key}.{name}", "a whole number", value)
+                if not _is_number(value, _INT_BITS):
+                    expected = f"a whole number of {_INT_BITS} bits"
+                    raise _not_a(file, f"topicConfigTable.{key}.{name}", expected, value)
                 numbers[name] = value
             topic = _name(key)
             topics[topic] = TopicConfig(

@@ -8,7 +8,9 @@ letter. Source: ``docs/formats/config-json.md``.
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from typing import Any, NoReturn
 
 from logdex.errors import CorruptError
@@ -122,7 +124,11 @@ class _Parser:
             self.at = found.start()
             self.fail("a number too long", f"at most {_NUMBER_DIGITS_MAX} digits")
         if found[2] or found[3]:
-            return float(found[1] + (found[2] or "") + (found[3] or ""))
+            value = float(found[1] + (found[2] or "") + (found[3] or ""))
+            if not math.isfinite(value):
+                self.at = found.start()
+                self.fail("a number too large", f"at most {sys.float_info.max}")
+            return value
         return int(found[1])
 
     def object(self, depth: int) -> dict[Any, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from logdex.errors import StorageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.java_hash import decode_utf8
 
@@ -100,12 +101,18 @@ class StoreFiles:
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
     @staticmethod
-    def read(root: str, *, env: Env = DEFAULT_ENV) -> StoreFiles:
-        """Looks for the files below a store's root; creates nothing and takes no lock."""
+    def read(root: str, *, problems: list[str] | None = None, env: Env = DEFAULT_ENV) -> StoreFiles:
+        """Looks for the files below a store's root; creates nothing and takes no lock. With
+        `problems`, an `abort` that cannot be read is added there, instead of raising an error."""
         paths = StorePaths(root)
         text = ""
-        if env.is_file(paths.abort):
-            text = env.read_file(paths.abort, _SMALL_FILE_SIZE_BYTES_MAX).decode("utf-8", "backslashreplace")
+        try:
+            if env.is_file(paths.abort):
+                text = env.read_file(paths.abort, _SMALL_FILE_SIZE_BYTES_MAX).decode("utf-8", "backslashreplace")
+        except StorageError as error:
+            if problems is None:
+                raise
+            problems.append(error.message)
         return StoreFiles(
             has_abort=env.exists(paths.abort),
             abort_text=text,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from logdex.errors import VanishedError
+from collections.abc import Iterator
+
+from logdex.errors import UnusableFileError, VanishedError
 from logdex.io.env import Env
 
 NAME_DIGITS = 17
@@ -14,9 +16,28 @@ def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[s
     skipped: a broker has created them and not filled them yet."""
     if not env.is_dir(directory):
         return []
-    names = (name for name in env.list_dir(directory) if name.isascii() and name.isdigit())
-    found = [f"{directory}/{name}" for name in names if len(name) >= NAME_DIGITS]
-    return [path for path in found if env.is_file(path) and (empty or _size_or_zero(path, env))]
+    return [path for path in _named(directory, env) if env.is_file(path) and (empty or _size_or_zero(path, env))]
+
+
+def no_index_files(directory: str, env: Env) -> list[UnusableFileError]:
+    """Returns what has the name of an IndexFile in a directory and is no file, each as an error that
+    says what it is."""
+    found = []
+    for path in _named(directory, env) if env.is_dir(directory) else ():
+        if not env.is_file(path):
+            try:
+                env.open_read(path).close()  # says what it is
+            except UnusableFileError as error:
+                found.append(error)
+            except VanishedError:
+                pass  # a broker has removed it meanwhile
+    return found
+
+
+def _named(directory: str, env: Env) -> Iterator[str]:
+    for name in env.list_dir(directory):
+        if len(name) >= NAME_DIGITS and name.isascii() and name.isdigit():
+            yield f"{directory}/{name}"
 
 
 def _size_or_zero(path: str, env: Env) -> int:

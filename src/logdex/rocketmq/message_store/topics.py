@@ -60,6 +60,11 @@ class Topics:
         if count is None:
             self.create(topic, self._default, now_ms)
             count = self._default
+        if count < 1:
+            raise UsageError(
+                f"the topic {decode_utf8(topic)} takes no messages: its writeQueueNums is {count}",
+                hint="create the topic with at least one queue first: create_topic",
+            )
         if queue_id is not None and not 0 <= queue_id < count:
             raise UsageError(
                 f"the topic {decode_utf8(topic)} has the queues 0 to {count - 1}, not {queue_id}",

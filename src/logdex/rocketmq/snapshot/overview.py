@@ -22,6 +22,7 @@ from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.files.store_files import StoreFiles, StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.index_file.index_paths import no_index_files
 from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -178,7 +179,7 @@ class _Look:
         return StoreOverview(
             self.root,
             self.config,
-            StoreFiles.read(self.root, env=self.env),
+            StoreFiles.read(self.root, problems=self.problems, env=self.env),
             self._log(extent),
             found,
             bool(queues),
@@ -280,6 +281,7 @@ class _Look:
 
     def _index(self) -> IndexOverview:
         look = IndexOverview()
+        self.problems += [error.message for error in no_index_files(StorePaths(self.root).index, self.env)]
         for path in index_file_paths(self.root, self.env):
             try:
                 with self.env.open_read(path) as file:

@@ -16,6 +16,7 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.index_file.index_paths import no_index_files
 from logdex.rocketmq.verify.checks import MOVE_AWAY, RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
@@ -37,8 +38,8 @@ def check_foreign(log: CommitLog, out: Collector, env: Env) -> None:
 
 
 def check_directories(root: str, out: Collector, env: Env) -> None:
-    """Reports what is no directory and stands where a store has one. A file in ``consumequeue/`` is
-    passed over, as by a broker."""
+    """Reports what is no directory and stands where a store has one, and what is no file and has the
+    name of an IndexFile. A file in ``consumequeue/`` is passed over, as by a broker."""
     paths = StorePaths(root)
     topics = _below(paths.consume_queue, env)
     queues = [path for topic in topics for path in _below(topic, env) if posixpath.basename(path).isdecimal()]
@@ -46,6 +47,8 @@ def check_directories(root: str, out: Collector, env: Env) -> None:
     for path in (paths.consume_queue, paths.index, paths.config, *topics, *queues):
         if not env.is_dir(path) and env.exists(path):
             out.find("unreadable", path, 0, "this is not a directory", expected="a directory", mend=MOVE_AWAY)
+    for error in no_index_files(paths.index, env):
+        out.find_error("unreadable", error, out.rebuild)
 
 
 def _below(path: str, env: Env) -> list[str]:

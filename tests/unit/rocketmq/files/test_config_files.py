@@ -32,7 +32,7 @@ def test_what_the_brokers_library_writes_and_lets_pass(text: str, value: object)
         ("", 0), ("[]", 0), ("{", 1), ("{a", 2), ("{a:}", 3), ("{a:1 b:2}", 5), ('{"é":tru}', 6), ("{a:1}x", 5),
         ('{"a', 1), ("{a:" * 65, 192), ("{a:" + "[" * 10_000, 66), ("{" + "9" * 65 + ":1}", 1),
         ("{a:" + "1" * 5000 + "}", 3),
-        ("{a:0x10}", 3),
+        ("{a:0x10}", 3), ("{a:1e999}", 3), ("{a:NaN}", 3), ("{a:1}\0", 5), ("{a:" + "{" * 10_000, 66),
     ],
 )  # fmt: skip
 def test_malformed_text_is_located(text: str, position: int) -> None:
@@ -70,12 +70,23 @@ def test_the_backup_stands_in(tmp_path: Path, first: bytes | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{offsetTable:[]}", "{offsetTable:{x:1}}", "{offsetTable:{1:true}}", '{offsetTable:{1:"1"}}']
+    "text",
+    [
+        *("{offsetTable:[]}", "{offsetTable:{x:1}}", "{offsetTable:{1:true}}", '{offsetTable:{1:"1"}}'),
+        *("{offsetTable:{1:9223372036854775808}}", "{offsetTable:{2147483648:1}}"),
+    ],
 )
 def test_values_of_the_wrong_type_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "delayOffset.json").write_text(text)
     with pytest.raises(CorruptError, match="offsetTable"):
         DelayOffsets.read(str(tmp_path))
+
+
+@pytest.mark.parametrize("nums", ["99999999999999999999", "2147483648", "4.0", '"4"', "true", "null"])
+def test_numbers_of_queues_that_java_does_not_hold(tmp_path: Path, nums: str) -> None:
+    (tmp_path / "topics.json").write_text('{topicConfigTable:{"T":{"writeQueueNums":%s}}}' % nums)
+    with pytest.raises(CorruptError, match="writeQueueNums"):
+        TopicConfigs.read(str(tmp_path))
 
 
 def test_properties_as_java_reads_them() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import logdex
@@ -76,6 +77,22 @@ def test_queues_are_chosen_in_turn(tmp_path: Path) -> None:
         assert [store.put_message(Message("wide")).queue_id for _ in range(6)] == [0, 1, 2, 3, 4, 5]
         with pytest.raises(UsageError, match="queues 0 to 3"):
             store.put_message(Message("orders", queue_id=4))
+
+
+def test_a_topic_without_queues_takes_no_messages(tmp_path: Path) -> None:
+    config = tmp_path / "store" / "config"
+    config.mkdir(parents=True)
+    (config / "topics.json").write_text('{"topicConfigTable":{"shut":{"writeQueueNums":0}}}')
+    with open_store(tmp_path / "store") as store:
+        for put in (
+            lambda: store.put_message(Message("shut")),
+            lambda: store.put_message(Message("shut", queue_id=0)),
+            lambda: store.put_columns(pa.table({"topic": ["shut"]})),
+        ):
+            with pytest.raises(UsageError, match="shut takes no messages"):
+                put()
+        store.create_topic("shut", 1)
+        assert store.put_message(Message("shut")).status is OK
 
 
 def test_topics_are_kept_as_the_broker_keeps_them(tmp_path: Path) -> None:

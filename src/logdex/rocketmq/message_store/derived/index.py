@@ -21,7 +21,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
 from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile
-from logdex.rocketmq.index_file.index_paths import list_index_files
+from logdex.rocketmq.index_file.index_paths import list_index_files, no_index_files
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
@@ -63,8 +63,10 @@ def find_start(
     each by one IndexFile.
 
     After a clean end the files are held against the log: where they miss messages, they are derived
-    again from there on.
+    again from there on. Raises `UnusableFileError` if something else has the name of an IndexFile.
     """
+    for unusable in no_index_files(paths.index, env):
+        raise unusable
     found = list_index_files(paths.index, env)
     files: list[IndexFile] = []
     open_files = OpenFiles(env)

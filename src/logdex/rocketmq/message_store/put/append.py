@@ -66,7 +66,7 @@ def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) ->
 def queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -> int:
     """The queue for a message of a topic, which is created if it is new."""
     count = core.topics.queue_nums(topic)
-    if count is None or (queue_id is not None and not 0 <= queue_id < count):
+    if count is None or count < 1 or (queue_id is not None and not 0 <= queue_id < count):
         core.topics.require(topic, queue_id, now_ms)
     return core.topics.choose_queue(topic) if queue_id is None else queue_id
 

@@ -90,7 +90,7 @@ class QuickPuts:
     def _learn(self, text: Text) -> _Topic | None:
         """Returns a topic that had a message before."""
         known = self._encoder.known_topics.get(text)
-        if known is None or len(known) > _TOPIC_SIZE_MAX or self._core.topics.queue_nums(known) is None:
+        if known is None or len(known) > _TOPIC_SIZE_MAX or (self._core.topics.queue_nums(known) or 0) < 1:
             return None
         topic = self._topics[text] = known, bytes((len(known),)) + known
         return topic
