@@ -84,7 +84,7 @@ def test_values_of_the_wrong_type_are_named(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("nums", ["99999999999999999999", "2147483648", "4.0", '"4"', "true", "null"])
 def test_numbers_of_queues_that_java_does_not_hold(tmp_path: Path, nums: str) -> None:
-    (tmp_path / "topics.json").write_text('{topicConfigTable:{"T":{"writeQueueNums":%s}}}' % nums)
+    (tmp_path / "topics.json").write_text(f'{{topicConfigTable:{{"T":{{"writeQueueNums":{nums}}}}}}}')
     with pytest.raises(CorruptError, match="writeQueueNums"):
         TopicConfigs.read(str(tmp_path))
 
