@@ -1,17 +1,19 @@
-"""Runs of a sink that are killed: two batches of a query, each committed again until it is in."""
+"""Runs of a sink that are killed, or refused: two batches of a query, each committed again until it is in."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from logdex.errors import LogdexError
 from logdex.io.env import Env
 from logdex.spark.sinks.commit import commit_batch
 from logdex.spark.sinks.sink import Sink
 from logdex.spark.sinks.staging import stage
-from logdex.testing.fault_env import Fault, FaultEnv, Killed
+from logdex.testing.fault_env import CHANGES, Fault, FaultEnv, Killed
 
 QUERY = "8f4dfe0c-0000-4000-8000-000000000001"
 NOW_MS = 1_700_000_000_000
@@ -72,4 +74,35 @@ def killed_at_each(
         assert not commit(sink, len(batches) - 1, batches[-1], Env()), "a batch that is in is not put again"
         assert sorted(read(root / "log")) == expected
         assert [each.name for each in (root / "log").iterdir() if each.suffix == ".arrow"] == []
+        at += step
+
+
+def refused_at_each(
+    tmp_path: Path,
+    sink_at: Callable[[Path], Sink],
+    batches: Sequence[Sequence[pa.RecordBatch]],
+    read: Read,
+    *,
+    step: int,
+    first: int = 1,
+) -> int:
+    """The disk is full at every `step`-th operation that changes it: an error, and the batch is run again. Every row is
+    there once. Returns the number of errors."""
+    expected = sorted(row for batch in batches for each in batch for row in each.column(0).to_pylist())
+    errors, at = 0, first
+    while True:
+        root = tmp_path / f"full-{at}"
+        root.mkdir()
+        env, sink = FaultEnv(str(root), Fault(at, errno.ENOSPC, CHANGES)), sink_at(root / "log")
+        for number, batch in enumerate(batches):
+            try:
+                commit(sink, number, batch, env)
+            except LogdexError:
+                errors += 1
+                commit(sink, number, batch, Env())
+        env.release()
+        assert sorted(read(root / "log")) == expected, f"refused at operation {at}"
+        assert [each.name for each in (root / "log").iterdir() if each.suffix == ".arrow"] == []
+        if not env.hits:
+            return errors
         at += step

@@ -9,7 +9,7 @@ import pytest
 
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sinks.rocketmq.sink import StoreSink
-from tests.crash.sinks import killed_at_each
+from tests.crash.sinks import killed_at_each, refused_at_each
 
 SIZES = {
     "mappedFileSizeCommitLog": "4096",
@@ -43,3 +43,10 @@ def test_killed(tmp_path: Path, step: int, first: int) -> None:
 @pytest.mark.timeout(1800)
 def test_power_cuts(tmp_path: Path) -> None:
     assert killed_at_each(tmp_path, sink, BATCHES, bodies, step=3, power_cut=True) > 20
+
+
+@pytest.mark.parametrize(
+    ("step", "first"), [(97, 29), pytest.param(1, 1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_a_full_disk(tmp_path: Path, step: int, first: int) -> None:
+    assert refused_at_each(tmp_path, sink, BATCHES, bodies, step=step, first=first) > 0
