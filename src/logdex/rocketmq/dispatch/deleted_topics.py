@@ -10,22 +10,33 @@ from collections.abc import Iterable
 
 from logdex.io.env import Env
 from logdex.rocketmq.files.known_topics import KnownTopics
+from logdex.rocketmq.files.store_files import StorePaths
 
 
 class DeletedTopics:
-    """The deleted topics of the store at `root`, as its files show them when the object is created.
-    `left_out` are those of which queues were left out, by this run or an earlier one."""
+    """The deleted topics of the store at `root`. `left_out` are those of which queues were left out, by
+    this run or an earlier one."""
 
     def __init__(self, root: str, left_out: Iterable[str], env: Env) -> None:
         self.left_out = {_topic(name) for name in left_out}
         self._root, self._env = root, env
+        self._file = f"{StorePaths(root).config}/topics.json"
+        self._stamp = env.stamp(self._file)
         self._known = KnownTopics.read(root, env=env)
         self._found: dict[bytes, bool] = {}
 
+    def _look_again(self) -> KnownTopics:
+        """Returns the topics that the broker has now."""
+        stamp = self._env.stamp(self._file)
+        if stamp is None or stamp.kind != "file" or stamp != self._stamp:
+            self._stamp, self._known = stamp, KnownTopics.read(self._root, env=self._env)
+        return self._known
+
     def is_deleted(self, topic: bytes) -> bool:
-        """Whether a topic is deleted. Then its queues are left out."""
+        """Whether a topic is deleted. Then its queues are left out. A topic that is new is none: the
+        broker writes topics.json before it puts its first message."""
         if topic not in self._found:
-            self._found[topic] = self._known.is_deleted(topic)
+            self._found[topic] = self._known.is_deleted(topic) and self._look_again().is_deleted(topic)
             if self._found[topic]:
                 self.left_out.add(topic)
         return self._found[topic]
@@ -37,12 +48,11 @@ class DeletedTopics:
 
     def has_one_back(self) -> bool:
         """Whether a topic of which queues were left out is there."""
-        return any(not self._known.is_deleted(topic) for topic in self.left_out)
+        return any(not self._look_again().is_deleted(topic) for topic in self.left_out)
 
     def have_changed(self, topics: Iterable[bytes]) -> bool:
         """Whether a topic that was left out is there now, or one of `topics`, which were not, is deleted."""
-        known = KnownTopics.read(self._root, env=self._env)
-        return any(not known.is_deleted(topic) for topic in self.left_out) or any(map(known.is_deleted, topics))
+        return self.has_one_back() or any(map(self._look_again().is_deleted, topics))
 
 
 def _topic(name: str) -> bytes:

@@ -220,3 +220,16 @@ def test_a_topic_that_is_deleted_while_it_is_followed(tmp_path: Path) -> None:
         set_topics(store, "a")
         job.step()
     require_rebuilt(store, output, tmp_path / "rebuilt")
+
+
+def test_a_topic_that_is_made_while_it_is_followed(tmp_path: Path) -> None:
+    """The broker has it in topics.json before its first message, and its ConsumeQueue a little later."""
+    store, output = tmp_path / "store", tmp_path / "out"
+    grow(store, 40, 1)
+    set_topics(store, "a")
+    with Dispatcher(store, output, CONFIG) as job:
+        set_topics(store, "a", "b")
+        job.step()
+        assert job.report.notes == []
+        assert job.report.messages == 40
+    require_rebuilt(store, output, tmp_path / "rebuilt")
