@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -134,6 +135,27 @@ def test_consume_says_what_is_wrong(store: Path, flags: tuple[str, ...], told: s
     assert result.exit_code == 2
     assert told in result.stderr
     assert ConsumerOffsetManager(store).read().offsets == {}
+
+
+@pytest.mark.parametrize("command", ["consume", "offsets"])
+def test_a_store_without_its_queues_is_not_called_consumed(store: Path, command: str) -> None:
+    flags = ("--topic", "orders", "--group", "g")
+    assert run("consume", store, *flags, "--limit", 3).exit_code == 0
+    shutil.rmtree(store / "consumequeue")
+    told = run(command, store, *flags)
+    assert (told.exit_code, told.stdout) == (2, ""), told
+    assert f"{store}/consumequeue: the log has messages, and there are no ConsumeQueues" in told.stderr
+    assert f"logdex rebuild {store} --in-place" in told.stderr
+    assert run("rebuild", store, "--in-place", "--no-sync", *SMALL, *INDEX).exit_code == 0
+    assert len(run_json("consume", store, *flags)) == 37
+
+
+def test_billions_of_queues_are_refused(store: Path) -> None:
+    topics = store / "config" / "topics.json"
+    topics.write_text(topics.read_text().replace('"readQueueNums":4', '"readQueueNums":2147483647'))
+    told = run("consume", store, "--topic", "orders", "--group", "g")
+    assert told.exit_code == 2, told
+    assert "2147483647 queues" in told.stderr
 
 
 def test_offsets_and_lag(store: Path) -> None:

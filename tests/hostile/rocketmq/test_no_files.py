@@ -14,7 +14,7 @@ import pytest
 
 from logdex.errors import StorageError, UnusableFileError
 from logdex.io.env import Env, ReadFile
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.recover import recover
 from logdex.rocketmq.verify import verify
@@ -151,6 +151,24 @@ def test_a_store_is_not_opened_for_writing_with_what_is_no_file_of_it(tmp_path: 
         MessageStore.open(root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=320)
     made = {root / "lock", *(root / each for each in FOLDERS if name == "abort" or each < name)}
     assert set(root.rglob("*")) - set(before) <= made
+
+
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo], ids=["a file", "a FIFO"])
+def test_what_has_the_name_of_a_topics_folder_is_found_before_anything_is_written(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    root = tmp_path / "store"
+    sizes = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 320}
+    with MessageStore.open(root, **sizes) as store:
+        store.put_message(Message("TopicA"))
+    (root / "consumequeue/TopicA").rename(tmp_path / "away")
+    make(root / "consumequeue/TopicA")
+    (root / "consumequeue/of no topic").touch()
+    with pytest.raises(StorageError, match=f"{root}/consumequeue/TopicA: not a directory"):
+        MessageStore.open(root, **sizes)
+    assert not (root / "abort").exists()
+    (root / "consumequeue/TopicA").unlink()
+    MessageStore.open(root, **sizes).close()
 
 
 def test_what_has_the_name_of_a_temporary_file_stays(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from logdex.errors import StorageError
+from logdex.errors import StorageError, UnusableFileError
 from logdex.io.atomic_file import TEMPORARY_SUFFIX, write_atomically
 from logdex.io.env import Env
 from logdex.testing import Fault, FaultEnv, Killed
@@ -111,3 +112,13 @@ def test_a_name_without_a_folder(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(path.parent)
     write_atomically("file", NEW)
     assert path.read_bytes() == NEW
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a FIFO", "a directory"])
+def test_what_is_no_file_becomes_no_backup(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "file")
+    (tmp_path / "file.bak").write_bytes(OLD)
+    with pytest.raises(UnusableFileError, match=r"/file: a .*, not a regular file"):
+        write_atomically(str(tmp_path / "file"), NEW, backup=str(tmp_path / "file.bak"))
+    assert (tmp_path / "file.bak").read_bytes() == OLD
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.bak"]

@@ -140,7 +140,9 @@ class ConsumerOffsetManager:
                     path=self.root,
                     hint="stop it first, or consume through it",
                 )
-            raw = dict(ConsumerOffsets.read(self._directory, env=self._env).file.raw)
+            file = ConsumerOffsets.read(self._directory, env=self._env).file
+            file.require_newest()
+            raw = dict(file.raw)
             table = dict(raw.get("offsetTable") or {})
             if not change(table):
                 return

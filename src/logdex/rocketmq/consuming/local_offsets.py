@@ -61,7 +61,9 @@ class LocalFileOffsetStore:
         if any(offset < 0 or queue_id < 0 for queue_id, offset in offsets.items()):
             raise UsageError(f"the offsets {dict(offsets)} cannot be committed")
         with self._lock:
-            table = dict(self._table(self._read()))
+            file = self._read()
+            file.require_newest()
+            table = dict(self._table(file))
             for queue_id, offset in offsets.items():
                 wanted = {"brokerName": self.broker_name, "queueId": queue_id, "topic": _text(to_bytes(topic))}
                 same = (key for key in table if isinstance(key, tuple) and dict(key) == wanted)

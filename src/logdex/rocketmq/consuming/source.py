@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 
-from logdex.errors import UsageError
+from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.process_lock import lock_is_held
+from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.store_files import StorePaths
@@ -17,6 +19,8 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 Text = str | bytes
 _BEYOND_ANY_QUEUE = 1 << 62
+_QUEUES_MAX = 1 << 16
+"""The most queues of a topic that are shared among consumers. A topic has some dozens."""
 
 
 class Source:
@@ -111,8 +115,25 @@ def queue_ids(root: str, topic: bytes, env: Env) -> list[int]:
     about with another, or those on disk if the topic is not in it."""
     config = TopicConfigs.read(StorePaths(root).config, env=env).topics.get(topic)
     if config is not None:
+        if config.read_queue_nums > _QUEUES_MAX:
+            text = f"{root}: topics.json gives the topic {decode_utf8(topic)} {config.read_queue_nums} queues"
+            raise UsageError(f"{text}, and at most {_QUEUES_MAX} can be consumed", hint="correct its readQueueNums")
         return list(range(max(config.read_queue_nums, 0)))
     return [queue_id for each, queue_id, _ in discover_queues(root, env=env) if each == topic]
+
+
+def require_queues(snapshot: StoreSnapshot, env: Env) -> None:
+    """Raises `MissingFileError` if a store that nobody writes has messages and no ConsumeQueue at all:
+    consumers would get nothing, and would lag behind by nothing."""
+    paths = StorePaths(snapshot.root)
+    if any(True for _ in discover_queues(snapshot.root, env=env)) or lock_is_held(paths.lock, env=env):
+        return
+    if snapshot.valid_end_offset > snapshot.commit_log.min_offset:
+        raise MissingFileError(
+            "the log has messages, and there are no ConsumeQueues",
+            path=paths.consume_queue,
+            hint=f"logdex rebuild {snapshot.root} --in-place makes them",
+        )
 
 
 def end_of_queue(source: Source, topic: bytes, queue_id: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logdex import limits
-from logdex.errors import CorruptError, StoreError
+from logdex.errors import CorruptError, StorageError, StoreError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_json import parse_config_json
 
@@ -31,6 +31,12 @@ class ConfigFile:
     raw: Raw
     path: str | None
     problem: StoreError | None = None
+
+    def require_newest(self) -> None:
+        """Raises the error if the ``.bak`` was read because the file itself could not be read: it may
+        be sound, and newer than its ``.bak``, and must not be replaced."""
+        if isinstance(self.problem, StorageError):
+            raise self.problem
 
 
 def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigFile:

@@ -156,6 +156,8 @@ class _Opening:
             # A store that is refused because of a file in config/ stays as it was closed.
             topics = Topics(self.paths.config, self.config.dialect, self.options.default_topic_queue_nums, env=self.env)
             delays = DelayOffsets.read(self.paths.config, env=self.env)
+            delays.file.require_newest()
+            self._require_folders(topics)
             self._mark_open()
             reader, files = self._cut(log, found.end_offset)
             closing += [reader.close, files.close]
@@ -220,6 +222,15 @@ class _Opening:
         self.report.removed_index_files = list(index.doomed)
         self.report.removed_queues = [queue.directory for queue in damaged]
         return _Found(end_offset, last_ms, queues_from, index)
+
+    def _require_folders(self, topics: Topics) -> None:
+        """Raises an error if something else has the name of a topic's folder. As for a broker, any other
+        file in ``consumequeue/`` does no harm."""
+        directory = self.paths.consume_queue
+        for name in self.env.list_dir(directory) if self.env.is_dir(directory) else ():
+            path = f"{directory}/{name}"
+            if not self.env.is_dir(path) and (os.fsencode(name) in topics or not self.env.is_file(path)):
+                self.env.make_dirs(path)  # says that it is no directory
 
     def _have_lost(self, queues: list[ConsumeQueue], log: CommitLog, closed: ClosedState | None) -> bool:
         """Whether a queue has lost entries that it had at the last clean close, or if nothing says

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from logdex.errors import StorageError, UsageError
+from logdex.errors import UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.primitives.java_hash import decode_utf8
@@ -28,8 +28,7 @@ class Topics:
 
     def __init__(self, directory: str, dialect: Dialect, default_queue_nums: int, *, env: Env) -> None:
         configs = TopicConfigs.read(directory, env=env)
-        if isinstance(configs.file.problem, StorageError):
-            raise configs.file.problem  # the file may be sound, and newer than its .bak
+        configs.file.require_newest()
         self._directory, self._dialect, self._default, self._env = directory, dialect, default_queue_nums, env
         self._raw: dict[Any, Any] = dict(configs.file.raw)
         self._table: dict[Any, Any] = dict(self._raw.get("topicConfigTable") or {})

@@ -311,7 +311,8 @@ class QueueCheck:
             f"{self.folder} holds this message at queue offset {found.held_at}",
             expected=found.held_at,
             found=stated,
-            mend=RESTORE,
+            mend=f"{RESTORE}; if it is so for all messages of the queue from here on, a broker made the queue anew of "
+            f"a log with a gap, and the messages are right: {self._out.rebuild}",
             about=found.physical_offset,
         )
 

@@ -22,6 +22,7 @@ from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
 from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
 
+_PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again if consumers need it"
 _ENTRY = CONSUME_QUEUE_ENTRY.size_bytes
 _OPEN_FILES_MAX = 96
 """Enough to find most queues' files open, and well below a limit of 256 descriptors."""
@@ -321,7 +322,10 @@ class QueueSet:
         offset = unplaced.queue_offset
         if unplaced.check == "message-queue-offset":
             again = self._created_again.get(unplaced.queue.folder.rpartition("/")[0])
-            text, mend = f"{unplaced.queue.folder} holds another message at this queue offset", RESTORE
+            text = (
+                f"{unplaced.queue.folder} holds another message at this queue offset, so that no consumer gets this one"
+            )
+            mend = f"{_PUT_AGAIN}; {RESTORE} if a copy there states another queue offset"
             if again is not None and physical_offset >= again[0]:
                 text += ": a broker left this one out after a crash, because the topic had been created again"
                 mend = self._out.rebuild

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import subprocess
 import sys
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError, LogInUseError, UsageError
+from logdex.errors import CorruptError, LogInUseError, StorageError, UsageError
+from logdex.io.env import Env, ReadFile
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
+from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
 from logdex.rocketmq.files.broker_lock import broker_runs
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.settings.dialect import Dialect
@@ -61,6 +64,27 @@ def test_the_earlier_contents_are_kept(tmp_path: Path) -> None:
     (tmp_path / "config" / "consumerOffset.json.bak").unlink()
     with pytest.raises(CorruptError):
         offsets.query_offset("G", "orders", 0)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+def test_a_file_that_cannot_be_read_now_is_not_replaced_by_its_backup(tmp_path: Path, code: int) -> None:
+    for offset in (3, 5):
+        manager(tmp_path).commit_offset("G", "T", 0, offset)
+
+    class Refusing(Env):
+        """Refuses to open the file, which is sound."""
+
+        def open_read(self, path: str) -> ReadFile:
+            if path.endswith("/consumerOffset.json"):
+                raise StorageError("refused", path=path, errno=code)
+            return super().open_read(path)
+
+    local = tmp_path / "config" / "consumerOffset.json"
+    with pytest.raises(StorageError, match=r"consumerOffset\.json: refused"):
+        ConsumerOffsetManager(tmp_path, env=Refusing()).commit_offset("G", "T", 1, 9)
+    with pytest.raises(StorageError, match=r"consumerOffset\.json: refused"):
+        LocalFileOffsetStore(local, env=Refusing()).persist("T", {1: 9})
+    assert manager(tmp_path).query_offsets("G", "T") == {0: 5}
 
 
 def test_a_brokers_file_is_gone_on_with(tmp_path: Path) -> None:

@@ -87,8 +87,25 @@ def test_missing_messages_in_the_middle_are_information(tmp_path: Path) -> None:
 def test_repeated_queue_offset(tmp_path: Path) -> None:
     rows = messages(40)
     rows[30] = replace(rows[30], queue_offset=rows[28].queue_offset)
-    findings, _ = look(built(tmp_path, rows))
-    assert [check for check, _ in findings] == ["message-queue-offset"]
+    findings = verify(str(built(tmp_path, rows)), SMALL).findings
+    assert [finding.check for finding in findings] == ["message-queue-offset"]
+    assert findings[0].mend.startswith("the message is in the log, logdex cat shows it: put it again")
+
+
+def test_a_queue_made_anew_of_a_log_with_a_gap_is_rebuilt(tmp_path: Path) -> None:
+    """A broker that makes a ConsumeQueue anew puts entries one behind the other, also over a gap in the offsets."""
+    rows = messages(60)
+    built(tmp_path, rows)
+    for path in (tmp_path / "commitlog").iterdir():
+        path.unlink()
+    rows[20:] = [replace(row, queue_offset=row.queue_offset + 5) for row in rows[20:]]
+    write_commit_log(str(tmp_path), rows, SMALL.mapped_file_size_commit_log)
+    findings = verify(str(tmp_path), SMALL).findings
+    assert {finding.check for finding in findings} == {"message-queue-offset"}
+    assert len(findings) == 40
+    assert all(f"logdex rebuild {tmp_path}" in finding.mend for finding in findings)
+    rebuild(str(tmp_path), str(tmp_path), SMALL, in_place=True, sync=False)
+    assert look(tmp_path) == ([], {"no-checkpoint", "queue-offset-gap"})
 
 
 def test_property_crc(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def show(
 ) -> bool:
     """Prints messages and commits them. Returns whether all could be shown."""
     from logdex.rocketmq.consuming.consumer import Consumer
-    from logdex.rocketmq.consuming.source import queue_ids
+    from logdex.rocketmq.consuming.source import queue_ids, require_queues
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -44,6 +44,7 @@ def show(
     with StoreSnapshot(found, **settings) as snapshot:
         if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
             raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
+        require_queues(snapshot, DEFAULT_ENV)
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         with Consumer(snapshot, group, topic, tags=tag, start="last" if start == "last" else "first") as consumer:
             while left is None or left > 0:

@@ -25,13 +25,16 @@ def show(
     as_json: bool,
 ) -> bool:
     """Prints the progress of groups, with the offsets after a reset."""
+    from logdex.io.env import DEFAULT_ENV
     from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
     from logdex.rocketmq.consuming.progress import progress_of, reset_target
+    from logdex.rocketmq.consuming.source import require_queues
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     path = require_store(found).path
     with StoreSnapshot(found, **settings) as snapshot:
+        require_queues(snapshot, DEFAULT_ENV)
         manager = ConsumerOffsetManager(path, dialect=snapshot.config.dialect)
         wanted = None if topic is None else topic.encode("utf-8", "surrogateescape")
         rows = progress_of(snapshot, manager.read(), group, wanted)
