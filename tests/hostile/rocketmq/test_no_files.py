@@ -158,7 +158,7 @@ def test_what_has_the_name_of_a_topics_folder_is_found_before_anything_is_writte
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     root = tmp_path / "store"
-    sizes = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 320}
+    sizes: Any = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 320}
     with MessageStore.open(root, **sizes) as store:
         store.put_message(Message("TopicA"))
     (root / "consumequeue/TopicA").rename(tmp_path / "away")
