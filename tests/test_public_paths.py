@@ -13,7 +13,7 @@ import pytest
 import logdex
 from logdex import kafka, rocketmq
 
-NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store"}
+NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store", "key_index_dir"}
 JOBS = [f"{home}.{job}" for home in ("rocketmq", "kafka") for job in ("verify", "rebuild", "recover")] + ["spark"]
 OWN_TEXT = {"Finding", "FollowReport", "Info", "LoadReport", "QueueInfo", "RecordBatch", "unpack", "rename"}
 """Values that name a path in what is returned or in a message, decoders that name it in errors, and names that a writer
@@ -54,6 +54,8 @@ def test_a_path_opens_everything(golden_store: Any, golden_log: Any, tmp_path: P
     for path in (store, logs, logs / "orders-0"):
         with logdex.open(path) as snapshot:
             assert snapshot.scan().to_arrow().read_all().num_rows > 0
+    with kafka.LogDirSnapshot(logs) as snapshot:
+        assert snapshot.query("orders", "key-51", key_index_dir=tmp_path) == snapshot.query("orders", "key-51")
     with rocketmq.CommitLog(store / "commitlog") as log:
         assert log.files
     with kafka.Log.open(tmp_path / "events-0") as written:

@@ -47,6 +47,7 @@ SIZES: dict[str, Any] = {
 }
 PROGRAM = """
 from pathlib import Path
+import logdex
 from logdex.rocketmq import Consumer, Message, MessageStore, PutMessageStatus
 from logdex.kafka import Log, Record
 
@@ -63,6 +64,10 @@ with MessageStore.open(Path("store")) as store:
 with Log.open(Path("events-0")) as log:
     reveal_type(log.append([Record(value=b"v")]))
 Message(topic=7)
+logdex.open("store", max_indx_num=3)
+MessageStore.open("store", flsuh="sync")
+Log.open("events-0", flsuh="sync")
+Log.open("events-0", flush="always")
 """
 REVEALED = [
     "logdex.rocketmq.message_store.message_store.MessageStore",
@@ -135,6 +140,13 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
                     yield f"{name}.{part}", function
 
 
+def test_no_public_function_takes_any_keyword() -> None:
+    """A misspelt one would not be found by a type checker."""
+    for name, function in public_functions():
+        for each in inspect.signature(function).parameters.values():
+            assert each.kind is not each.VAR_KEYWORD or "Unpack" in str(each.annotation), f"{name}(**{each.name})"
+
+
 def test_paths_may_be_path_objects() -> None:
     """Wherever a function takes the path of a file or directory."""
     for name, function in public_functions():
@@ -157,5 +169,8 @@ def test_mypy_knows_the_names(tmp_path: Path) -> None:
     revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
     revealed = [re.sub(r"tuple\[.*fallback=(.*)\]", r"\1", each) for each in revealed]  # a NamedTuple
     assert revealed == REVEALED, done.stdout + done.stderr
-    (error,) = (line for line in lines if "error" in line)
-    assert "incompatible type" in error
+    errors = [line for line in lines if "error" in line]
+    assert [line.rpartition("[")[2] for line in errors] == ["arg-type]", *["call-arg]"] * 3, "arg-type]"]
+    assert ['did you mean "max_index_num"' in line or 'did you mean "flush"' in line for line in errors[1:4]] == [
+        True
+    ] * 3

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    from logdex.formats.settings import OpenSettings
     from logdex.io.env import Env
     from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -18,17 +19,17 @@ __all__ = ["__version__", "open"]
 
 
 def open(
-    path: str | PathLike[str], *, env: Env | None = None, **settings: Any
+    path: str | PathLike[str], *, env: Env | None = None, **settings: Unpack[OpenSettings]
 ) -> StoreSnapshot | LogDirSnapshot | PartitionSnapshot:
     """Opens what is at `path` read-only.
 
     The result is a context manager. Its class depends on what is there:
 
     - the root of a RocketMQ store, or one CommitLog file:
-      `logdex.rocketmq.snapshot.store_snapshot.StoreSnapshot`,
-    - a Kafka log directory: `logdex.kafka.snapshot.log_dir_snapshot.LogDirSnapshot`,
+      `logdex.rocketmq.StoreSnapshot`,
+    - a Kafka log directory: `logdex.kafka.LogDirSnapshot`,
     - a ``topic-N`` directory of Kafka, or one .log file:
-      `logdex.kafka.snapshot.partition_snapshot.PartitionSnapshot`.
+      `logdex.kafka.PartitionSnapshot`.
 
     All have `scan(...)`, whose result has `to_arrow()`. `settings` are settings of the broker that
     no file states: the keys of `logdex.rocketmq.settings.store_settings.StoreSettings`, such as
@@ -36,7 +37,7 @@ def open(
     ``index_interval_bytes`` or ``kafka_version``. Tests pass an `env` that counts or fails reads.
 
     Raises `NotAStoreError` or `UnsupportedLayoutError`, which state what is there instead, and
-    `UsageError` for settings of the other format.
+    `UsageError` for settings of the other format and for unknown ones.
     """
     from logdex.formats import detect, format_of, refuse_other_settings
     from logdex.io.env import DEFAULT_ENV

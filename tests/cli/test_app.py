@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -94,6 +95,18 @@ def test_typed_errors_are_a_line_and_a_hint() -> None:
     assert done.stderr == "logdex: that cannot be\n        try this\n"
     done = run_command("raise CorruptError('bad', path='p', position=3)")
     assert (done.returncode, done.stderr) == (1, "logdex: p: byte 3: bad\n")
+
+
+def test_hints_name_what_works_on_this_machine(tmp_path: Path) -> None:
+    """`logdex` if the shell finds it, else how it was started."""
+    command = [sys.executable, "-m", "logdex", "rebuild", "store"]
+    (tmp_path / "bin").mkdir()
+    for folder, program in ((tmp_path, f"{sys.executable} -m logdex"), (tmp_path / "bin", "logdex")):
+        (tmp_path / "bin" / "logdex").write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / "logdex").chmod(0o755)
+        environ = {**os.environ, "PATH": str(folder)}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.stderr == f"logdex: where to?\n        {program} rebuild store --output DIR, or --in-place\n"
 
 
 def test_what_nobody_expected_is_a_line_and_how_to_report_it() -> None:

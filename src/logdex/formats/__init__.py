@@ -6,8 +6,9 @@ ARCHITECTURE.md describes how a format is added.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from logdex.errors import NotAStoreError, UsageError
+from logdex.errors import LogdexError, NotAStoreError, UsageError
 from logdex.formats import kafka, rocketmq
 from logdex.formats.format import Format as Format
 from logdex.formats.format import FoundPath as FoundPath
@@ -18,6 +19,9 @@ from logdex.io.path_look import PathLook, StrPath
 
 FORMATS = {each.name: each for each in (rocketmq.FORMAT, kafka.FORMAT)}
 """All formats by name, in the order in which they look at a path."""
+
+_NAMES_MAX = 1000
+_SHOWN = 5
 
 
 def detect(path: StrPath, *, env: Env = DEFAULT_ENV) -> FoundPath:
@@ -35,9 +39,29 @@ def detect(path: StrPath, *, env: Env = DEFAULT_ENV) -> FoundPath:
             return found
     *most, last = [what for each in FORMATS.values() for what in each.paths]
     hint = f"give {', '.join(most)} or {last}"
-    reasons = (each.why_not(look, hint) for each in FORMATS.values())
+    reasons = (each.why_not(look, hint) for each in reversed(FORMATS.values()))  # RocketMQ's always knows one
     known = next((reason for reason in reasons if reason is not None), None)
-    raise known or NotAStoreError("nothing that Logdex reads", path=look.path, hint=hint)
+    raise _one_level_below(look) or known or NotAStoreError("nothing that Logdex reads", path=look.path, hint=hint)
+
+
+def _one_level_below(look: PathLook) -> NotAStoreError | None:
+    """Returns the error for a directory in which there are stores or log directories; None for any
+    other."""
+    found = []
+    for name in look.names()[:_NAMES_MAX]:
+        inner = look.inner(name)
+        if inner.is_dir():
+            with suppress(LogdexError):  # what cannot be read is not given as an answer
+                found += [each for each in (form.recognise(inner) for form in FORMATS.values()) if each is not None]
+    if not found:
+        return None
+    if len(found) == 1:
+        text = f"this is a directory above {found[0].description}"
+        return NotAStoreError(text, path=look.path, hint=f"give the one below: {found[0].path}")
+    paths = ", ".join(each.path for each in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    text = f"this is not one store or log directory, but there are {len(found)} in it"
+    return NotAStoreError(text, path=look.path, hint=f"give one of them: {paths}{more}")
 
 
 def format_of(found: FoundPath) -> Format:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from logdex.errors import LogdexError
 from logdex.formats.format import Format, RebuildJob, RecoverJob, Settings
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook
@@ -32,8 +33,11 @@ def _recognise(look: PathLook) -> KafkaPath | None:
     return recognise(look)
 
 
-def _why_not(look: PathLook, hint: str) -> None:
-    """Returns None, because nothing is known about what else is at the path."""
+def _why_not(look: PathLook, hint: str) -> LogdexError | None:
+    """Returns the reason for a .log file under another name, else None."""
+    from logdex.kafka.directory.recognise import why_not
+
+    return why_not(look)
 
 
 def _open(found: KafkaPath, *, env: Env = DEFAULT_ENV, **settings: Any) -> KafkaSnapshot:

@@ -1,7 +1,12 @@
-"""Packages that only some installations have."""
+"""Packages that only some installations have, and how they are installed."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -19,5 +24,17 @@ def require(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        hint = f"pip install {_INSTALL.get(module, module)}"
+        hint = to_install(_INSTALL.get(module, module))
         raise EnvironmentProblem(f"{_NAMES[module]} is not installed", hint=hint) from None
+
+
+def to_install(package: str) -> str:
+    """Returns the command that installs a package, which may be quoted for a shell, into this
+    Python: by its pip, or by uv if it has none."""
+    program = shutil.which("pip")
+    if program is not None and os.path.dirname(program) == os.path.dirname(sys.executable):
+        return f"pip install {package}"
+    python = shlex.quote(sys.executable)
+    if importlib.util.find_spec("pip") is None and shutil.which("uv") is not None:
+        return f"uv pip install --python {python} {package}"
+    return f"{python} -m pip install {package}"

@@ -12,6 +12,11 @@ from logdex.io.env import DEFAULT_ENV, Env
 StrPath = str | os.PathLike[str]
 """A path, as every public signature accepts it."""
 
+BEGINNING_BYTES = 96
+"""How much of a file is read to tell what it is: more than the head of a message or of a batch."""
+
+_Answers = dict[tuple[Callable[[str], Any], str], Any]
+
 
 class PathLook:
     """A path that several formats look at, one after the other.
@@ -25,7 +30,13 @@ class PathLook:
         self.path = text.rstrip("/") or text[:1]
         """The path without slashes at its end."""
         self.env = env
-        self._answers: dict[tuple[Callable[[str], Any], str], Any] = {}
+        self._answers: _Answers = {}
+
+    def inner(self, name: str) -> PathLook:
+        """Returns a look at a name in the directory. It keeps its answers together with these."""
+        look = PathLook(f"{self.path}/{name}", self.env)
+        look._answers = self._answers
+        return look
 
     def is_dir(self, below: str = "") -> bool:
         """Whether there is a directory at the path."""
@@ -50,13 +61,22 @@ class PathLook:
         """The absolute path, with links followed."""
         return self.env.real_path(self.path)
 
+    @cached_property
+    def beginning(self) -> tuple[bytes, int]:
+        """The first bytes of the file, `BEGINNING_BYTES` at most, and its size."""
+        with self.env.open_read(self.path) as file:
+            return file.read_at(0, BEGINNING_BYTES), file.size_bytes
+
     def _may_be_there(self, below: str) -> bool:
         """Whether the name may exist, as far as the listing of its directory is known."""
         above, _, name = below.rpartition("/")
-        return name in self.names(above) if not above or (self.env.list_dir, above) in self._answers else True
+        return name in self.names(above) if not above or (self.env.list_dir, self._at(above)) in self._answers else True
+
+    def _at(self, below: str) -> str:
+        return f"{self.path}/{below}" if below else self.path
 
     def _ask(self, question: Callable[[str], Any], below: str) -> Any:
-        key = question, below
+        key = question, self._at(below)
         if key not in self._answers:
-            self._answers[key] = question(f"{self.path}/{below}" if below else self.path)
+            self._answers[key] = question(key[1])
         return self._answers[key]

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from logdex.errors import UsageError
+from logdex.primitives.questions import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ def declared_settings(declaration: type) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-def require_known(given: Iterable[str], declaration: type) -> None:
-    """Raises `UsageError` if a name in `given` is no setting of the declaration."""
-    known = [setting.name for setting in declared_settings(declaration)]
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise UsageError(f"unknown setting: {', '.join(unknown)}", hint=f"settings are {', '.join(known)}")
+def require_known(given: Iterable[str], *declarations: type) -> None:
+    """Raises `UsageError`, with the nearest name, if a name in `given` is no setting of the
+    declarations."""
+    known = {setting.name: setting.name for each in declarations for setting in declared_settings(each)}
+    for name in given:
+        if name not in known:
+            raise UsageError(f"unknown setting: {name}", hint=nearest(name, known, known))
 
 
 def flag_of(name: str) -> str:

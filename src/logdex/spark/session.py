@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import logdex
 from logdex.errors import EnvironmentProblem, UsageError
+from logdex.frames.extras import to_install
 from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
 from logdex.spark.master import check_reachable, is_local
@@ -71,7 +72,7 @@ def session(
     another master. Do not call it from several threads at once.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise EnvironmentProblem("PySpark is not installed", hint="pip install 'logdex[spark]'")
+        raise EnvironmentProblem("PySpark is not installed", hint=to_install("'logdex[spark]'"))
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

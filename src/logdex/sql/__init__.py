@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from logdex.errors import UsageError
+from logdex.formats.settings import SqlOptions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.settings import require_known
 from logdex.sql.session import SqlSession as SqlSession
 
 __all__ = ["SqlSession", "connect"]
 
 
-def connect(path: StrPath, *, env: Env | None = None, **options: Any) -> SqlSession:
+def connect(path: StrPath, *, env: Env | None = None, **options: Unpack[SqlOptions]) -> SqlSession:
     """Opens what is at `path` for SQL, read-only.
 
     The tables of a RocketMQ store are `messages`, `message_keys`, `queues`, `segments`,
@@ -25,6 +27,7 @@ def connect(path: StrPath, *, env: Env | None = None, **options: Any) -> SqlSess
     """
     from logdex.formats import detect, format_of, refuse_other_settings
 
+    require_known(options, SqlOptions)
     env = env or DEFAULT_ENV
     found = detect(path, env=env)
     kind = format_of(found)

@@ -13,6 +13,7 @@ from logdex.errors import LogdexError, UsageError
 from logdex.frames.dataset import LogDataset
 from logdex.frames.extras import require
 from logdex.frames.tables import LogTables
+from logdex.primitives.shown import repr_of
 
 BATCH_ROWS = 10_000
 
@@ -28,6 +29,7 @@ class SqlSession:
 
     def __init__(self, tables: LogTables, opened: AbstractContextManager[object] | None = None) -> None:
         """`opened` is closed with the session. Raises `EnvironmentProblem` without DuckDB."""
+        self._closed = False
         self._resources = ExitStack()
         if opened is not None:
             self._resources.enter_context(opened)
@@ -44,6 +46,9 @@ class SqlSession:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        return repr_of(self, ", ".join(self.datasets), is_closed=self._closed)
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Runs a statement and yields its rows: at least one batch, which may be empty, unless the
@@ -72,6 +77,7 @@ class SqlSession:
 
     def close(self) -> None:
         """Closes the connection and all files."""
+        self._closed = True
         self._resources.close()
 
     def __enter__(self) -> Self:

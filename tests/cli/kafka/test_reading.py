@@ -271,7 +271,7 @@ WRONG = {
     "interval": (["cat", "STORE", "--index-interval-bytes", "9"], "--index-interval-bytes is a flag of Kafka's"),
     "version": (["verify", "LOGS", "--kafka-version", "9.9"], "kafka version '9.9' is not known"),
     "no topic": (["cat", "LOGS", "--topic", "none"], "no topic 'none'"),
-    "no partition": (["cat", "LOGS", "--topic", "orders", "--partition", "9"], "no such partition"),
+    "no partition": (["cat", "LOGS", "--topic", "orders", "--partition", "9"], "the topic 'orders' has no partition 9"),
     "which": (["get", "LOGS", "--offset", "0"], "which partition?"),
     "from where": (["get", "LOGS/orders-0"], "from where?"),
     "which key": (["query", "LOGS/orders-0"], "which records?"),

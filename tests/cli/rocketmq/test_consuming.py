@@ -124,7 +124,7 @@ def test_consume_goes_on_where_it_ended(store: Path) -> None:
     [
         (("--topic", "orders"), "--group"),
         (("--group", "G"), "--topic"),
-        (("--group", "G", "--topic", "ordres"), "has no topic ordres"),
+        (("--group", "G", "--topic", "ordres"), "no topic 'ordres'"),
         (("--group", "a b", "--topic", "orders"), "group"),
         (("--group", "G", "--topic", "orders", "--start", "x"), "--start"),
         (("--group", "G", "--topic", "orders", "--tag", "||"), "tag"),

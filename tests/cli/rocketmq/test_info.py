@@ -129,7 +129,7 @@ def test_what_is_no_store_is_one_clear_line(command: str, kind: str, golden_stor
             "wrong": "no commitlog/",
             "file": "a file",
             "missing": "no such file",
-            "above": "there is a store in",
+            "above": "a directory above a RocketMQ store",
             "part": "a part of a store",
         }[kind],
     )

@@ -119,8 +119,11 @@ def test_get_scans_for_the_queue(file: Path, store: Path) -> None:
     told = run(*ask, "--offset", first - 1)
     assert told.exit_code == 0
     assert f"{file} is one CommitLog file, without an index: it was scanned" in told.stderr
-    assert f"OFFSET_TOO_SMALL; the queue goes from {first} to {inside[-1]['queue_offset'] + 1}" in told.stderr
-    assert "NO_MATCHED_LOGIC_QUEUE" in run("get", file, "--topic", "none", "--queue", 0, "--offset", 0).stderr
+    assert (
+        f"OFFSET_TOO_SMALL; the queue goes from {first} to {inside[-1]['queue_offset'] + 1} (exclusive)" in told.stderr
+    )
+    told = run("get", file, "--topic", "none", "--queue", 0, "--offset", 0)
+    assert (told.exit_code, told.stderr.splitlines()[0]) == (2, f"logdex: {file}: no topic 'none'")
 
 
 def test_get_by_time_and_all_queues_are_those_of_a_store_of_this_file(file: Path, tmp_path: Path) -> None:

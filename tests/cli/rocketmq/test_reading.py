@@ -247,8 +247,8 @@ def test_wrong_usage_is_a_line_and_a_hint(arguments: list[str], golden_store: An
 
 def test_a_queue_that_is_not_there_is_told_with_what_to_type(golden_store: Any) -> None:
     result = run("get", golden_store("tiny-5.5.0"), "--topic", "nope", "--queue", "0", "--offset", "0")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "NO_MATCHED_LOGIC_QUEUE" in result.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no topic 'nope'" in result.stderr
     assert "logdex info" in result.stderr.splitlines()[1]
 
 

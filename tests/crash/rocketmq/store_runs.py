@@ -278,7 +278,7 @@ def ends_of(half: StoredMessage, dialect: Dialect) -> list[tuple[Identity, bytes
     return [(committed, pairs["KEYS"].split()[0].encode()), (op, b"")]
 
 
-def open_store(place: Path, sizes: dict[str, Any], chance: random.Random, env: Env, flush: str) -> MessageStore:
+def open_store(place: Path, sizes: dict[str, Any], chance: random.Random, env: Env, flush: Any) -> MessageStore:
     return MessageStore.open(
         place, env=env, flush=flush, background=False, unique_keys=False, clock_ms=Clock(chance), **sizes
     )

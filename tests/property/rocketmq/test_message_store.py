@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -106,7 +107,7 @@ class History:
         self.is_changed = False
 
     def open(self) -> MessageStore:
-        flush = self.chance.choice(("sync", "async"))
+        flush: Any = self.chance.choice(("sync", "async"))
         numbers = {"default_topic_queue_nums": self.chance.choice((4, 6)), **self.sizes}
         return MessageStore.open(
             self.root, flush=flush, background=False, unique_keys=False, clock_ms=self.clock, **numbers

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from logdex.errors import NotAStoreError, UnsupportedLayoutError, UsageError
 from logdex.formats import FORMATS, detect, format_of, refuse_other_settings
 from logdex.io.env import Env
 from logdex.kafka.directory.recognise import KafkaPathKind
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.rocketmq.recognise.store_path import StorePathKind
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
@@ -117,7 +119,7 @@ def test_open_does_not_look_again(name: str, root: Path) -> None:
             "the directory has no commitlog/",
             "give a RocketMQ store's root (it holds commitlog/), a Commit",
         ),
-        ("above", NotAStoreError, "the directory has no commitlog/", "there is a store in {root}/above/inner"),
+        ("above", NotAStoreError, "a directory above a RocketMQ store", "give the one below: {root}/above/inner"),
         (
             "above/inner/consumequeue",
             NotAStoreError,
@@ -143,16 +145,51 @@ def test_what_is_neither(name: str, error: type[Exception], why: str, hint: str 
     assert env.repeated() == []
 
 
+def test_what_is_above_several(root: Path, tmp_path: Path) -> None:
+    """The parent of a log directory, a directory of several stores, and both in one."""
+    (tmp_path / "parent").mkdir()
+    (tmp_path / "parent" / "kafka-logs").symlink_to(root / "logs")
+    env = CountingEnv()
+    with pytest.raises(NotAStoreError, match="this is a directory above a Kafka log directory") as caught:
+        detect(tmp_path / "parent", env=env)
+    assert caught.value.hint == f"give the one below: {tmp_path}/parent/kafka-logs"
+    assert env.repeated() == []
+    (tmp_path / "several").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "several" / name).symlink_to(root / "store")
+    (tmp_path / "several" / "c").symlink_to(root / "logs")
+    with pytest.raises(NotAStoreError, match="this is not one store or log directory, but there are 3 in it") as caught:
+        detect(tmp_path / "several")
+    assert caught.value.hint == f"give one of them: {tmp_path}/several/a, {tmp_path}/several/b, {tmp_path}/several/c"
+
+
+@pytest.mark.parametrize("name", ["events.log", "segment", f"{SEGMENT}.log.bak"])
+def test_a_kafka_log_under_another_name(name: str, root: Path, tmp_path: Path) -> None:
+    segments = sorted((root / "logs" / "orders-0").glob("*.log"))
+    odd = Path(shutil.copy(segments[-1], tmp_path / name))
+    env, first = CountingEnv(), segments[-1].name
+    with pytest.raises(NotAStoreError, match=r"a Kafka \.log file under another name") as caught:
+        detect(odd, env=env)
+    assert env.repeated() == []
+    assert caught.value.hint == f"give it the name that brokers give it: ln -s {odd} {first}"
+    (tmp_path / first).symlink_to(odd)
+    assert detect(tmp_path / first).kind is KafkaPathKind.LOG
+    with pytest.raises(NotAStoreError, match="under another name"):
+        PartitionSnapshot(odd)
+
+
 def test_settings_of_the_other_format_are_refused(root: Path) -> None:
+    wrong: dict[str, Any]
     for name, setting, whose in (("store", "kafka_version", "Kafka"), ("logs/orders-0", "max_index_num", "RocketMQ")):
         found = detect(root / name)
         told = f"{root / name} is {found.description}, and {setting} a setting of {whose}'s"
+        wrong = {setting: 1}
         with pytest.raises(UsageError) as caught:
-            logdex.open(root / name, env=None, **{setting: 1})
+            logdex.open(root / name, env=None, **wrong)
         assert caught.value.message == told
         refuse_other_settings(found, ["of_nobody"])
         with pytest.raises(UsageError, match="unknown setting: of_nobody"):
-            logdex.open(root / name, of_nobody=1)
+            logdex.open(root / name, of_nobody=1)  # type: ignore[call-arg]
 
 
 def test_no_two_formats_share_a_name_or_a_setting() -> None:

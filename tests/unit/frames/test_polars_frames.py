@@ -24,6 +24,7 @@ from logdex.frames.conditions import (
     Condition,
     Conditions,
 )
+from logdex.frames.extras import to_install
 from logdex.frames.polars_frames import data_frame, lazy_frame
 from logdex.frames.predicates import conditions_of
 from logdex.frames.tables import TimedTable
@@ -149,4 +150,4 @@ def test_a_missing_package_is_named(source: Source, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(extras, "import_module", missing)
     with pytest.raises(EnvironmentProblem, match="Polars is not installed") as refused:
         lazy_frame(TimedTable(source))
-    assert refused.value.hint == "pip install polars"
+    assert refused.value.hint == to_install("polars")

@@ -59,5 +59,8 @@ def test_settings_of_the_other_format_are_refused(
     golden_store: Callable[[str], Path], golden_log: Callable[[str], Path], tmp_path: Path
 ) -> None:
     for root, setting in ((golden_store("tiny-5.5.0"), "key_index"), (golden_log("tiny-broker"), "max_index_num")):
+        wrong: dict[str, Any] = {setting: True}
         with pytest.raises(UsageError, match=f"{setting} a setting of"):
-            logdex.spark.rebuild(NO_SPARK, root, tmp_path / "no", progress=None, **{setting: True})
+            logdex.spark.rebuild(NO_SPARK, root, tmp_path / "no", progress=None, **wrong)
+    with pytest.raises(UsageError, match="did you mean key_index"):
+        logdex.spark.rebuild(NO_SPARK, root, tmp_path / "no", key_indx=True)  # type: ignore[call-arg]

@@ -11,6 +11,7 @@ import pytest
 
 from logdex.errors import CorruptError, EnvironmentProblem, UsageError
 from logdex.frames import extras
+from logdex.frames.extras import to_install
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from tests.unit.frames.logs import BODY, COUNT, GEOMETRY, make_partition, make_store, planned_bytes
@@ -141,5 +142,5 @@ def test_a_missing_extra_is_named(store: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(extras, "import_module", missing)
     with pytest.raises(EnvironmentProblem, match="DuckDB is not installed") as refused:
         connect(str(store), **GEOMETRY)
-    assert refused.value.hint == "pip install 'logdex[sql]'"
+    assert refused.value.hint == to_install("'logdex[sql]'")
     assert os.path.isdir(store)

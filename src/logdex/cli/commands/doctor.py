@@ -19,33 +19,42 @@ import typer
 import logdex
 from logdex.cli.app import app, epilog
 from logdex.errors import LogdexError
+from logdex.frames.extras import to_install
 from logdex.io.env import DEFAULT_ENV
 
 LIBRARIES = ("numba", "isal", "numpy", "pyarrow")
 """The libraries that the engine requires."""
+_SPARK = "'logdex[spark]'"
 
 
 @dataclass
 class Findings:
     """What was found: `facts` in the order in which they are printed, and `problems` with one line
-    each, which states what to do."""
+    each, which states what to do. `notes` are about what is missing and not required."""
 
     facts: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @app.command(epilog=epilog("logdex doctor", "logdex doctor --json"))
 def doctor(
-    master: Annotated[str, typer.Option(help="The Spark master to try.")] = "local[1]",
+    master: Annotated[
+        str | None, typer.Option(help="The Spark master to try, instead of local[1].", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2 cannot run."""
+    """Show which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2 cannot run.
+
+    An installation without Spark is good: --engine spark alone needs it.
+    """
     findings = Findings()
     _look_at_python(findings)
-    if _look_at_spark(findings):
-        _run_one_row(findings, master)
+    if _look_at_spark(findings, is_asked=master is not None):
+        _run_one_row(findings, master or "local[1]")
     if as_json:
-        typer.echo(json.dumps({**findings.facts, "ok": not findings.problems, "problems": findings.problems}))
+        told = {"ok": not findings.problems, "problems": findings.problems, "notes": findings.notes}
+        typer.echo(json.dumps({**findings.facts, **told}))
     else:
         _print_table(findings)
     if findings.problems:
@@ -64,16 +73,20 @@ def _look_at_python(findings: Findings) -> None:
     }
     for name in LIBRARIES:
         if findings.facts[name] is None:
-            findings.problems.append(f"{name} is not installed: pip install logdex")
+            findings.problems.append(f"{name} is not installed: {to_install(name)}")
 
 
-def _look_at_spark(findings: Findings) -> bool:
-    """Looks for Spark and Java. Returns whether both were found."""
+def _look_at_spark(findings: Findings, *, is_asked: bool) -> bool:
+    """Looks for Spark and Java. Returns whether both were found. An installation without PySpark needs
+    no Java, and is a problem only if Spark `is_asked` for."""
     from logdex.spark.java import find_java
 
     findings.facts["spark"] = _version_of("pyspark")
     if importlib.util.find_spec("pyspark") is None:
-        findings.problems.append("PySpark is not installed: pip install 'logdex[spark]'")
+        findings.facts |= {"spark": None, "java": None}
+        how = f"PySpark is not installed, which --engine spark needs: {to_install(_SPARK)}"
+        (findings.problems if is_asked else findings.notes).append(how)
+        return False
     try:
         java = find_java()
     except LogdexError as error:
@@ -127,8 +140,9 @@ def _print_table(findings: Findings) -> None:
     row("Python", facts["python"], facts["python_path"])
     row("engine", *(f"{name} {facts[name] or 'missing'}" for name in LIBRARIES))
     row("temp", facts["temp_dir"], f"{int(str(facts['temp_free_bytes'])) / 1e9:.1f} GB free")
-    row("Spark", facts["spark"] or "missing")
-    row("Java", facts["java"] or "missing", facts.get("java_home"), facts.get("java_source"))
+    row("Spark", facts["spark"] or "not installed")
+    if facts["spark"] is not None:
+        row("Java", facts["java"] or "missing", facts.get("java_home"), facts.get("java_source"))
     for reason in findings.facts.get("java_passed_over") or []:  # type: ignore[attr-defined]
         row("", f"not used: {reason}")
     if "worker_python" in facts:
@@ -140,6 +154,8 @@ def _print_table(findings: Findings) -> None:
         )
     if "job" in facts:
         row("job", facts["job"] or "failed", f"on {facts['master']}", _seconds(facts.get("job_seconds")))
+    for note in findings.notes:
+        row("note", note)
     for problem in findings.problems:
         row("PROBLEM", problem)
 

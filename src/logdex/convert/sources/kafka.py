@@ -90,6 +90,7 @@ class LogDirSource:
                 count += 1
                 yield each
         if not count and (self.topic is not None or self.partition is not None):
+            snapshot.scan(topic=self.topic, partition=self.partition)  # names the nearest topic
             hint = f"logdex info {self.path} lists what is here"
             raise MissingFileError("no such topic or partition", path=self.path, hint=hint)
 

@@ -23,6 +23,7 @@ from logdex.kafka.files.metadata_files import CleanShutdown, MetaProperties, rea
 from logdex.kafka.internal_topics import cluster_metadata, consumer_offsets
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from logdex.kafka.internal_topics.consumer_offsets import ConsumerOffsets, read_consumer_offsets
+from logdex.primitives.shown import repr_of
 
 _KNOWN_FILES = segment_files.LOG_DIRECTORY_FILES | {segment_files.LOCK_FILE, "bootstrap.checkpoint", LOCK_NAME}
 
@@ -74,6 +75,9 @@ class KafkaLogDir:
             what = f"a {found.kind.value} of Kafka's, not a log directory"
             raise NotAStoreError(what, path=self.path, hint="give the directory above it")
         self._env = env
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path))
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -1,5 +1,5 @@
 """Recognises what is at a path: a Kafka log directory, a partition's directory or a single file.
-Only names are read.
+Only names are read, and the beginning of a file whose name says nothing.
 
 Source: ``docs/formats/kafka-log-directory.md``.
 """
@@ -7,17 +7,20 @@ Source: ``docs/formats/kafka-log-directory.md``.
 from __future__ import annotations
 
 import posixpath
+import shlex
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from logdex.errors import NotAStoreError
+from logdex.errors import NotAStoreError, StorageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook, StrPath
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import PartitionName, parse_offset_file, parse_partition_dir
+from logdex.layout.kafka import LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
 
 _PARTITION_FILES = {files.PARTITION_METADATA, files.LEADER_EPOCH_CHECKPOINT}
+_AT_MAGIC = RECORD_BATCH.offset_of("magic")
 _HINT = "give a log directory (log.dirs), one topic-N directory or one of its files"
 
 
@@ -79,9 +82,37 @@ def require_kafka(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> Kafka
     if not look.exists():
         raise NotAStoreError("there is no such file or directory", path=look.path, hint="check the path")
     if not look.is_dir():
-        raise NotAStoreError("this is not a file of a Kafka log that can be read alone", path=look.path, hint=_HINT)
+        raise why_not(look) or NotAStoreError(
+            "this is not a file of a Kafka log that can be read alone", path=look.path, hint=_HINT
+        )
     what = "the directory has no partitions and no segments" if look.names() else "the directory is empty"
     raise NotAStoreError(what, path=look.path, hint=_HINT)
+
+
+def why_not(look: PathLook) -> NotAStoreError | None:
+    """Returns the error for a .log file under another name, which states how to name it; None for
+    anything else."""
+    offset = _first_offset(look) if look.is_file() and _file(look) is None else None
+    if offset is None:
+        return None
+    name = files.offset_file_name(offset, files.LOG_SUFFIX)
+    return NotAStoreError(
+        f"this is a Kafka .log file under another name, and its first offset is {offset}",
+        path=look.path,
+        hint=f"give it the name that brokers give it: ln -s {shlex.quote(look.real_path)} {name}",
+    )
+
+
+def _first_offset(look: PathLook) -> int | None:
+    """Returns the offset of a batch that a file begins with, or None if no batch is there."""
+    head, size = look.beginning
+    if len(head) <= _AT_MAGIC:
+        return None
+    offset, length = (int.from_bytes(head[at : at + n], "big", signed=True) for at, n in ((0, 8), (8, 4)))
+    magic = head[_AT_MAGIC]
+    least = RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES if magic == MAGIC_V2 else LEGACY_SIZE_MIN_V0
+    is_batch = offset >= 0 and magic <= MAGIC_V2 and least <= length <= size - LOG_OVERHEAD_SIZE_BYTES
+    return offset if is_batch else None
 
 
 def _file(look: PathLook) -> KafkaPath | None:
@@ -114,7 +145,10 @@ def _is_new(look: PathLook, names: list[str]) -> bool:
 def _is_partition(look: PathLook, name: str) -> bool:
     if parse_partition_dir(name) is None:
         return False
-    names = look.names(name)
+    try:
+        names = look.names(name)
+    except StorageError:  # the disk cannot read it; others may tell
+        return False
     return _holds_segments(names) or bool(_PARTITION_FILES & set(names))
 
 

@@ -7,6 +7,7 @@ import posixpath
 from contextlib import AbstractContextManager
 from functools import partial
 
+from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME, Unfinished, find_unfinished
@@ -16,19 +17,30 @@ from logdex.kafka.directory.partition_files import home_of, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 
 
-def journal_homes(found: KafkaPath, env: Env) -> list[str]:
+def journal_homes(found: KafkaPath, env: Env, *, but_unreadable: bool = False) -> list[str]:
     """Returns the directories in which a journal of what is published in place at a path may lie: the log directory,
-    and each partition's, which has its own where it is outside any log directory."""
+    and each partition's, which has its own where it is outside any log directory. With `but_unreadable`
+    directories that cannot be read are left out."""
+
+    def exists(path: str) -> bool:
+        try:
+            return env.exists(path)
+        except StorageError:
+            if but_unreadable:
+                return False
+            raise
+
     if found.kind is not KafkaPathKind.LOG_DIR:
         directory = env.real_path(partition_directory(found))
         return [posixpath.dirname(directory), directory]
     root = env.real_path(found.path)
-    return [root, *(f"{root}/{name}" for name in env.list_dir(root) if env.exists(f"{root}/{name}/{LOCK_NAME}"))]
+    return [root, *(f"{root}/{name}" for name in env.list_dir(root) if exists(f"{root}/{name}/{LOCK_NAME}"))]
 
 
 def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
-    """Returns the publications at a path that were broken off or are under way."""
-    return find_unfinished(journal_homes(found, env), env)
+    """Returns the publications at a path that were broken off or are under way. What cannot be read
+    counts as none."""
+    return find_unfinished(journal_homes(found, env, but_unreadable=True), env)
 
 
 def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:

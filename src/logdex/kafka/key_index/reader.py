@@ -38,6 +38,7 @@ from logdex.layout.kafka import (
     KEY_INDEX_VERSION,
 )
 from logdex.primitives.crc32c import crc32c
+from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.xxh64 import xxh64
 
 _FIELDS = tuple(field.name for field in KEY_INDEX_HEADER.fields)
@@ -154,6 +155,7 @@ class KeyIndex:
     def __init__(self, mapped: MappedBytes, env: Env) -> None:
         """Takes ownership of `mapped`; usually called by `open`. Raises as `decode_header` does."""
         self.path = mapped.path
+        self._closed = False
         self._mapped = mapped
         self._env = env
         array = mapped.array
@@ -187,6 +189,9 @@ class KeyIndex:
             crc_function=crcs.crc32c_function,
             crc_table=crcs.crc32c_table,
         )
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), counted(self.header.key_count, "key"), is_closed=self._closed)
 
     @classmethod
     def open(cls, path: StrPath, *, env: Env = DEFAULT_ENV) -> KeyIndex:
@@ -285,6 +290,7 @@ class KeyIndex:
 
     def close(self) -> None:
         """Unmaps the file."""
+        self._closed = True
         self._mapped.close()
 
     def __enter__(self) -> KeyIndex:

@@ -4,29 +4,43 @@ once."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
 from logdex.errors import UsageError
-from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression
-from logdex.kafka.columns.encode_columns import BATCH_OPTIONS, iter_encoded
+from logdex.jobs.settings import require_known
+from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression, TimestampType
+from logdex.kafka.columns.encode_columns import iter_encoded
 from logdex.kafka.columns.encode_input import check_table, fill_times
 from logdex.kafka.log.append import AppendInfo, acknowledge, next_sequence, write_encoded
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.encoded_append import EncodedAppend, parse_compression, require_keys, with_append_time
 
-_OPTIONS = (*(name for name in BATCH_OPTIONS if name != "compression"), "piece_bytes")
+
+class ColumnOptions(TypedDict, total=False):
+    """The keyword arguments of `Log.append_columns`. Those that are None count as not given."""
+
+    batch_records: int | None
+    batch_bytes: int | None
+    leader_epoch: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    base_sequence: int | None
+    is_transactional: bool | None
+    timestamp_type: TimestampType | None
+    max_timestamp_ms: int | None
+    piece_bytes: int | None
 
 
 def append_columns(
-    core: LogCore, table: pa.Table | pa.RecordBatch, compression: str | Compression, options: dict[str, Any]
+    core: LogCore, table: pa.Table | pa.RecordBatch, compression: str | Compression, given: ColumnOptions
 ) -> AppendInfo | None:
     """See `Log.append_columns`."""
-    options = {name: value for name, value in options.items() if value is not None}
-    unknown = options.keys() - set(_OPTIONS)
-    if unknown:
-        raise UsageError(f"unknown option {', '.join(sorted(unknown))}", hint=f"options are {', '.join(_OPTIONS)}")
+    require_known(given, ColumnOptions)
+    if not isinstance(table, (pa.Table, pa.RecordBatch)):
+        raise UsageError(f"append_columns takes an Arrow table, not {type(table).__name__}", hint="pyarrow.table(...)")
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options["compression"] = parse_compression(compression)
     now_ms = core.now_ms()
     table = check_table(fill_times(table, now_ms))

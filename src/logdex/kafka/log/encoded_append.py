@@ -7,7 +7,7 @@ epoch, so these are set when the batch is written.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,9 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, join_columns, pick_
 from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
+_BYTES = (bytes, bytearray, memoryview)
+_ONE_VALUE = (str, *_BYTES, Mapping)
+"""Values that can be iterated over, but are no collections of records."""
 _AT_CRC = RECORD_BATCH.offset_of("crc")
 _AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
 _AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
@@ -78,7 +81,7 @@ def encode_records(
 
     Raises `UsageError` and `InvalidRecordError` for records that this log cannot have.
     """
-    kept = [records] if isinstance(records, Record) else list(records)
+    kept = _records_of(records)
     if not kept:
         raise InvalidRecordError("no records to append", path=core.path)
     require_keys(core, any(record.key is None for record in kept))
@@ -101,6 +104,56 @@ def encode_records(
     )
     columns = columns_of_batch(data)
     return EncodedAppend(bytearray(data), columns, True, leader_epoch, now_ms if appended else NO_TIMESTAMP)
+
+
+def _records_of(records: Record | Iterable[Record]) -> list[Record]:
+    """Returns what is appended as a list. Raises `UsageError` for anything but records, and for
+    values that no record can have."""
+    if isinstance(records, Record):
+        kept = [records]
+    elif isinstance(records, _ONE_VALUE) or not isinstance(records, Iterable):
+        raise _no_record(records)
+    else:
+        kept = list(records)
+    for record in kept:
+        if (
+            type(record) is not Record
+            or type(record.value) is not bytes
+            or (record.key is not None and type(record.key) is not bytes)
+            or type(record.timestamp_ms) is not int
+            or record.headers
+        ):
+            _require_record(record)
+    return kept
+
+
+def _require_record(record: object) -> None:
+    if not isinstance(record, Record):
+        raise _no_record(record)
+    for name in ("key", "value"):
+        value: object = getattr(record, name)
+        if value is not None and not isinstance(value, _BYTES):
+            hint = f"encode text: {name}={value[:20]!r}.encode()" if isinstance(value, str) else None
+            raise UsageError(f"a record's {name} must be bytes or None, not {type(value).__name__}", hint=hint)
+    if not isinstance(record.timestamp_ms, int):
+        raise UsageError(f"a record's timestamp_ms is {record.timestamp_ms!r}", hint="give whole milliseconds")
+    if record.headers:
+        _require_headers(record.headers)
+
+
+def _no_record(value: object) -> UsageError:
+    return UsageError(f"only records can be appended, not {type(value).__name__}", hint="append(Record(value=b'...'))")
+
+
+def _require_headers(headers: object) -> None:
+    """Raises `UsageError` unless headers are pairs of a name and bytes or None."""
+    hint = "headers=(('trace', b'1'),), because a name may occur more than once"
+    if isinstance(headers, (Mapping, *_ONE_VALUE)) or not isinstance(headers, Sequence):
+        raise UsageError(f"a record's headers are pairs, not {type(headers).__name__}", hint=hint)
+    for pair in headers:
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, _ONE_VALUE) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], (str, bytes)) or not isinstance(pair[1], (*_BYTES, type(None))):
+            raise UsageError(f"a record's header is {pair!r}, not a name with bytes or None", hint=hint)
 
 
 def encode_marker(

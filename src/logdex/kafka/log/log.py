@@ -10,7 +10,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQU
 from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.log.append import AppendInfo, acknowledge, append_encoded, next_sequence, write_encoded
 from logdex.kafka.log.append_checks import check_batches
-from logdex.kafka.log.append_columns import append_columns
+from logdex.kafka.log.append_columns import ColumnOptions, append_columns
 from logdex.kafka.log.cleaner.job import CompactionReport, compact
 from logdex.kafka.log.cleaner.offset_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log.core import LogCore
@@ -35,7 +35,7 @@ from logdex.kafka.read.log_read import READ_UNCOMMITTED
 from logdex.kafka.readers.log_reader import LogReader
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.segment_base import wall_clock_ms
-from logdex.kafka.settings.log_config import LogConfig, make_config
+from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 
 
 class Log(ReadableLog):
@@ -61,7 +61,7 @@ class Log(ReadableLog):
         create: bool = True,
         env: Env = DEFAULT_ENV,
         clock_ms: Callable[[], int] = wall_clock_ms,
-        **settings: Any,
+        **settings: Unpack[LogSettings],
     ) -> Log:
         """Opens a partition directory; creates a missing one, unless `create` is False
         (`MissingFileError`).
@@ -139,7 +139,11 @@ class Log(ReadableLog):
         return append_encoded(self._core, encoded)
 
     def append_columns(
-        self, table: pa.Table | pa.RecordBatch, *, compression: str | Compression = Compression.NONE, **options: Any
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        compression: str | Compression = Compression.NONE,
+        **options: Unpack[ColumnOptions],
     ) -> AppendInfo | None:
         """Appends all rows of an Arrow table as many batches; returns None for a table without
         rows.

@@ -17,6 +17,7 @@ from logdex.kafka.segment.transaction_index import AbortedTxn
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.state.leader_epochs import EpochEntry
 from logdex.kafka.state.producer_state import ProducerState
+from logdex.primitives.shown import counted, repr_of
 
 
 class ReadableLog:
@@ -26,6 +27,16 @@ class ReadableLog:
         self._core = core
 
     # -- what it is ----------------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        core = self._core
+        return repr_of(
+            self,
+            repr(core.path),
+            f"offsets {core.log_start_offset} to {core.next_offset}",
+            counted(len(core.segments), "segment"),
+            is_closed=core.closed,
+        )
+
     @property
     def path(self) -> str:
         """The directory, with symbolic links resolved."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 from logdex.errors import UsageError
-from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.log.append import AppendInfo
+from logdex.primitives.shown import repr_of
 
 
 class TransactionalLog(Protocol):
@@ -44,11 +45,29 @@ class Transaction:
         self._has_records = False
         self._is_over = False
 
-    def append(self, records: Record | Iterable[Record], **options: Any) -> AppendInfo:
+    def __repr__(self) -> str:
+        return repr_of(
+            self, f"producer {self.producer_id}, epoch {self.producer_epoch}", "ended" if self._is_over else "open"
+        )
+
+    def append(
+        self,
+        records: Record | Iterable[Record],
+        *,
+        compression: str | Compression = Compression.NONE,
+        sequence: int | None = None,
+        leader_epoch: int | None = None,
+    ) -> AppendInfo:
         """`Log.append` as part of the transaction."""
         self._require_open()
         info = self._log.append(
-            records, producer_id=self.producer_id, producer_epoch=self.producer_epoch, transactional=True, **options
+            records,
+            compression=compression,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            sequence=sequence,
+            transactional=True,
+            leader_epoch=leader_epoch,
         )
         self._has_records = True
         return info

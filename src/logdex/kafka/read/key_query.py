@@ -8,6 +8,7 @@ transactions are included, control records are not.
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from itertools import groupby
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
+from logdex.io.path_look import StrPath
 from logdex.kafka.batch.record import Record
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
@@ -40,19 +42,22 @@ class _UselessIndexError(Exception):
         self.error = error
 
 
-def require_key_index_dir(path: str | None, env: Env) -> None:
-    """Raises `MissingFileError` if `path` is given and is not a directory."""
+def require_key_index_dir(given: StrPath | None, env: Env) -> str | None:
+    """Returns the path of a directory of key indexes. Raises `MissingFileError` if it is given and is
+    not a directory."""
+    path = None if given is None else os.fspath(given)
     if path is not None and not env.is_dir(path):
         raise MissingFileError(
             "no such directory of key indexes", path=path, hint="name the one that logdex rebuild --key-index wrote"
         )
+    return path
 
 
 def query_key(
     partition: LookedAtPartition,
     wanted: ReadFilter,
     *,
-    key_index_dir: str | None = None,
+    key_index_dir: StrPath | None = None,
     on_bad_batch: OnBadBatch | None = None,
     on_bad_index: OnBadIndex | None = None,
 ) -> Iterator[Record]:
@@ -63,11 +68,12 @@ def query_key(
     `CorruptError` for a bad batch that may hold the key, unless `on_bad_batch` takes the error.
     Scanning a segment takes memory for its matching records.
     """
+    home = None if key_index_dir is None else os.fspath(key_index_dir)
     looks = 0
     while looks >= 0:
         view, before = partition.view(), wanted
         try:
-            for record in _query_view(view, wanted, key_index_dir, on_bad_batch, on_bad_index):
+            for record in _query_view(view, wanted, home, on_bad_batch, on_bad_index):
                 wanted = replace(wanted, end_offset=record.offset)
                 yield record
             looks = -1

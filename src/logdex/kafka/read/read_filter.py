@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from logdex.kafka.read.log_read import check_isolation
+from logdex.primitives.questions import require_longs, require_times
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -47,3 +48,12 @@ class ReadFilter:
         """Raises `UsageError` for an unknown isolation."""
         if self.isolation is not None:
             check_isolation(self.isolation)
+
+
+def filter_of(options: FilterOptions) -> ReadFilter:
+    """Returns the filter that a caller asks for. Raises `UsageError` for times in the wrong order and
+    for numbers that no record has."""
+    wanted = ReadFilter(**options)
+    require_times(wanted.begin_ms, wanted.end_ms)
+    require_longs(begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, offset=wanted.offset, end_offset=wanted.end_offset)
+    return wanted

@@ -30,6 +30,7 @@ from logdex.layout.kafka import (
     MAGIC_V2,
     RECORD_BATCH,
 )
+from logdex.primitives.shown import counted, repr_of
 
 UP_TO_MAGIC_SIZE_BYTES = RECORD_BATCH.offset_of("magic") + 1
 """The bytes of a batch up to its magic, which determine its size and format."""
@@ -106,6 +107,9 @@ class FileRecords:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), counted(self.size_bytes, "byte"))
 
     def refresh(self) -> int:
         """Reads the file's current size, which another process may change, and returns it."""

@@ -22,6 +22,7 @@ from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.segment.time_index import TimeIndex
 from logdex.kafka.segment.transaction_index import TransactionIndex
 from logdex.kafka.settings.log_config import LogConfig
+from logdex.primitives.shown import counted, repr_of
 
 _Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 _SUFFIXES = {
@@ -71,6 +72,9 @@ class SegmentFiles:
         """When the segment was opened, or last emptied."""
         self._count_zero_slots = count_zero_slots
         self.log = FileRecords(self.path_of(names.LOG_SUFFIX), writable=writable, env=env, open_files=open_files)
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.log.path), f"base offset {self.base_offset}", counted(self.size_bytes, "byte"))
 
     def path_of(self, suffix: str) -> str:
         """The path of the segment's file with this suffix, such as ``.log`` or ``.index``."""

@@ -26,6 +26,7 @@ from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes, ReadFile, Wr
 from logdex.io.mapped.mapping import any_faults, require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.layout.base import Layout
+from logdex.primitives.shown import counted, repr_of
 
 WARM_SIZE_BYTES = 8192
 """The end of an index, which is searched first: reads near the log end offset touch only these
@@ -76,6 +77,9 @@ class IndexFile(ABC):
             self.release()
             raise
         self._load_last()
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), counted(self.entries, "entry", "entries"), is_closed=self._closed)
 
     # -- opening -------------------------------------------------------------------------------------------------------
     def _open_view(self, count_zero_slots: bool) -> int:

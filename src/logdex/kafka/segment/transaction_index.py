@@ -18,6 +18,7 @@ from logdex.errors import CorruptError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, WriteFile
 from logdex.io.path_look import StrPath
 from logdex.layout.kafka import TRANSACTION_INDEX_ENTRY
+from logdex.primitives.shown import counted, repr_of
 
 VERSION = 0
 _ENTRY = TRANSACTION_INDEX_ENTRY.dtype
@@ -74,6 +75,9 @@ class TransactionIndex:
         """Whether bytes were written that are not synced."""
         self._data = b""
         self.refresh()
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), counted(self.size_bytes, "byte"))
 
     def refresh(self) -> None:
         """Reads the file again. A missing file is an empty index."""

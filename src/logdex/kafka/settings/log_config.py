@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Literal, TypedDict
 
 from logdex import limits
 from logdex.errors import UsageError
@@ -96,7 +96,26 @@ class LogConfig:
             )
 
 
-def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig:
+class LogSettings(TypedDict, total=False):
+    """The fields of `LogConfig` as keyword arguments, as callers give them."""
+
+    index_interval_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    segment_index_bytes: int
+    retention_bytes: int
+    retention_ms: int
+    cleanup_policy: str | Collection[str]
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"]
+    producer_id_expiration_ms: int
+    flush: Literal["sync", "async"]
+    kafka_version: str
+
+
+def make_config(config: LogConfig | None, settings: LogSettings) -> LogConfig:
     """Returns `config`, or a config of single settings.
 
     Raises `UsageError` if both are given, or a setting is unknown.
@@ -104,4 +123,4 @@ def make_config(config: LogConfig | None, settings: dict[str, Any]) -> LogConfig
     if config is not None and settings:
         raise UsageError("a config and single settings exclude each other", hint="give only one of them")
     require_known(settings, LogConfig)
-    return config if config is not None else LogConfig(**settings)
+    return config if config is not None else LogConfig(**settings)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import heapq
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from logdex.errors import LogdexError, MissingFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -22,10 +22,12 @@ from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_k
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.key_query import require_key_index_dir
 from logdex.kafka.read.plan import ReadPlan, plan_read
-from logdex.kafka.read.read_filter import FilterOptions, ReadFilter
+from logdex.kafka.read.read_filter import FilterOptions, ReadFilter, filter_of
 from logdex.kafka.read.record_scan import KafkaScan
-from logdex.kafka.settings.log_config import LogConfig, make_config
+from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
+from logdex.primitives.questions import require_longs, require_times, unknown_part, unknown_topic
+from logdex.primitives.shown import counted, repr_of
 
 
 class LogDirSnapshot:
@@ -38,16 +40,25 @@ class LogDirSnapshot:
     """
 
     def __init__(
-        self, path: StrPath | KafkaPath, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any
+        self,
+        path: StrPath | KafkaPath,
+        config: LogConfig | None = None,
+        *,
+        env: Env | None = None,
+        **settings: Unpack[LogSettings],
     ) -> None:
         self._env = env or DEFAULT_ENV
         self.config = make_config(config, settings)
         self.log_dir = KafkaLogDir(path, env=self._env)
         self.path = self.log_dir.path
+        self._closed = False
         self._lock = threading.RLock()
         self._files = OpenFiles(self._env)  # shared by all partitions, of which there may be thousands
         self._open: dict[str, PartitionSnapshot] = {}
         self.refresh()
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), counted(len(self._dirs), "partition"), is_closed=self._closed)
 
     def refresh(self) -> None:
         """Lists the partitions again, and refreshes those that are open."""
@@ -89,11 +100,18 @@ class LogDirSnapshot:
             if topic in (None, each.topic) and partition in (None, each.partition)
         ]
         if not wanted and (topic is not None or partition is not None):
-            what = "no such partition" if topic is None or topic in self.topics() else f"no topic {topic!r}"
-            raise MissingFileError(what, path=self.path, hint=f"logdex info {self.path} lists what is here")
+            raise self._unknown(topic, partition)
         if topic is not None:
             return [self._partition(name) for name in wanted]
         return [each for each in map(self._partition_if_there, wanted) if each is not None]
+
+    def _unknown(self, topic: str | None, partition: int | None) -> MissingFileError:
+        known = self.topics()
+        if topic is not None and (topic not in known or partition is None):
+            return unknown_topic(topic, known, self.path)
+        there = {number for name, numbers in known.items() if topic in (None, name) for number in numbers}
+        assert partition is not None
+        return unknown_part("partition", partition, topic, sorted(there), self.path)
 
     def _partition_if_there(self, name: str) -> PartitionSnapshot | None:
         """Returns a partition, or None if a broker has deleted it since the directory was listed."""
@@ -115,8 +133,12 @@ class LogDirSnapshot:
     ) -> KafkaScan[PartitionSnapshot]:
         """Returns a scan of the records of all partitions, or of those that are named, one
         partition after the other, sorted by topic and number. Internal topics (`INTERNAL_TOPICS`)
-        come last. It returns at most `limit` records in all."""
-        return KafkaScan(self._some(topic, partition), ReadFilter(**wanted), limit, progress)
+        come last. It returns at most `limit` records in all.
+
+        Raises `MissingFileError`, with the nearest name, for an unknown topic or partition, and
+        `UsageError` for `begin_ms` after `end_ms`.
+        """
+        return KafkaScan(self._some(topic, partition), filter_of(wanted), limit, progress)
 
     def plan_read(
         self,
@@ -140,7 +162,7 @@ class LogDirSnapshot:
         max: int | None = None,
         *,
         partition: int | None = None,
-        key_index_dir: str | None = None,
+        key_index_dir: StrPath | None = None,
         problems: list[LogdexError] | None = None,
     ) -> list[tuple[PartitionSnapshot, Record]]:
         """Returns all records of a topic with exactly this key, or the newest `max`, each with its
@@ -150,18 +172,21 @@ class LogDirSnapshot:
         The other arguments and errors are those of `PartitionSnapshot.query`. `key_index_dir` holds
         one folder ``topic-N`` per partition.
         """
-        require_key_index_dir(key_index_dir, self._env)
+        require_times(begin_ms, end_ms)
+        home = require_key_index_dir(key_index_dir, self._env)
 
         def answers(each: PartitionSnapshot) -> Iterator[tuple[PartitionSnapshot, Record]]:
-            folder = None if key_index_dir is None else f"{key_index_dir}/{each.name}"
+            folder = None if home is None else f"{home}/{each.name}"
             found = each.iter_query(key, begin_ms, end_ms, key_index_dir=folder, problems=problems)
             return ((each, record) for record in found)
 
         merged = heapq.merge(*map(answers, self._some(topic, partition)), key=lambda found: -found[1].timestamp_ms)
+        require_longs(max=max)
         return [*islice(merged, max)]
 
     def close(self) -> None:
         """Closes all open partitions."""
+        self._closed = True
         for snapshot in self._open.values():
             snapshot.close()
         self._open.clear()
@@ -178,7 +203,11 @@ KafkaSnapshot = PartitionSnapshot | LogDirSnapshot
 
 
 def open_kafka(
-    path: StrPath | KafkaPath, config: LogConfig | None = None, *, env: Env | None = None, **settings: Any
+    path: StrPath | KafkaPath,
+    config: LogConfig | None = None,
+    *,
+    env: Env | None = None,
+    **settings: Unpack[LogSettings],
 ) -> KafkaSnapshot:
     """Opens the Kafka path at `path`: a `LogDirSnapshot` for a log directory, else a
     `PartitionSnapshot`. `settings` are the fields of `LogConfig`.

@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from logdex.errors import LogdexError, MissingFileError, NotAStoreError, StorageError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -31,17 +31,20 @@ from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.key_query import query_key, require_key_index_dir
 from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
 from logdex.kafka.read.plan import ReadPlan, plan_read
-from logdex.kafka.read.read_filter import OFFSET_MAX, FilterOptions, ReadFilter
+from logdex.kafka.read.read_filter import OFFSET_MAX, FilterOptions, ReadFilter, filter_of
 from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.read.scan_state import find_end, load_producers
 from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.kafka.settings.log_config import LogConfig, make_config
+from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.directory_look import DirectoryLook
 from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
+from logdex.primitives.questions import require_longs, require_times
+from logdex.primitives.shown import counted, repr_of
+from logdex.primitives.text import to_bytes
 
 Key = str | bytes
 
@@ -65,7 +68,7 @@ class PartitionSnapshot:
         *,
         env: Env | None = None,
         open_files: OpenFiles | None = None,
-        **settings: Any,
+        **settings: Unpack[LogSettings],
     ) -> None:
         self.env = env or DEFAULT_ENV
         found = require_kafka(path, env=self.env)
@@ -75,15 +78,17 @@ class PartitionSnapshot:
         self.config = make_config(config, settings)
         self.path = found.path
         self.directory = partition_directory(found)
-        named = partition_name(found, self.env)
+        self._name = named = partition_name(found, self.env)
         self.topic, self.partition, self.mark = named.topic, named.partition, named.mark
-        self._name = named
         self._lock = threading.RLock()
         self._files = open_files or OpenFiles(self.env)
         self._owns_files = open_files is None
         self.segments: list[LogSegment] = []
         """The segments in order of base offset, each read-only."""
         self._load()
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), counted(len(self.segments), "segment"), counted(self.size_bytes, "byte"))
 
     def _load(self) -> None:
         self.problems: list[LogdexError] = []
@@ -212,8 +217,7 @@ class PartitionSnapshot:
         return steadily(self, read)
 
     def check_offset(self, offset: int) -> None:
-        """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its
-        end."""
+        """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its end."""
         self._view(READ_UNCOMMITTED).check_offset(offset)
 
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
@@ -246,7 +250,7 @@ class PartitionSnapshot:
         mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
         if not mine:
             raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
-        return KafkaScan([self], ReadFilter(**wanted), limit, progress)
+        return KafkaScan([self], filter_of(wanted), limit, progress)
 
     def plan_read(
         self, wanted: ReadFilter, *, columns: Iterable[str] | None = None, split_bytes: int | None = None
@@ -303,7 +307,7 @@ class PartitionSnapshot:
         end_ms: int | None = None,
         max: int | None = None,
         *,
-        key_index_dir: str | None = None,
+        key_index_dir: StrPath | None = None,
         problems: list[LogdexError] | None = None,
     ) -> list[Record]:
         """Returns all records with exactly this key, or the newest `max`, highest offset first.
@@ -314,8 +318,10 @@ class PartitionSnapshot:
         key. With `problems`, such errors are added to it instead, and so are those of key indexes
         that could not be used.
         """
-        require_key_index_dir(key_index_dir, self.env)
-        found = self.iter_query(key, begin_ms, end_ms, key_index_dir=key_index_dir, problems=problems)
+        require_times(begin_ms, end_ms)
+        require_longs(max=max)
+        home = require_key_index_dir(key_index_dir, self.env)
+        found = self.iter_query(key, begin_ms, end_ms, key_index_dir=home, problems=problems)
         return [*islice(found, max)]
 
     def iter_query(
@@ -324,12 +330,12 @@ class PartitionSnapshot:
         begin_ms: int | None = None,
         end_ms: int | None = None,
         *,
-        key_index_dir: str | None = None,
+        key_index_dir: StrPath | None = None,
         problems: list[LogdexError] | None = None,
     ) -> Iterator[Record]:
         """Yields the records of `query` one by one."""
         tell = None if problems is None else problems.append
-        wanted = ReadFilter(key=key_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
+        wanted = ReadFilter(key=to_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
         return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
 
     # -- the snapshot as a whole ---------------------------------------------------------------------------------------
@@ -392,8 +398,3 @@ class PartitionSnapshot:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def key_bytes(key: Key) -> bytes:
-    """Returns a key as it is stored."""
-    return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from logdex.errors import UnusableFileError, UsageError, VanishedError
+from logdex.errors import StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
@@ -125,16 +125,13 @@ def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
 
 
 def _log_size_bytes(directory: str, env: Env) -> int:
-    """Returns the size of a partition's logs; of one that is changing, what is seen of it."""
+    """Returns the size of a partition's logs; of one that is changing, or cannot be read, what is
+    seen of it."""
     size = 0
-    try:
-        logs = segment_paths(directory, env=env)
-    except VanishedError:
-        return 0
-    for log in logs:
+    for log in _segment_paths(directory, env):
         try:
             size += env.size_bytes(log)
-        except (VanishedError, UnusableFileError):
+        except StorageError:
             continue
     return size
 
@@ -173,10 +170,10 @@ class _Settings(NamedTuple):
 
 
 def _segment_paths(directory: str, env: Env) -> list[str]:
-    """Returns the .log files of a partition; none if it is deleted meanwhile."""
+    """Returns the .log files of a partition; none if it is deleted meanwhile or cannot be read."""
     try:
         return segment_paths(directory, env=env)
-    except VanishedError:
+    except StorageError:
         return []
 
 
@@ -186,6 +183,19 @@ def _make_check(
     return PartitionCheck(
         *(directory, config, out, env, totals), is_clean=is_closed_cleanly(directory, env=env), **more
     )
+
+
+def _run_if_readable(
+    make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
+) -> PartitionCheck | None:
+    """Runs the check of one of several partitions. Returns None, and reports a finding, if its
+    directory cannot be read: the others are checked nevertheless."""
+    try:
+        return run_until_settled(make, directory, out, totals, env)
+    except StorageError as error:
+        mend = "check the disk and the mode of the directory and its files"
+        out.find("unreadable", directory, 0, f"the partition is not checked: {error.message}", mend=mend)
+        return None
 
 
 def _verify_log_dir(
@@ -211,7 +221,7 @@ def _verify_log_dir(
             log_start_offset=own.get(partition.topic_partition, 0),
             progress=progress,
         )
-        check = run_until_settled(make, partition.path, out, totals, env)
+        check = _run_if_readable(make, partition.path, out, totals, env)
         if check is not None:
             ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
     for name in log_dir.other_names():

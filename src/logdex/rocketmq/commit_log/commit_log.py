@@ -25,6 +25,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.files.offset_files import (
     OFFSET_MAX,
     OffsetFile,
@@ -145,6 +146,14 @@ class CommitLog:
         self._given_file_size = file_size_bytes
         self._open = OpenFiles(env)
         self._listing = self._list()
+
+    def __repr__(self) -> str:
+        return repr_of(
+            self,
+            repr(self.directory),
+            counted(len(self.files), "file"),
+            f"offsets {self.min_offset} to {self.end_offset}",
+        )
 
     @staticmethod
     def of_store(

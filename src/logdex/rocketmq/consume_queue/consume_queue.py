@@ -19,6 +19,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
+from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list_offset_files, offset_in_name
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -102,6 +103,14 @@ class ConsumeQueue:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        return repr_of(
+            self,
+            repr(self.directory),
+            counted(len(self.files), "file"),
+            f"offsets {self.start_offset} to {self.max_offset}",
+        )
 
     def refresh(self) -> None:
         """Lists the directory again and searches for the end again, for a queue that a broker is

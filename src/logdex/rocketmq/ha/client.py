@@ -6,6 +6,7 @@ import time
 
 from logdex.errors import ConnectionLostError
 from logdex.io.net.connection import Connection
+from logdex.primitives.shown import repr_of
 from logdex.rocketmq.ha.timing import HATiming
 from logdex.rocketmq.ha.wire import LAST_FILE, Transfer, TransferDecoder, pack_report
 
@@ -23,6 +24,7 @@ class HAClient:
     """
 
     def __init__(self, connection: Connection, request_offset: int, timing: HATiming) -> None:
+        self._closed = False
         self.request_offset = request_offset
         self.reported_offset = request_offset
         """What was reported last."""
@@ -30,6 +32,9 @@ class HAClient:
         self._decoder = TransferDecoder(connection.peer, None if request_offset == LAST_FILE else request_offset)
         self._came_s = time.monotonic()
         self.report(request_offset)
+
+    def __repr__(self) -> str:
+        return repr_of(self, self._connection.peer, f"reported offset {self.reported_offset}", is_closed=self._closed)
 
     @classmethod
     def connect(cls, host: str, port: int, request_offset: int, timing: HATiming) -> HAClient:
@@ -62,6 +67,7 @@ class HAClient:
 
     def close(self) -> None:
         """Ends the connection."""
+        self._closed = True
         self._connection.close()
 
 

@@ -12,17 +12,19 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from logdex.errors import ConnectionLostError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.net.connection import parse_address
 from logdex.jobs.reports import Progress
+from logdex.primitives.shown import repr_of
 from logdex.rocketmq.ha.client import HAClient, last_file_offset
 from logdex.rocketmq.ha.replica_log import ReplicaLog, not_there
 from logdex.rocketmq.ha.timing import HATiming
 from logdex.rocketmq.ha.wire import Transfer
 from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.options import MessageStoreSettings
 
 Start = int | Literal["first", "last-file"]
 """Where the log of a new store begins: at the master's first message (offset 0), at the start of
@@ -84,7 +86,7 @@ class Follower:
         retry_for_s: float | None = None,
         timing: HATiming | None = None,
         env: Env = DEFAULT_ENV,
-        **settings: Any,
+        **settings: Unpack[MessageStoreSettings],
     ) -> None:
         self._host, self._port = parse_address(address)
         self._timing = timing or HATiming()
@@ -92,7 +94,8 @@ class Follower:
         first = 0 if start == "first" else start
         if first == "last-file":
             first = last_file_offset(self._host, self._port, self._timing)
-        self.store = MessageStore.open(path, is_slave=True, first_offset=first, env=env, **settings)
+        own: MessageStoreSettings = {**settings, "is_slave": True, "first_offset": first}
+        self.store = MessageStore.open(path, env=env, **own)
         self._replica = ReplicaLog(self.store.core, address)
         end = self._replica.end_offset
         self.report = FollowReport(address, self.store.path, tap, end, end)
@@ -100,6 +103,9 @@ class Follower:
         self._is_first = True
         self._alive_s = 0.0
         self._pause_s = self._timing.retry_s
+
+    def __repr__(self) -> str:
+        return repr_of(self, self.report.master, f"into {self.store!r}")
 
     def stop(self) -> None:
         """Makes `run` return soon, with everything whole that came so far."""

@@ -12,6 +12,7 @@ from types import TracebackType
 from logdex.errors import UsageError
 from logdex.io.net.connection import Listener
 from logdex.limits import HA_BODY_SIZE_BYTES_MAX
+from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.ha.slave_connection import SlaveConnection
 from logdex.rocketmq.ha.timing import HATiming
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -65,6 +66,9 @@ class HAService:
         self._acceptor.start()
         if in_sync_replicas > 1:
             self._core.wait_slaves = self._wait_slaves
+
+    def __repr__(self) -> str:
+        return repr_of(self, f"{self.host}:{self.port}", counted(len(self._slaves), "slave"), is_closed=self._closed)
 
     @property
     def slaves(self) -> list[SlaveConnection]:

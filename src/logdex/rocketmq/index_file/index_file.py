@@ -21,6 +21,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
+from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.index_file.derive import IndexState, IndexWindow
 from logdex.rocketmq.index_file.index_chain import ChainEnd, IndexChain, IndexEntry
@@ -102,6 +103,7 @@ class IndexFile:
         self._env = env
         self._entries_at = _SLOTS_AT + _SLOT_SIZE * config.max_hash_slot_num
         self._target: IndexTarget | None = None
+        self._closed = False
         self._mapped: MappedBytes | None = None
         fresh = writable and not env.exists(path)
         if fresh:
@@ -122,6 +124,11 @@ class IndexFile:
         if fresh:
             end_ms, end_phy = max(previous[0], 0), max(previous[1], 0)
             self.header = IndexHeader(end_ms, end_ms, end_phy, end_phy)
+
+    def __repr__(self) -> str:
+        return repr_of(
+            self, repr(self.path), counted(self.header.entry_count, "entry", "entries"), is_closed=self._closed
+        )
 
     def _lend(self) -> AbstractContextManager[ReadFile]:
         return nullcontext(self._file) if self._open_files is None else self._open_files.lend(self.path)
@@ -362,6 +369,7 @@ class IndexFile:
     def close(self) -> None:
         """Closes the file. Writes the header of a writable one first, as the engine does at
         shutdown."""
+        self._closed = True
         if self._target is not None:
             if hasattr(self, "header"):
                 self._target.write_header(self.header)

@@ -18,6 +18,7 @@ from logdex.errors import GeometryError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
+from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.index_file.derive import index_file_name
 from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
@@ -76,6 +77,7 @@ class IndexService:
         self.config = config
         self.files: list[IndexFile] = []
         self._env = env
+        self._closed = False
         self._writable = writable
         self._open_files = OpenFiles(env)
         self._own_descriptors_max = own_descriptors_max
@@ -90,6 +92,9 @@ class IndexService:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.directory), counted(len(self.files), "file"), is_closed=self._closed)
 
     def _take_in(self) -> None:
         """Opens the files that are not open yet. Errors of files with another size are kept in
@@ -212,6 +217,7 @@ class IndexService:
 
     def close(self) -> None:
         """Closes all files."""
+        self._closed = True
         for file in self.files:
             file.close()
         self.files = []

@@ -11,24 +11,33 @@ import threading
 from collections.abc import Callable, Iterable
 from time import perf_counter, time_ns
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from logdex.errors import StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.settings import require_known
 from logdex.primitives.host import Host
+from logdex.primitives.shown import repr_of
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.background import Background
 from logdex.rocketmq.message_store.closed_state import closed_state
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.opening import OpenedStore, open_store
-from logdex.rocketmq.message_store.options import StoreOptions
+from logdex.rocketmq.message_store.options import MessageStoreSettings, StoreOptions
 from logdex.rocketmq.message_store.put.append import put_message, put_messages
 from logdex.rocketmq.message_store.put.columns import put_columns
 from logdex.rocketmq.message_store.put.encode import as_host
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.message import (
+    Message,
+    PutMessageResult,
+    PutMessageStatus,
+    Text,
+    messages_of,
+    require_message,
+)
 from logdex.rocketmq.message_store.put.quick import QuickPuts
 from logdex.rocketmq.message_store.reading import ReadableStore
 from logdex.rocketmq.message_store.services.retention import ExpiredFiles, RetentionService
@@ -74,7 +83,7 @@ class MessageStore(ReadableStore):
         clock_ms: Callable[[], int] = wall_clock_ms,
         store_host: Host | str | None = None,
         born_host: Host | str | None = None,
-        **settings: Any,
+        **settings: Unpack[MessageStoreSettings],
     ) -> MessageStore:
         """Opens a store directory; creates a missing one, unless `create` is False
         (`MissingFileError`).
@@ -85,17 +94,27 @@ class MessageStore(ReadableStore):
         `UsageError` for settings that the files contradict, `CorruptError` for a log with damage in
         its middle, and `StorageError`.
         """
-        options = {name: settings.pop(name) for name in list(settings) if name in StoreOptions.__dataclass_fields__}
+        require_known(settings, MessageStoreSettings)
+        own = StoreOptions.__dataclass_fields__
+        options: dict[str, Any] = {name: value for name, value in settings.items() if name in own}
         for name, host in (("store_host", store_host), ("born_host", born_host)):
             if host is not None:
                 options[name] = as_host(host)
-        unknown = sorted(settings.keys() - StoreSettings.__annotations__.keys())
-        if unknown:
-            raise UsageError(f"unknown settings: {', '.join(unknown)}")
-        given: StoreSettings = {name: value for name, value in settings.items() if value is not None}  # type: ignore[assignment]
+        given: StoreSettings = {
+            name: value for name, value in settings.items() if name not in own and value is not None
+        }  # type: ignore[assignment]
         path = os.fspath(path).rstrip("/") or "/"
         opened = open_store(path, StoreOptions(**options), given, create=create, clock_ms=clock_ms, env=env)
         return cls(opened)
+
+    def __repr__(self) -> str:
+        core = self._core
+        return repr_of(
+            self,
+            repr(self.path),
+            f"CommitLog offsets {core.reader.min_offset} to {core.log.end_offset}",
+            is_closed=core.closed,
+        )
 
     @property
     def path(self) -> str:
@@ -129,6 +148,9 @@ class MessageStore(ReadableStore):
         except StoreError:
             self._core.stats.put_failed("ERROR")
             raise
+        except (AttributeError, TypeError):
+            require_message(message)
+            raise
         seconds = perf_counter() - begin_s
         if seconds >= AT_ONCE_S or result[0] is not PutMessageStatus.PUT_OK:
             self._core.stats.put_ended(seconds, result)
@@ -137,7 +159,7 @@ class MessageStore(ReadableStore):
     def put_messages(self, messages: Iterable[Message]) -> PutMessageResult:
         """Puts messages of one topic and queue as one unit: all or none, with consecutive queue
         offsets. Errors are those of `put_message`."""
-        return self._core.stats.timed(put_messages, self._core, self._encoder, list(messages))
+        return self._core.stats.timed(put_messages, self._core, self._encoder, messages_of(messages))
 
     def put_columns(self, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
         """Puts all rows of an Arrow table in one go. Its columns are ``topic``, and as many as are

@@ -11,6 +11,7 @@ from typing import Literal
 
 from logdex.errors import UsageError
 from logdex.primitives.host import Host
+from logdex.rocketmq.settings.store_settings import StoreSettings
 
 _LOOPBACK = bytes((127, 0, 0, 1))
 
@@ -67,6 +68,11 @@ class StoreOptions:
     """The pause between two looks of the dispatch at the log."""
 
     def __post_init__(self) -> None:
+        """Raises `UsageError` for values that no store can work with."""
+        for name, declared in self.__dataclass_fields__.items():
+            value = getattr(self, name)
+            if declared.type == "int" and (not isinstance(value, int) or isinstance(value, bool)):
+                raise UsageError(f"{name} is {value!r}", hint="give a whole number")
         if self.first_offset < 0:
             raise UsageError(f"first_offset must be 0 or more, got {self.first_offset}")
         if self.flush not in ("async", "sync"):
@@ -77,3 +83,29 @@ class StoreOptions:
         for name in ("max_message_size", "default_topic_queue_nums"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be 1 or more, got {getattr(self, name)}")
+
+
+class MessageStoreSettings(StoreSettings, total=False):
+    """The settings of `MessageStore.open`: the fields of `StoreOptions` but the hosts, and what no
+    file of a store states."""
+
+    flush: Literal["async", "sync"]
+    unique_keys: bool
+    max_message_size: int
+    default_topic_queue_nums: int
+    sync_flush_timeout_ms: int
+    is_slave: bool
+    first_offset: int
+    page_cache_busy: Callable[[], bool]
+    disk_space_warning_level_ratio: float
+    clean_resource_interval_ms: int
+    warm_mapped_file_enable: bool
+    background: bool
+    flush_interval_commit_log_ms: int
+    flush_commit_log_least_pages: int
+    flush_commit_log_thorough_interval_ms: int
+    flush_interval_consume_queue_ms: int
+    flush_consume_queue_thorough_interval_ms: int
+    schedule_interval_ms: int
+    flush_delay_offset_interval_ms: int
+    reput_interval_ms: int

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UsageError
 from logdex.frames.conditions import Conditions
 from logdex.frames.scan_frames import ScanFrames
+from logdex.primitives.shown import repr_of
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.read.narrow import narrowed
@@ -69,6 +70,8 @@ class LogScan(ScanFrames):
         time_slack_ms: int | None = None,
         find_source: Callable[[ReadFilter], PlanSource] | None = None,
     ) -> None:
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit is {limit}", hint="say 0 or more")
         self.wanted = wanted
         self.limit = limit
         self.end: LogEnd | None = None
@@ -78,6 +81,9 @@ class LogScan(ScanFrames):
         self._time_slack_ms = time_slack_ms
         self._find_source = find_source
         self._start_offset = wanted.begin_offset
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self._source.log.directory), f"{self.wanted}", f"limit={self.limit}")
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return (message for _, message in self.items())

@@ -17,7 +17,7 @@ from typing import ClassVar
 from logdex import limits
 from logdex.io.path_look import PathLook
 from logdex.jobs.journal import LOCK_NAME
-from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD, PRE_BLANK_SIZE
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import begins_with_message
 from logdex.rocketmq.consume_queue.consume_queue import is_queue_id
 from logdex.rocketmq.files.offset_files import offset_in_name
@@ -139,8 +139,7 @@ def _by_content(look: PathLook, name: str, folder: str) -> StorePath | None:
     if any(_OTHERS.fullmatch(part) for part in folder.split("/")[-3:]):
         return None
     path = look.path
-    with look.env.open_read(path) as file:
-        head, size = file.read_at(0, MESSAGE_HEAD.size_bytes), file.size_bytes
+    head, size = look.beginning
     if begins_with_message(head):
         return StorePath(path, StorePathKind.COMMIT_LOG)
     if offset_in_name(name) is None:

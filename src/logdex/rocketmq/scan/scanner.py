@@ -96,8 +96,7 @@ class Scanner:
         unreadable_is_damage: bool = False,
         nobody_writes: bool = False,
     ) -> None:
-        """With `nobody_writes` no broker can be writing the log, so bytes that are not whole are
-        looked at once."""
+        """With `nobody_writes`, bytes that are not whole are looked at once: no broker is writing."""
         self._unreadable_is_damage = unreadable_is_damage
         self.table = table or TopicTable()
         self.window_messages = window_messages
@@ -109,23 +108,24 @@ class Scanner:
         """The position in its file where the last scan of a file or part stopped."""
         self.trimmed: list[str] = []
         """The paths of the files that a broker removed before a `scan` came to them."""
-        self._looks = 0 if nobody_writes else _LOOKS_MAX
-        self._env = env
+        self._looks, self._env = 0 if nobody_writes else _LOOKS_MAX, env
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
         self._addresses = kernel.ColumnAddresses._make([*places, window_messages, self._columns.key_hash.size])
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
         self._levels = np.array(config.delay_levels_ms, np.int64)
-        dialect = config.dialect
         self._rules = kernel.Rules(
             check_crc=int(check_crc),
-            tags_in_index=int(dialect.tags_in_index),
-            prepared_in_index=int(dialect.prepared_in_index),
+            tags_in_index=int(config.dialect.tags_in_index),
+            prepared_in_index=int(config.dialect.prepared_in_index),
             crc_function=crc_function_address(),
             crc_table=crc_table().ctypes.data,
             delay_levels_ms=self._levels.ctypes.data,
             delay_level_count=self._levels.size,
         )
+
+    def __repr__(self) -> str:
+        return f"Scanner({self.messages} messages, end={self.end})"
 
     def _may_be_half_written(self, file: CommitLogFile, look: int = 0) -> bool:
         """Whether a broker may be writing what could not be read, so that it is worth another look.

@@ -60,8 +60,8 @@ _SIZE_BOUNDS = {
 def require_possible_size(name: str, value: int, shown_name: str | None = None) -> None:
     """Raises `UsageError` if no store can have this value of a size, given by its field's name."""
     low, high = _SIZE_BOUNDS[name]
-    if not low <= value <= high:
-        raise UsageError(f"{shown_name or name} must be from {low} to {high}, got {value}")
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise UsageError(f"{shown_name or name} must be from {low} to {high}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Unpack
 
-from logdex import limits
 from logdex.errors import GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
+from logdex.primitives.questions import require_longs, require_times
+from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
@@ -24,32 +25,29 @@ from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, 
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 from logdex.rocketmq.geometry.resolve import resolve_in_any_case
-from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
-from logdex.rocketmq.index_file.index_service import IndexService, QueryOffsetResult
+from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.get_message import QueueView
-from logdex.rocketmq.read.keys.index_coverage import find_missing
 from logdex.rocketmq.read.keys.key_offsets import KeyIndex
-from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, KeyQuestion
-from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
-from logdex.rocketmq.read.query import query_as_broker, query_exact
-from logdex.rocketmq.read.queue_reads import QueueReads, Text
+from logdex.rocketmq.read.queue_reads import Text
 from logdex.rocketmq.read.read_filter import ReadFilter
-from logdex.rocketmq.read.results import OffsetRange, QueryMessageResult, QueueInfo
+from logdex.rocketmq.read.results import OffsetRange, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.require_store import require_store
 from logdex.rocketmq.recognise.store_path import StorePath
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
+from logdex.rocketmq.snapshot.key_reads import KeyReads
+from logdex.rocketmq.snapshot.known_queues import KnownQueues, no_such_queue
 from logdex.rocketmq.snapshot.store_end import find_store_end
 
 
-class StoreSnapshot(QueueReads):
+class StoreSnapshot(KeyReads):
     """A read-only view of a store as it was when it was opened, or at the last `refresh`.
 
     It changes no byte and no mtime, and takes no lock. A broker may go on writing; nothing after
@@ -73,6 +71,8 @@ class StoreSnapshot(QueueReads):
         self._env = env or DEFAULT_ENV
         self.root = require_store(root, env=self._env).path
         self.paths = StorePaths(self.root)
+        self._closed = False
+        self._known: set[tuple[bytes | None, int | None]] = set()
         self._lock = threading.RLock()
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._queue_files = OpenFiles(self._env)
@@ -89,6 +89,11 @@ class StoreSnapshot(QueueReads):
             config, self._index_error = resolve_in_any_case(self.root, env=self._env, **geometry)
         self.config = config
         self.commit_log = CommitLog.of_config(self.root, config, env=self._env)
+
+    def __repr__(self) -> str:
+        log = self.commit_log
+        offsets = f"CommitLog offsets {log.min_offset} to {log.end_offset}"
+        return repr_of(self, repr(self.root), offsets, counted(len(log.files), "file"), is_closed=self._closed)
 
     # -- the parts -----------------------------------------------------------------------------------------------------
     @property
@@ -139,6 +144,38 @@ class StoreSnapshot(QueueReads):
         if self.commit_log.is_one_file:
             return [(*name, self.root) for name in sorted(self.log_extent().queues)]
         return discover_queues(self.root, env=self._env)
+
+    def topics(self) -> dict[str, list[int]]:
+        """Returns queue ids by topic, of the queues that `queues` returns."""
+        found: dict[str, list[int]] = {}
+        for topic, queue_id, _ in self._queue_names():
+            found.setdefault(topic.decode("utf-8", "surrogateescape"), []).append(queue_id)
+        return found
+
+    def require_known(self, topic: Text | None, queue_id: int | None = None) -> None:
+        """Raises `MissingFileError`, with the nearest name, for a topic or a queue that has no
+        ConsumeQueue, is not in topics.json, and has no message in the log. Where only the log could
+        tell and it is damaged, messages of it may be behind the damage, and nothing is raised."""
+        name = None if topic is None else to_bytes(topic)
+        if (name is None and queue_id is None) or (name, queue_id) in self._known:
+            return
+        known = None if self._has_folder(name, queue_id) else KnownQueues.read(self.root, self._env)
+        if known is not None and not known.has(name, queue_id):
+            wanted = ReadFilter(topic=name, queue_id=queue_id)
+            scan = LogScan(self.plan_source(wanted), wanted, 1, None, self.plan_source)
+            is_there = next(iter(scan), None) is not None
+            if not is_there and (known or scan.end is None or scan.end.is_clean):
+                raise no_such_queue(known or self.log_extent().queues, name, queue_id, self.root)
+        self._known.add((name, queue_id))
+
+    def _has_folder(self, topic: bytes | None, queue_id: int | None) -> bool:
+        """Whether a topic, or one of its queues, has a ConsumeQueue directory."""
+        folder = None if topic is None else queue_folder(topic, queue_id or 0)
+        if folder is None:
+            return False
+        return self._env.is_dir(
+            f"{self.paths.consume_queue}/{folder.rpartition('/')[0] if queue_id is None else folder}"
+        )
 
     def log_extent(self) -> LogExtent:
         """Returns where and why the log ends, and the queues of its messages. The first call scans
@@ -256,7 +293,14 @@ class StoreSnapshot(QueueReads):
         `start_offset` is the physical offset of a message to begin at, `queue_offset` the first
         offset wanted of each queue, `tags` an expression: ``a || b`` or ``*``.
         Times exclude no file unless `time_slack_ms` states by how much store times go back at most.
+
+        Raises `MissingFileError`, with the nearest name, for an unknown topic or queue, and
+        `UsageError` for `begin_ms` after `end_ms`.
         """
+        require_times(begin_ms, end_ms)
+        require_longs(begin_ms=begin_ms, end_ms=end_ms, start_offset=start_offset, queue_offset=queue_offset)
+        self.require_known(topic, queue_id)
+        self._require_before_end(start_offset)
         wanted = ReadFilter(
             topic=None if topic is None else to_bytes(topic),
             queue_id=queue_id,
@@ -267,6 +311,17 @@ class StoreSnapshot(QueueReads):
             tags=TagFilter.parse(tags).tags,
         )
         return LogScan(self.plan_source(wanted), wanted, limit, time_slack_ms, self.plan_source)
+
+    def _require_before_end(self, phy_offset: int | None) -> None:
+        """Raises `UsageError`, which states where the log ends, for an offset behind that. An offset
+        behind damage passes, because messages may be there."""
+        if phy_offset is None or phy_offset <= self.valid_end_offset:
+            return
+        if phy_offset >= self.commit_log.end_offset or self.valid_end.is_clean:
+            raise UsageError(
+                f"physical offset {phy_offset} is behind the end of the log",
+                hint=f"the log has offsets {self.commit_log.min_offset} to {self.valid_end_offset} (exclusive)",
+            )
 
     def plan_read(
         self,
@@ -298,78 +353,6 @@ class StoreSnapshot(QueueReads):
             index = KeyIndex(self.index_service.files, missing, self.valid_end_offset)
         return PlanSource(self.commit_log, self.config, self.root, self._env, index)
 
-    # -- by key --------------------------------------------------------------------------------------------------------
-    def query_offset(
-        self,
-        topic: Text,
-        key: Text,
-        max_num: int = limits.QUERY_MAX_NUM,
-        begin_ms: int = 0,
-        end_ms: int = TIME_MAX_MS,
-        index_type: str | None = None,
-    ) -> QueryOffsetResult:
-        """Returns what the broker's index returns: at most 64 offsets, newest first, compared by
-        hash and whole seconds."""
-        return self.index_service.query_offset(topic, key, max_num, begin_ms, end_ms, index_type)
-
-    def query_message(
-        self,
-        topic: Text,
-        key: Text,
-        begin_ms: int | None = None,
-        end_ms: int | None = None,
-        max: int | None = None,
-        *,
-        broker_semantics: bool = False,
-        scan_missing: bool = False,
-        cursor: int | None = None,
-        index_type: str | None = None,
-    ) -> QueryMessageResult:
-        """Returns the messages of a topic with exactly this key (one of KEYS, or UNIQ_KEY), newest
-        first. Both times are inclusive.
-
-        Returns everything, or pages of `max` messages; `cursor` is the `next_cursor` of a page.
-        `scan_missing` also searches the parts of the log that no IndexFile covers. `index_type`
-        ``T`` searches for a tag. `broker_semantics` returns what `query_as_broker` does instead.
-        """
-        question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
-        source = self._query_source(() if broker_semantics else self.missing_ranges(index_type))
-        if broker_semantics and (scan_missing or cursor is not None):
-            raise UsageError("the broker knows neither scan_missing nor a cursor", hint="leave out broker_semantics")
-        if broker_semantics:
-            return query_as_broker(source, question, max_num=max)
-        return query_exact(source, question, cursor, scan_missing=scan_missing, max_num=max)
-
-    def search_messages(
-        self,
-        topic: Text,
-        key: Text,
-        begin_ms: int | None = None,
-        end_ms: int | None = None,
-        *,
-        scan_missing: bool = False,
-        cursor: int | None = None,
-        index_type: str | None = None,
-    ) -> KeySearch:
-        """Returns the messages of `query_message` as an iterable that reads one after the other."""
-        source = self._query_source(self.missing_ranges(index_type))
-        question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
-        return KeySearch(source, question, cursor, scan_missing=scan_missing)
-
-    def _query_source(self, missing: tuple[OffsetRange, ...]) -> QuerySource:
-        log, index, end = self.commit_log, self.index_service, self.valid_end_offset
-        store, is_clean = (None, self.valid_end.is_clean) if log.is_one_file else (self.root, True)
-        return QuerySource(log, index, missing, end, self.config, self._env, store, is_clean)
-
-    def missing_ranges(self, index_type: str | None = None) -> tuple[OffsetRange, ...]:
-        """The parts of the CommitLog with keys (``T``: and tags) that no IndexFile covers. Found once."""
-        tags = index_type == TAG_INDEX_TYPE
-        with self._lock:
-            if tags not in self._missing:
-                files, end = self.index_service.files, self.valid_end_offset
-                self._missing[tags] = find_missing(files, self.commit_log, end, self.config, self._env, tags=tags)
-            return self._missing[tags]
-
     # -- the store as a whole ------------------------------------------------------------------------------------------
     def refresh(self) -> None:
         """Reads what a broker has written meanwhile: files, messages, queues, index entries."""
@@ -381,11 +364,12 @@ class StoreSnapshot(QueueReads):
                 self._index.reload()
             self._views.clear()
             self._valid_end = self._valid_end_offset = self._extent = None
-            self._missing = {}
+            self._missing, self._known = {}, set()
 
     def close(self) -> None:
         """Closes all files."""
         with self._lock:
+            self._closed = True
             for queue in self._queues.values():
                 queue.close()
             if self._index is not None:

@@ -187,7 +187,7 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UsageError, match="not a directory"):
         open_store(tmp_path / "file")
-    with pytest.raises(UsageError, match="unknown settings: speed"):
+    with pytest.raises(UsageError, match="unknown setting: speed"):
         open_store(tmp_path / "store", speed=1)
     with pytest.raises(UsageError, match="flush"):
         open_store(tmp_path / "store", flush="never")

@@ -37,7 +37,8 @@ def test_queries_are_exact(store: StoreSnapshot) -> None:
     assert (hot.complete, hot.missing, hot.next_cursor, hot.unreadable) == (True, (), None, ())
     assert numbers(store.query_message(b"TopicA", b"u-7").messages) == [7]
     assert numbers(store.query_message("TopicA", "A", index_type="T").messages) == list(range(38, -1, -2))
-    assert store.query_message("TopicB", "hot").messages == ()
+    with pytest.raises(MissingFileError, match="no topic 'TopicB'"):
+        store.query_message("TopicB", "hot")
     begin, end = START_MS + 1_500 * 5, START_MS + 1_500 * 9
     assert numbers(store.query_message("TopicA", "hot", begin, end).messages) == [9, 7, 5]
     assert numbers(store.query_message("TopicA", "hot", begin + 1, end - 1).messages) == [7]

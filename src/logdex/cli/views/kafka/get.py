@@ -48,8 +48,8 @@ def show(
             after = record.offset + 1
         is_good = tell_scan(scan, found.path)
         note(
-            f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset}, "
-            f"continue at {after}"
+            f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset} "
+            f"(exclusive), continue at {after}"
         )
     return is_good
 

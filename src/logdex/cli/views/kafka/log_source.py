@@ -26,6 +26,10 @@ def make(
     from logdex.convert.sources.kafka import LogDirSource
     from logdex.io.env import DEFAULT_ENV
     from logdex.kafka.read.read_filter import ReadFilter
+    from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     wanted = ReadFilter(begin_ms=begin_ms, end_ms=end_ms, offset=offset, control=control, isolation=isolation)
+    if topic is not None or partition is not None:
+        with open_kafka(found, **settings) as snapshot:
+            snapshot.scan(topic=topic, partition=partition)  # refuses what is not there
     return LogDirSource(DEFAULT_ENV.real_path(found.path), topic, partition, wanted, settings)

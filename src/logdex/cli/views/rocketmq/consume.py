@@ -42,6 +42,7 @@ def show(
         raise UsageError("which topic?", hint=f"give --topic T; logdex info {path} lists them")
     left = limit
     with StoreSnapshot(found, **settings) as snapshot:
+        snapshot.require_known(topic)
         if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
             raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
         require_queues(snapshot, DEFAULT_ENV)

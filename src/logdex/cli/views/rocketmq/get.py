@@ -37,6 +37,7 @@ def show(
     if topic is None or queue is None:
         raise UsageError("which queue?", hint=f"give --topic T --queue N; logdex info {path} lists them")
     with StoreSnapshot(found, **settings) as snapshot:
+        snapshot.require_known(topic, queue)
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         if offset is None:
             assert time_ms is not None
@@ -47,7 +48,7 @@ def show(
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
     note(
-        f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset}, "
+        f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset} (exclusive), "
         f"continue with --offset {result.next_begin_offset}"
     )
     if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:

@@ -26,6 +26,7 @@ def make(
     from logdex.io.env import DEFAULT_ENV
     from logdex.primitives.text import to_bytes
     from logdex.rocketmq.read.read_filter import ReadFilter
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     wanted = ReadFilter(
         topic=None if topic is None else to_bytes(topic),
@@ -35,4 +36,7 @@ def make(
         begin_offset=physical_offset,
         begin_queue_offset=offset,
     )
+    if topic is not None or queue is not None:
+        with StoreSnapshot(found, **settings) as snapshot:
+            snapshot.require_known(topic, queue)
     return StoreSource(DEFAULT_ENV.real_path(found.path), wanted, settings)

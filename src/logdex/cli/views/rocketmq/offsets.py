@@ -38,6 +38,8 @@ def show(
         manager = ConsumerOffsetManager(path, dialect=snapshot.config.dialect)
         wanted = None if topic is None else topic.encode("utf-8", "surrogateescape")
         rows = progress_of(snapshot, manager.read(), group, wanted)
+        if not rows and topic is not None:
+            snapshot.require_known(topic)
         if not rows and (group is not None or topic is not None):
             raise UsageError(f"{path}: nothing is known of that", hint=f"logdex offsets {path} lists what is known")
         place = int(reset_to) if reset_to is not None and reset_to.isdecimal() else reset_to

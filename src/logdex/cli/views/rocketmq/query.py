@@ -47,6 +47,7 @@ def show(
         raise UsageError("which messages?", hint="give either --key K or --tag T")
     text, index_type = (key, None) if key is not None else (tag or "", "T")
     with StoreSnapshot(found, **settings) as snapshot:
+        snapshot.require_known(topic)
         printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
         more: dict[str, Any] = {"scan_missing": scan_missing, "cursor": cursor, "index_type": index_type}
         if broker_semantics:

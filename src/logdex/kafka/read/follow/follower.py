@@ -26,6 +26,7 @@ from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMIT
 from logdex.kafka.read.scan_state import load_producers
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.state.producer_state import ProducerStates
+from logdex.primitives.shown import repr_of
 
 POLL_INTERVAL_S = 0.05
 _POLL_RECORDS = 10_000
@@ -71,6 +72,10 @@ class LogFollower:
         self._next_of_records = 0
         self._error: CorruptError | None = None
         self._stopped = threading.Event()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.path), f"offset {self.offset}", is_closed=self._closed)
 
     def poll(self) -> list[Record]:
         """Returns the next records, about 1 MiB or 10,000 of them at most; an empty list if there
@@ -118,6 +123,7 @@ class LogFollower:
 
     def close(self) -> None:
         """Stops the iterator and closes the open file."""
+        self._closed = True
         self.stop()
         self._log.close()
 

@@ -15,7 +15,7 @@ from logdex.layout.rocketmq import SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.options import never
 from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
 
 _BATCH_ITEM_SIZE_BYTES = 22
 """The bytes of a message in a client's batch beside body and properties."""
@@ -27,6 +27,7 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     Raises `UsageError` for a message that no store can hold, and `StorageError` or `LogFailedError`
     if writing fails.
     """
+    require_message(message)
     found = put_refusal(core, encoder, message.topic, message.body)
     if isinstance(found, PutMessageStatus):
         return PutMessageResult(found)

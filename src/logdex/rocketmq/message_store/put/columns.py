@@ -57,6 +57,8 @@ class Prepared(NamedTuple):
 
 def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
     """See `MessageStore.put_columns`."""
+    if not isinstance(table, (pa.Table, pa.RecordBatch)):
+        raise UsageError(f"put_columns takes an Arrow table, not {type(table).__name__}", hint="pyarrow.table(...)")
     if not core.takes_puts:
         return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
     if core.options.page_cache_busy():

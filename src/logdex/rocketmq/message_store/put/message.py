@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from logdex.errors import UsageError
 from logdex.primitives.host import Host
 from logdex.rocketmq.message.message_id import MessageId
 
 Text = str | bytes
+_TEXT = (str, bytes)
+_NUMBERS = (
+    *("queue_id", "delay_level", "flag", "sys_flag"),
+    *("born_timestamp_ms", "reconsume_times", "prepared_transaction_offset"),
+)
 
 
 @dataclass(slots=True)
@@ -44,6 +50,58 @@ class Message:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store_msg_ok: bool = True
+
+
+def require_message(message: object) -> None:
+    """Raises `UsageError` for anything but a message, and for a message with values of other
+    types."""
+    if not isinstance(message, Message):
+        raise UsageError(
+            f"only messages can be put, not {type(message).__name__}", hint="put_message(Message('orders', b'...'))"
+        )
+    topic: object = message.topic
+    body: object = message.body
+    tags: object = message.tags
+    keys: object = message.keys
+    if not isinstance(topic, _TEXT):
+        raise UsageError(f"a message's topic is text, not {type(topic).__name__}")
+    if not isinstance(body, (bytes, bytearray, memoryview, type(None))):
+        hint = f"encode text: body={body[:20]!r}.encode()" if isinstance(body, str) else None
+        raise UsageError(f"a message's body must be bytes, not {type(body).__name__}", hint=hint)
+    if not isinstance(tags, (*_TEXT, type(None))):
+        raise UsageError(f"a message's tag is text, not {type(tags).__name__}", hint="tags='paid'")
+    if isinstance(keys, Mapping) or not isinstance(keys, (Iterable, type(None))):
+        raise UsageError(f"a message's keys are texts, not {type(keys).__name__}", hint="keys=('order-17', 'user-9')")
+    if isinstance(keys, (list, tuple, set, frozenset)) and not all(isinstance(key, _TEXT) for key in keys):
+        raise UsageError("a message's keys are texts", hint="keys=('order-17', 'user-9')")
+    _require_properties(message.properties)
+    for name in _NUMBERS:
+        value = getattr(message, name)
+        if value is not None and not isinstance(value, int):
+            raise UsageError(f"a message's {name} is {value!r}", hint="give a whole number")
+
+
+def messages_of(given: object) -> list[Message]:
+    """Returns several messages as a list. Raises `UsageError` as `require_message` does, and for a
+    single message."""
+    if isinstance(given, (Message, Mapping, *_TEXT)) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"put_messages takes several messages, not {type(given).__name__}",
+            hint="put_messages([Message('orders', b'...')])",
+        )
+    messages = list(given)
+    for message in messages:
+        require_message(message)
+    return messages
+
+
+def _require_properties(properties: object) -> None:
+    hint = "properties={'trace': '1'}"
+    if not isinstance(properties, (Mapping, type(None))):
+        raise UsageError(f"a message's properties are a dict, not {type(properties).__name__}", hint=hint)
+    for name, value in (properties or {}).items():
+        if not isinstance(name, _TEXT) or not isinstance(value, _TEXT):
+            raise UsageError(f"a message's property is {name!r}: {value!r}, and both must be text", hint=hint)
 
 
 class PutMessageStatus(Enum):

@@ -25,7 +25,7 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.put.append import acknowledged, put_encoded, put_refusal, queue_of
 from logdex.rocketmq.message_store.put.encode import Encoder
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
 from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place, stored_form
 from logdex.rocketmq.message_store.services.schedule import HALF_TOPIC_NAME
 from logdex.rocketmq.read.get_message import QueueView, get_message
@@ -63,6 +63,7 @@ class TransactionService:
     def put_half(self, message: Message, producer_group: Text) -> PutMessageResult:
         """See `MessageStore.put_half`."""
         core, encoder = self._core, self._encoder
+        require_message(message)
         if message.delay_level > 0:
             raise UsageError("a half message has no delay level", hint="leave delay_level out")
         topic = put_refusal(core, encoder, message.topic, message.body)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError, VanishedError
 from logdex.io.env import Env
+from logdex.primitives.shown import repr_of
 from logdex.rocketmq.commit_log.commit_log import AHEAD_BYTES, CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_service import IndexService
@@ -74,6 +75,9 @@ class KeySearch:
         """The number of index entries that point after the end of the CommitLog."""
         self._question = question
         self._below = TIME_MAX_MS if cursor is None else cursor
+
+    def __repr__(self) -> str:
+        return repr_of(self, repr(self.source.log.directory), f"{self._question}")
 
     @property
     def is_complete(self) -> bool:

@@ -1,0 +1,72 @@
+"""Questions that cannot be meant: an unknown topic, queue or partition, times in the wrong order. Both
+formats answer them in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+from logdex.errors import MissingFileError, UsageError
+
+_LISTED = 8
+_CUTOFF = 0.6
+LONG_MAX = (1 << 63) - 1
+"""The largest number of a file, an offset or a time in milliseconds."""
+
+
+def unknown_topic(topic: str, known: Collection[str], path: str) -> MissingFileError:
+    """Returns the error for a topic that is not among the known ones, with the nearest of these."""
+    lists = f"logdex info {path} lists the topics"
+    found = nearest_names(topic, known)
+    hint = f"did you mean {found[0]!r}? {lists}" if found else lists
+    return MissingFileError(f"no topic {topic!r}", path=path, hint=hint)
+
+
+def unknown_part(what: str, number: int, topic: str | None, known: Sequence[int], path: str) -> MissingFileError:
+    """Returns the error for a queue or a partition (`what`) that a topic, or any topic, has not."""
+    whose = "no topic" if topic is None else f"the topic {topic!r}"
+    verb = "has a" if topic is None else "has no"
+    return MissingFileError(
+        f"{whose} {verb} {what} {number}",
+        path=path,
+        hint=f"there {'is' if len(known) == 1 else 'are'} {_listed(known)}",
+    )
+
+
+def _listed(known: Sequence[int]) -> str:
+    numbers = sorted(known)
+    if not numbers:
+        return "none"
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    shown = ", ".join(map(str, numbers[:_LISTED]))
+    return shown if len(numbers) <= _LISTED else f"{shown} and {len(numbers) - _LISTED} more"
+
+
+def require_times(begin_ms: int | None, end_ms: int | None) -> None:
+    """Raises `UsageError` if the first time is later than the second."""
+    if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
+        raise UsageError(
+            f"the time to begin at, {begin_ms}, is later than the time to end at, {end_ms}",
+            hint="exchange them: both are inclusive",
+        )
+
+
+def require_longs(**numbers: int | None) -> None:
+    """Raises `UsageError` for a number that no offset and no time can have."""
+    for name, number in numbers.items():
+        if number is not None and not -LONG_MAX - 1 <= number <= LONG_MAX:
+            raise UsageError(f"{name} is {number}", hint=f"the largest number is {LONG_MAX}")
+
+
+def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:
+    """Returns a hint with the known name that is nearest to a wrong one, or with all names."""
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CUTOFF)
+    return f"did you mean {by_lower[found[0]]}?" if found else f"choose from {', '.join(all_names)}"
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Returns the known name that is nearest to a wrong one, whatever its case; none if all are too
+    different."""
+    by_lower = {each.lower(): each for each in known}
+    return [by_lower[each] for each in get_close_matches(name.lower(), by_lower, n=1, cutoff=_CUTOFF)]

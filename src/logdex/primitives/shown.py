@@ -1,0 +1,15 @@
+"""How public objects show themselves: what each is, where it is, how much there is, open or closed."""
+
+from __future__ import annotations
+
+
+def repr_of(shown: object, *facts: str, is_closed: bool | None = None) -> str:
+    """Returns the `repr` of an object: its class and some facts. `is_closed` is None for what cannot
+    be closed, or works on after it."""
+    state = [] if is_closed is None else ["closed" if is_closed else "open"]
+    return f"{type(shown).__name__}({', '.join([*facts, *state])})"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Returns a count with its word: ``1 file``, ``2 files``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

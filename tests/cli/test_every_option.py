@@ -1,0 +1,152 @@
+"""No value of any option, of any command, gives a traceback or "this is a bug".
+
+The command lines begin as an example of the command's --help and have a few options more, or other ones, whose values
+are drawn by the type that the option declares. So a new command, or a new option, is covered as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.helpers import command_line, run
+from tests.cli.small_places import make_places
+
+NEVER_RUN = {"doctor", "bench"}
+"""One starts Spark, the other measures for a while."""
+ENDLESS = {"--follow"}
+PATHS = ["store", "logs", "logs/orders-0", "nowhere", "file", "empty", "store/consumequeue", ".", "/dev/null", ""]
+NUMBERS = ["0", "1", "-1", "2", "7", str(2**31), str(2**63 - 1), str(-(2**63)), str(2**63), "9" * 25, "1.5", "x", ""]
+REALS = ["0", "1", "-1", "0.5", "nan", "inf", "-inf", "1e400", "x", ""]
+TEXTS = [
+    *("", " ", "x", "orders", "ordres", "payments", "k", "0", "-1", "9" * 25, "first", "last", "first-last", "*"),
+    *("a || b", "||", "earliest", "latest", "2026-03-03", "2026-13-01", "1e9", "0001-01-01", "9999-12-31T23:59:59Z"),
+    *(
+        "read_committed",
+        "read_comitted",
+        "UTC",
+        "+99:00",
+        "5.5.0",
+        "3.9.2",
+        "0",
+        "1s 5s",
+        "1x",
+        "select 1",
+        "☃",
+        "\udcff",
+    ),
+    *("a/b", "..", "out/deep", "file", "store", "logs", "localhost:1", "nowhere:port", "a" * 300, "%s", "{}", "--"),
+]
+
+
+def examples_of(command: Any) -> list[list[str]]:
+    """The examples of a command's --help that end by themselves and run in this process."""
+    lines = [line.strip() for line in (command.epilog or "").splitlines()]
+    found = [shlex.split(line)[1:] for line in lines if line.startswith(f"logdex {command.name} ")]
+    return [words for words in found if ENDLESS.isdisjoint(words) and "spark" not in words]
+
+
+def options_of(command: Any) -> list[Any]:
+    return [each for each in command.params if each.opts[0].startswith("--") and ENDLESS.isdisjoint(each.opts)]
+
+
+def ways_of(option: Any) -> list[list[str]]:
+    """How an option is given on the command line, with values by its type."""
+    flag = option.opts[0]
+    if option.is_flag:
+        return [[flag]]
+    kind, info = option.type_descriptor.annotation, option.type_descriptor.parameter_info
+    if info.parser is not None or kind not in (int, float):
+        names = [each.value for each in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
+        pool = [*(name for name in names if name != "spark"), *TEXTS]
+    else:
+        pool = NUMBERS if kind is int else REALS
+    return [[flag, value] for value in pool]
+
+
+@st.composite
+def command_lines(draw: st.DrawFn, name: str | None = None) -> list[str]:
+    commands = {each: one for each, one in command_line().commands.items() if each not in NEVER_RUN}
+    command = commands[draw(st.sampled_from(sorted(commands)) if name is None else st.just(name))]
+    words = list(draw(st.sampled_from(examples_of(command))))
+    if draw(st.integers(0, 3)) == 0 and len(words) > 1:
+        words[1] = draw(st.sampled_from(PATHS))
+    if draw(st.integers(0, 5)) == 0:
+        del words[draw(st.integers(1, len(words) - 1)) if len(words) > 2 else -1]
+    options = options_of(command)
+    for option in draw(st.lists(st.sampled_from(options), max_size=3)):
+        words += draw(st.sampled_from(ways_of(option)))
+    return words
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_places(tmp_path_factory.mktemp("places"))
+
+
+@contextmanager
+def copied(places: Path) -> Iterator[None]:
+    """A copy of the places is the current directory; what commands write goes there."""
+    with tempfile.TemporaryDirectory(prefix="logdex-options-") as folder:
+        shutil.copytree(places, folder, dirs_exist_ok=True)
+        Path(folder, "file").write_text("x\n")
+        Path(folder, "empty").mkdir()
+        with chdir(folder):
+            yield
+
+
+def check(words: list[str], places: Path) -> None:
+    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(b'{"value": "x"}\nx\n'))
+    try:
+        with copied(places):
+            ended = run(*words)
+    finally:
+        sys.stdin = stdin
+    assert ended.exit_code in (0, 1, 2, 3), (words, ended)
+    for bad in ("Traceback", "this is a bug", "logdex: unexpected "):
+        assert bad not in ended.stderr, (words, ended)
+    if ended.exit_code == 2:
+        assert ended.stderr.strip(), words
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(words=command_lines())
+def test_any_value_of_any_option(words: list[str], places: Path) -> None:
+    check(words, places)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", sorted(set(command_line().commands) - NEVER_RUN))
+def test_any_value_of_each_command(name: str, places: Path) -> None:
+    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(words=command_lines(name))
+    def every(words: list[str]) -> None:
+        check(words, places)
+
+    every()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", sorted(set(command_line().commands) - NEVER_RUN))
+def test_each_value_of_each_option(name: str, places: Path) -> None:
+    """One at a time, behind the first example of each kind of path."""
+    command = command_line().commands[name]
+    bases = {words[1].partition("/")[0]: words for words in reversed(examples_of(command))}
+    for words in bases.values():
+        for option in options_of(command):
+            for way in ways_of(option):
+                check([*words, *way], places)

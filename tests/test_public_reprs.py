@@ -1,0 +1,92 @@
+"""What the API returns shows itself: what it is, where, how much, and whether it is open."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logdex
+import logdex.sql
+from logdex import kafka, rocketmq
+from logdex.kafka import Log, Record
+from logdex.kafka.read.record_scan import KafkaScan
+from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.rocketmq import HAService, Message, MessageStore
+from logdex.rocketmq.read.keys.key_search import KeySearch
+from logdex.rocketmq.read.message_scan import LogScan
+
+EXPORTED = [getattr(home, name) for home in (rocketmq, kafka) for name in home.__all__]
+RETURNED = [LogDirSnapshot, PartitionSnapshot, KafkaScan, LogScan, KeySearch, logdex.sql.SqlSession]
+CLASSES = [each for each in (*EXPORTED, *RETURNED) if inspect.isclass(each)]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_public_class_has_a_repr_of_its_own(kind: type) -> None:
+    own: object = kind.__repr__
+    assert own is not object.__repr__
+
+
+def test_a_store_and_its_parts(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    sizes: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_hash_slot_num": 7, "max_index_num": 8}
+    with MessageStore.open(root, background=False, **sizes) as store:
+        end = store.put_message(Message("orders", b"paid", keys="k", queue_id=0)).size_bytes
+        store.dispatch()
+        assert repr(store) == f"MessageStore({str(root)!r}, CommitLog offsets 0 to {end}, open)"
+        with HAService(store, port=0) as service:
+            assert repr(service) == f"HAService({service.host}:{service.port}, 0 slaves, open)"
+        assert repr(service).endswith(", closed)")
+    assert repr(store).endswith(", closed)")
+    with rocketmq.StoreSnapshot(root) as snapshot:
+        log, queue, index = snapshot.commit_log, snapshot.consume_queue("orders", 0), snapshot.index_service
+        place = f"CommitLog offsets 0 to {log.end_offset}"
+        assert repr(snapshot) == f"StoreSnapshot({str(root)!r}, {place}, 1 file, open)"
+        assert repr(log) == f"CommitLog({str(root / 'commitlog')!r}, 1 file, offsets 0 to {log.end_offset})"
+        folder = str(root / "consumequeue" / "orders" / "0")
+        assert repr(queue) == f"ConsumeQueue({folder!r}, 1 file, offsets 0 to 1)"
+        assert repr(index) == f"IndexService({str(root / 'index')!r}, 1 file, open)"
+        file = index.files[0]
+        assert repr(file) == f"IndexFile({file.path!r}, 2 entries, open)"
+        assert repr(snapshot.scan("orders")).startswith(
+            f"LogScan({str(root / 'commitlog')!r}, ReadFilter(topic=b'orders'"
+        )
+        assert repr(snapshot.search_messages("orders", "k")).startswith(f"KeySearch({str(root / 'commitlog')!r}, Key")
+    assert repr(snapshot).endswith(", closed)")
+    assert repr(index).endswith(", 0 files, closed)")
+    assert repr(file).endswith(", closed)")
+
+
+def test_a_log_and_its_parts(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "events-0"
+    with Log.open(path) as log:
+        log.append([Record(value=b"a"), Record(value=b"b")])
+        size = log.size_bytes
+        assert repr(log) == f"Log({str(path)!r}, offsets 0 to 2, 1 segment, open)"
+        transaction = log.transaction(7)
+        assert repr(transaction) == "Transaction(producer 7, epoch 0, open)"
+        transaction.abort()
+        assert repr(transaction) == "Transaction(producer 7, epoch 0, ended)"
+    assert repr(log).endswith(", closed)")
+    with logdex.open(path.parent) as logs:
+        assert repr(logs) == f"LogDirSnapshot({str(path.parent)!r}, 1 partition, open)"
+        assert repr(logs.scan()).startswith("KafkaScan(partitions=[PartitionSnapshot(")
+    assert repr(logs).endswith(", closed)")
+    with logdex.open(path) as partition:
+        assert isinstance(partition, PartitionSnapshot)
+        assert repr(partition) == f"PartitionSnapshot({str(path)!r}, 1 segment, {size} bytes)"
+        segment = partition.segments[0]
+        assert repr(segment) == f"LogSegment({segment.log.path!r}, base offset 0, {size} bytes)"
+        assert repr(segment.log) == f"FileRecords({segment.log.path!r}, {size} bytes)"
+        index = segment.offset_index
+        assert repr(index) == f"OffsetIndex({index.path!r}, 0 entries, open)"
+        assert repr(segment.txn_index) == f"TransactionIndex({segment.txn_index.path!r}, 0 bytes)"
+    assert repr(index).endswith(", closed)")
+    with kafka.LogFollower(path) as follower:
+        follower.poll()
+        assert repr(follower) == f"LogFollower({str(path)!r}, offset 2, open)"
+    assert repr(follower).endswith(", closed)")
+    assert repr(kafka.KafkaLogDir(path.parent)) == f"KafkaLogDir({str(path.parent)!r})"

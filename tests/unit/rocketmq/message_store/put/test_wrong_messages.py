@@ -1,0 +1,66 @@
+"""What is no message, or has values that no message can have, is refused with what to write instead,
+before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.errors import UsageError
+from logdex.rocketmq.message_store.put.message import Message
+from tests.unit.rocketmq.message_store.open_stores import open_store
+
+ANY_MESSAGE: Any = Message
+"""`Message`, which a type checker takes with any values."""
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "bytes": (lambda: b"x", "only messages can be put, not bytes .put_message"),
+    "a dict": (lambda: {"topic": "orders"}, "not dict"),
+    "nothing": (lambda: None, "not NoneType"),
+    "a topic that is a number": (lambda: ANY_MESSAGE(7, b"x"), "topic is text, not int"),
+    "a topic that is a list": (lambda: ANY_MESSAGE(["orders"], b"x"), "topic is text, not list"),
+    "no topic": (lambda: ANY_MESSAGE(None, b"x"), "topic is text, not NoneType"),
+    "a text body": (lambda: ANY_MESSAGE("orders", "paid"), "body must be bytes, not str .encode text"),
+    "a number as body": (lambda: ANY_MESSAGE("orders", 7), "body must be bytes, not int"),
+    "several tags": (lambda: ANY_MESSAGE("orders", b"x", tags=["a"]), "tag is text, not list"),
+    "keys in a dict": (lambda: ANY_MESSAGE("orders", b"x", keys={"a": "b"}), "keys are texts, not dict"),
+    "a number as key": (lambda: ANY_MESSAGE("orders", b"x", keys=7), "keys are texts, not int"),
+    "numbers as keys": (lambda: ANY_MESSAGE("orders", b"x", keys=[7]), "keys are texts"),
+    "properties as pairs": (
+        lambda: ANY_MESSAGE("orders", b"x", properties=[("a", "b")]),
+        "properties are a dict, not list",
+    ),
+    "a number as property": (
+        lambda: ANY_MESSAGE("orders", b"x", properties={"a": 1}),
+        "property is 'a': 1, and both must be text",
+    ),
+    "a text as queue": (lambda: ANY_MESSAGE("orders", b"x", queue_id="0"), "queue_id is '0'"),
+    "a text as time": (lambda: ANY_MESSAGE("orders", b"x", born_timestamp_ms="now"), "born_timestamp_ms is 'now'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
+    make, told = WRONG[case]
+    with open_store(tmp_path / "store") as store:
+        for is_known in (False, True):  # the first message of a topic takes another way than those after it
+            for put in (store.put_message, store.put_half, lambda each: store.put_messages([each])):
+                with pytest.raises(UsageError, match=told):
+                    put(make())
+            assert len(store.queues()) == is_known
+            if not is_known:
+                store.put_message(Message("orders", b"x", queue_id=0))
+                store.dispatch()
+
+
+def test_put_messages_takes_several(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        for one in (Message("orders", b"x"), b"x", None):
+            several: Any = one
+            with pytest.raises(UsageError, match=f"put_messages takes several messages, not {type(one).__name__}"):
+                store.put_messages(several)
+        table: Any = {"topic": ["orders"]}
+        with pytest.raises(UsageError, match="put_columns takes an Arrow table, not dict"):
+            store.put_columns(table)
