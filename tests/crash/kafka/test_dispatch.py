@@ -39,7 +39,7 @@ def change(logs: Path, turn: int) -> None:
 
 @pytest.mark.parametrize(
     ("step", "first", "power_cut"),
-    [(130, 61, False), (190, 150, True), pytest.param(1, 1, False, marks=SLOW), pytest.param(3, 2, True, marks=SLOW)],
+    [(130, 61, False), (143, 150, True), pytest.param(1, 1, False, marks=SLOW), pytest.param(3, 2, True, marks=SLOW)],
 )
 def test_killed(tmp_path: Path, step: int, first: int, power_cut: bool) -> None:
     """The run is killed in a first dispatch and, from what that left, in one after the logs have changed."""

@@ -6,6 +6,7 @@ after a kill some files may be newer than the journal says; then they are derive
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -58,7 +59,7 @@ class DispatchOutput:
                 f"{self._directory} has files that no dispatch of Kafka logs wrote",
                 hint="give an output that is empty, or new",
             )
-        self._env.make_dirs_durably(self._home)
+        self._make_dir(self._home)  # its name is on disk before there is anything else
 
     def _read_journals(self) -> dict[str, PartitionJournal]:
         """Returns the journals by partition. Segments of which a file is missing are left out, and files
@@ -93,10 +94,9 @@ class DispatchOutput:
         """Moves the new files of a partition into place, removes those that the journal does not have,
         and writes the journal. All of it is on disk then."""
         env, path, home = self._env, self._path(folder), self._home_of(folder)
-        if not env.is_dir(home):  # it tells of the partition before there is a file of it
-            env.make_dirs(home)
-            env.sync_dir(self._home)
-        env.make_dirs_durably(path)
+        if not self.journals.get(folder, PartitionJournal()).segments:
+            self._make_dir(home)  # it tells of the partition before there is a file of it
+            self._make_dir(path)
         for done in new:
             for name in done.names:
                 env.rename(f"{done.directory}/{name}", f"{path}/{name}")
@@ -112,6 +112,13 @@ class DispatchOutput:
             env.sync_dir(each)
         journal.write(home, env)
         self.journals[folder] = journal
+
+    def _make_dir(self, path: str) -> None:
+        """Creates a directory in another one, if it is missing. Its name is on disk then, also if a killed
+        run has created it."""
+        if not self._env.is_dir(path):
+            self._env.make_dirs(path)
+        self._env.sync_dir(posixpath.dirname(path))
 
     def remove(self, folder: str) -> None:
         """Removes the files of a partition that is deleted, and then its journal."""
