@@ -190,6 +190,7 @@ class _Opening:
 
     def _decide(self, log: CommitLog | None, queues: LiveQueues, checkpoint: LiveCheckpoint) -> _Found:
         found_queues = queues.discover()
+        self._require_queue_size(found_queues)
         if log is None:
             if any(queue.max_offset for queue in found_queues):
                 raise MissingFileError(
@@ -222,6 +223,18 @@ class _Opening:
         self.report.removed_index_files = list(index.doomed)
         self.report.removed_queues = [queue.directory for queue in damaged]
         return _Found(end_offset, last_ms, queues_from, index)
+
+    def _require_queue_size(self, queues: list[ConsumeQueue]) -> None:
+        """Raises `UsageError` if all ConsumeQueue files have one other size than the stated one. They are
+        not damaged then, and making them anew would lose where queues go on whose messages have
+        expired."""
+        sizes = [file.size_bytes for queue in queues for file in queue.files]
+        stated = self.config.consume_queue_file_size_bytes
+        if len(sizes) > 1 and len(set(sizes)) == 1 and sizes[0] not in (0, stated):
+            text = f"the files have {sizes[0]} bytes, but mapped_file_size_consume_queue is {stated}"
+            raise UsageError(
+                f"{self.paths.consume_queue}: {text}", hint="leave it out to have it inferred from the files"
+            )
 
     def _require_folders(self, topics: Topics) -> None:
         """Raises an error if something else has the name of a topic's folder. As for a broker, any other

@@ -275,3 +275,15 @@ def test_a_queue_with_gaps_is_derived_as_by_a_rebuild(lost: str, tmp_path: Path)
         found = store.get_message("TopicA", 0, 7, 9)
         assert (found.status, len(found.messages)) == (GetMessageStatus.FOUND, 2)
     assert {name: data for name, data in contents(root).items() if name.startswith("consumequeue/")} == expected
+
+
+@pytest.mark.parametrize("size", [400, 100, 6_000_000])
+def test_another_size_of_queue_files_is_refused_before_anything_is_written(size: int, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        for queue_id in (0, 1):
+            assert store.put_message(Message("orders", b"x", queue_id=queue_id)).is_stored
+    before = contents(root)
+    with pytest.raises(UsageError, match=f"files have 200 bytes, but .* is {size}|{size} is stated"):
+        open_store(root, mapped_file_size_consume_queue=size)
+    assert contents(root) == before
