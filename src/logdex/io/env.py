@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from logdex.errors import EnvironmentProblem, StorageError, UnusableFileError, VanishedError
-from logdex.io.files import ByteArray as ByteArray
 from logdex.io.files import IoCounters as IoCounters
 from logdex.io.files import ReadFile as ReadFile
 from logdex.io.files import SystemCalls

@@ -6,10 +6,7 @@ import errno as errno_codes
 import mmap
 import os
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from logdex.errors import StorageError, located
 from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
@@ -18,7 +15,8 @@ from logdex.io.name_changes import NameChanges, require_regular
 from logdex.io.record_lock import Identity, close_descriptor, identity_of
 from logdex.io.writeback import begin_writeback
 
-ByteArray = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(slots=True)
@@ -184,6 +182,8 @@ class WriteFile:
         """Maps the first `size_bytes` bytes as a writable array."""
         with self._env.operation("map_write", self.path):
             mapped = mmap.mmap(self._fd, size_bytes)
+        import numpy as np  # imported here, because commands import this module
+
         return MappedBytes(self._env, self.path, np.frombuffer(mapped, np.uint8), mapped)
 
     def begin_writeback(self, position: int = 0, size_bytes: int = 0) -> None:

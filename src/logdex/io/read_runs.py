@@ -6,7 +6,8 @@ import errno
 from collections.abc import Iterable
 
 from logdex.errors import StorageError, located
-from logdex.io.files import ByteArray, ReadFile
+from logdex.io.byte_array import ByteArray
+from logdex.io.files import ReadFile
 
 
 def read_runs(file: ReadFile, runs: Iterable[tuple[int, int, int]], out: ByteArray) -> bool:

@@ -3,8 +3,6 @@ log."""
 
 from __future__ import annotations
 
-import random
-import tempfile
 from typing import Annotated
 
 import typer
@@ -34,6 +32,9 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure how fast this machine scans, rebuilds and looks up messages. Takes about a minute at most."""
+    import random
+    import tempfile
+
     found, figures = find(target), []
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as folder:
         for figure in view_of(found.format, "bench").measure(found, target.settings, random.Random(seed), folder):

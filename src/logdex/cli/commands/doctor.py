@@ -7,11 +7,8 @@ import importlib.util
 import json
 import platform
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from typing import Annotated
 
 import typer
@@ -62,6 +59,8 @@ def doctor(
 
 
 def _look_at_python(findings: Findings) -> None:
+    import tempfile
+
     temp_dir = tempfile.gettempdir()
     findings.facts |= {
         "logdex": logdex.__version__,
@@ -124,8 +123,10 @@ def _run_one_row(findings: Findings, master: str) -> None:
 
 
 def _version_of(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return installed_version(package)
+        return version(package)
     except PackageNotFoundError:
         return None
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from logdex.errors import CorruptError
 from logdex.io.mapped.mapping import require_no_faults
 from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity
 
-ByteArray = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    from logdex.io.byte_array import ByteArray
 
 
 class MappedBytes:
@@ -31,6 +29,8 @@ class MappedBytes:
 
     def close(self) -> None:
         """Unmaps the file, once no other array refers to the mapping."""
+        import numpy as np
+
         self.array, self._writable = np.empty(0, np.uint8), None
 
     def flush(self) -> None:

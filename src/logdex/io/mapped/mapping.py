@@ -15,16 +15,16 @@ import mmap
 import os
 import threading
 from functools import cache
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from logdex.errors import UnreadableError
 from logdex.io.mapped import bus_error
 from logdex.io.mapped.bus_error import BusErrorHandler
 
-ByteArray = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from logdex.io.byte_array import ByteArray
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _NO_FAULT = -1
@@ -146,6 +146,8 @@ def map_without_descriptor(descriptor: int, path: str) -> ByteArray:
 
     The file stays mapped as long as an array over its bytes exists. Raises `OSError`.
     """
+    import numpy as np
+
     status = os.fstat(descriptor)
     size_bytes = status.st_size
     if size_bytes == 0:
@@ -160,6 +162,8 @@ def map_without_descriptor(descriptor: int, path: str) -> ByteArray:
 
 
 def _read_whole(descriptor: int, size_bytes: int) -> ByteArray:
+    import numpy as np
+
     data = np.empty(size_bytes, np.uint8)
     view, done = memoryview(data), 0  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
     while done < size_bytes:
@@ -173,6 +177,8 @@ def _read_whole(descriptor: int, size_bytes: int) -> ByteArray:
 
 
 def _mapping_of(array: npt.NDArray[Any]) -> _Mapping | None:
+    import numpy as np
+
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import UnreadableError
+from logdex.io.byte_array import ByteArray
 
-ByteArray = npt.NDArray[np.uint8]
 Read = Callable[[int, int], bytes]
 
 PART_BYTES, PART_BYTES_MAX = 1 << 20, 16 << 20

@@ -8,7 +8,6 @@ import mmap
 from logdex.errors import StorageError, UnusableFileError, VanishedError
 from logdex.io.files import ReadFile, SystemCalls
 from logdex.io.mapped.mapped_bytes import MappedBytes
-from logdex.io.mapped.partly_loaded import load, partly_loaded
 from logdex.io.name_changes import NO_FILE
 from logdex.io.remote.block_cache import BLOCK_BYTES
 from logdex.io.remote.file_systems import RemoteFileSystems
@@ -99,6 +98,8 @@ class RemoteFile(ReadFile):
 
     def map(self, *, partly: bool = False) -> MappedBytes:
         """As `ReadFile.map`. Without `partly`, the whole file is read into memory."""
+        from logdex.io.mapped.partly_loaded import load, partly_loaded
+
         array = partly_loaded(self.path, self.size_now(), self._fetch, _LOADED_BYTES)
         if not partly:
             load(array)

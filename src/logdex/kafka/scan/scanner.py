@@ -17,7 +17,8 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnreadableError
-from logdex.io.env import DEFAULT_ENV, ByteArray, Env, MappedBytes
+from logdex.io.byte_array import ByteArray
+from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
 from logdex.io.mapped.partly_loaded import load, loaded_part, longer_part
 from logdex.kernels.common.crc32c import crc_sources

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, UnreadableError, UnusableFileError, VanishedError
-from logdex.io.env import DEFAULT_ENV, ByteArray, Env
+from logdex.io.byte_array import ByteArray
+from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
 from logdex.io.mapped.partly_loaded import load, load_pieces, loaded_part, longer_part
 from logdex.jobs import look_again
