@@ -16,7 +16,7 @@ from logdex.io.record_lock import Identity, close_descriptor, identity_of
 from logdex.io.writeback import begin_writeback
 
 if TYPE_CHECKING:
-    pass
+    import numpy.typing as npt
 
 
 @dataclass(slots=True)

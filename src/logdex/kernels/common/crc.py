@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
 from logdex.kernels.common.libraries import address_of, call_at, shared_library
 from logdex.kernels.common.memory import load_i32, load_le64, load_u8
+from logdex.kernels.compiled import intrinsic, ir, kernel, types
 
 _POLYNOMIAL = np.uint32(0xEDB88320)
 
@@ -63,12 +61,12 @@ def _call_crc(_typing: Any, function: Any, data: Any, size: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), codegen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _entry(table: int, place: int) -> int:
     return np.uint64(load_i32(table + 4 * place)) & np.uint64(0xFFFFFFFF)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def crc32_sliced(data: int, size: int, table: int) -> int:
     """The CRC of `size` bytes at address `data`, by the `slicing_table` at address `table`; the
     plain twin."""
@@ -87,7 +85,7 @@ def crc32_sliced(data: int, size: int, table: int) -> int:
     return np.int64(value ^ np.uint64(0xFFFFFFFF))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def crc32(function: int, table: int, data: int, size: int) -> int:
     """The CRC-32 of `size` bytes at address `data`, by `function` (see `crc_function_address`) or,
     if 0, by table."""

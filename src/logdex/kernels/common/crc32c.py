@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
 from logdex.kernels.common.crc import crc32_sliced, crc_function_address, crc_table, slicing_table
 from logdex.kernels.common.libraries import address_of, call_at
+from logdex.kernels.compiled import intrinsic, ir, kernel, types
 from logdex.primitives.crc32c import POLYNOMIAL, isal_crc32c
 
 
@@ -61,7 +59,7 @@ def _call_crc32c(_typing: Any, function: Any, data: Any, size: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), codegen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def crc32c(function: int, table: int, data: int, size: int) -> int:
     """The CRC-32C of `size` bytes (below 2^31) at address `data`, by `function` or, if 0, by
     table."""

@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 from typing import Any
 
-from llvmlite import ir
+from logdex.kernels.compiled import ir
 
 
 def shared_library(module: str) -> ctypes.CDLL | None:

@@ -12,7 +12,7 @@ Two pitfalls in every kernel module:
 - In Numba, int64 combined with uint64 is a float64. Keep words in uint64 and wrap all constants in
   `np.uint64`, or use int64 throughout. The return types here are stated for that.
 - `cache=True` checks only the kernel's own file, not this module or `layout`. So the package names
-  the directory of compiled code by a digest of all of them (see ``kernels/__init__.py``).
+  the directory of compiled code by a digest of all of them (`logdex.kernels.compiled`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from logdex.kernels.compiled import cgutils, intrinsic, ir, types
 
 _HOST_IS_LITTLE = sys.byteorder == "little"
 
@@ -32,7 +29,7 @@ def _pointer(builder: Any, address: Any, bits: int) -> Any:
     return builder.inttoptr(address, ir.IntType(bits).as_pointer())
 
 
-def _loads(bits: int, *, little: bool, result: Any = types.int64) -> Any:
+def _loads(bits: int, *, little: bool, result: Any = None) -> Any:
     """The signature and code of an intrinsic that loads `bits` bits, unaligned, in a byte order.
 
     The value is widened to 64 bits: a byte is unsigned, all others are signed.
@@ -47,7 +44,7 @@ def _loads(bits: int, *, little: bool, result: Any = types.int64) -> Any:
         widened = builder.zext if bits == 8 else builder.sext
         return widened(value, ir.IntType(64))
 
-    return result(types.int64), codegen
+    return (result or types.int64)(types.int64), codegen
 
 
 def _stores(bits: int, *, little: bool) -> Any:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from logdex.kernels.common.crc import crc32
 from logdex.kernels.common.crc32c import CrcSources, crc32c
 from logdex.kernels.common.memory import load_be16, load_be32, load_be64, load_i64, load_u8, store_i32, store_i64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka.varint import read_varint, varint_size
 from logdex.layout import kafka as layout
@@ -63,7 +63,7 @@ class ColumnAddresses(NamedTuple):
     capacity: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def size_min(magic: int) -> int:
     """The smallest size field of a batch of this magic."""
     if magic == 2:
@@ -71,7 +71,7 @@ def size_min(magic: int) -> int:
     return layout.LEGACY_SIZE_MIN_V1 if magic == 1 else SIZE_MIN_V0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def head_problem(at: int, end: int) -> int:
     """A reason to stop; -1 if a whole batch of a possible size is at address `at`, before `end`."""
     if end - at <= SIZE_UP_TO_MAGIC:
@@ -87,7 +87,7 @@ def head_problem(at: int, end: int) -> int:
     return BAD_SIZE if size < size_min(magic) else -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def batch_crc(at: int, crcs: CrcSources) -> int:
     """The checksum computed over the whole batch at address `at`."""
     end = at + OVERHEAD + load_be32(at + field.LENGTH)
@@ -96,14 +96,14 @@ def batch_crc(at: int, crcs: CrcSources) -> int:
     return crc32(crcs.crc32_function, crcs.crc32_table, at + field.MAGIC, end - at - field.MAGIC)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def stored_crc(at: int) -> int:
     """The stored checksum of the batch at address `at`, unsigned."""
     place = field.CRC if load_u8(at + field.MAGIC) == 2 else _LEGACY_AT_CRC
     return load_be32(at + place) & 0xFFFFFFFF
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
     """Stores type, coordinator epoch and timestamp of a control batch's first record; -1 if
     missing."""
@@ -132,7 +132,7 @@ def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
     store_i64(c.control_timestamp_ms + 8 * i, timestamp)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_batch(at: int, i: int, c: ColumnAddresses) -> None:
     base_offset = load_be64(at)
     attributes = load_be16(at + field.ATTRIBUTES)
@@ -149,7 +149,7 @@ def _put_batch(at: int, i: int, c: ColumnAddresses) -> None:
     _put_control(at, i, attributes, c)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_legacy(at: int, i: int, magic: int, c: ColumnAddresses) -> None:
     offset = load_be64(at)
     attributes = load_u8(at + _LEGACY_AT_ATTRIBUTES)
@@ -169,7 +169,7 @@ def _put_legacy(at: int, i: int, magic: int, c: ColumnAddresses) -> None:
     store_i64(c.control_timestamp_ms + 8 * i, -1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def scan_window(
     base: int, end: int, stop: int, check_crc: int, state: int, c: ColumnAddresses, crcs: CrcSources
 ) -> None:
@@ -212,7 +212,7 @@ def scan_window(
     store_i64(state + 8 * REASON, reason)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _is_plausible(at: int) -> bool:
     """Whether the fields of a possible batch are valid: a cheap test before its checksum."""
     if load_be64(at) < 0:
@@ -235,7 +235,7 @@ def _is_plausible(at: int) -> bool:
     return max(key_size, 0) + max(load_be32(at + 4 + max(key_size, 0)), 0) + fixed == size
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources) -> tuple[int, int]:
     """The first position from `position` on where a valid batch with a correct CRC begins, or -1, and
     what is left of `budget`.

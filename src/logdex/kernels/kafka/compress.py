@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 import zstandard
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
 from logdex.kernels.common.libraries import address_of, call_at, shared_library
 from logdex.kernels.common.memory import copy_bytes, store_le32, store_u8
+from logdex.kernels.compiled import intrinsic, ir, kernel, types
 
 CODEC_NONE, CODEC_LZ4, CODEC_ZSTD = 0, 3, 4
 """The codec numbers in a batch's attributes."""
@@ -123,7 +121,7 @@ def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any
     return types.int64(*(types.int64,) * 6), codegen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def compress_bound(codec: int, size: int) -> int:
     """How many bytes `compress` may need for `size` bytes."""
     if codec == CODEC_LZ4:
@@ -132,7 +130,7 @@ def compress_bound(codec: int, size: int) -> int:
     return size + (size >> 8) + 512  # at least ZSTD_COMPRESSBOUND
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -> int:
     """Writes an LZ4 frame as Kafka does: independent blocks of 64 KiB, no checksums.
 
@@ -161,7 +159,7 @@ def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -
     return at + _LZ4_FRAME_END - target
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def compress(codec: int, function: int, context: int, source: int, size: int, target: int) -> int:
     """Compresses `size` bytes to `target`, which has room for `compress_bound`.
 

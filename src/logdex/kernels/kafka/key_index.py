@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.crc32c import crc32c
 from logdex.kernels.common.memory import load_be32, load_i64, load_u8, prefetch, store_be32, store_i64, store_u8
+from logdex.kernels.compiled import kernel
 from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.layout import kafka as layout
 
@@ -40,7 +40,7 @@ _ENTRY = layout.KEY_INDEX_ENTRY.size_bytes
 _LOOKAHEAD = 16
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _scatter(
     keys: UInt64s, places: UInt32s, to_keys: UInt64s, to_places: UInt32s, start: int, end: int, shift: int, ends: Int64s
 ) -> bool:
@@ -67,7 +67,7 @@ def _scatter(
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _sort_part(
     keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places: UInt32s, start: int, end: int, shift: int
 ) -> None:
@@ -87,7 +87,7 @@ def _sort_part(
         places[start:end] = more_places[start:end]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def sort_entries(keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places: UInt32s, fan_out_bits: int) -> bool:
     """Sorts entries stably by the highest `fan_out_bits` + 32 bits of their hash.
 
@@ -111,7 +111,7 @@ def sort_entries(keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def count_keys(keys: UInt64s, fan_out_bits: int) -> int:
     """The number of different values of the highest `fan_out_bits` + 32 bits of sorted hashes."""
     to_bits = np.uint64(32 - fan_out_bits)
@@ -121,7 +121,7 @@ def count_keys(keys: UInt64s, fan_out_bits: int) -> int:
     return different
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def write_table(keys: UInt64s, places: UInt32s, fan_out_bits: int, fan_out: int, entries: int) -> None:
     """Writes the fan-out table and the entries, of sorted entries, to two addresses."""
     count = len(keys)
@@ -139,12 +139,12 @@ def write_table(keys: UInt64s, places: UInt32s, fan_out_bits: int, fan_out: int,
         bucket += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _filter_block(key: int, blocks: int) -> int:
     return np.int64(((key >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def write_filter(keys: UInt64s, filter_at: int, blocks: int) -> None:
     """Sets the bits of each hash in a zeroed filter of `blocks` blocks at an address."""
     for i in range(len(keys)):
@@ -155,7 +155,7 @@ def write_filter(keys: UInt64s, filter_at: int, blocks: int) -> None:
             store_u8(block + (bit >> 3), load_u8(block + (bit >> 3)) | (1 << (bit & 7)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def write_block_crcs(body: int, size: int, crcs: int, crc_function: int, crc_table: int) -> None:
     """Writes the CRC-32C of each block of `size` bytes at `body` to the address `crcs`."""
     for block in range((size + _BLOCK - 1) // _BLOCK):
@@ -186,7 +186,7 @@ GOOD = -1
 """There is no damaged block."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _check_blocks(index: IndexBody, address: int, size: int) -> int:
     """GOOD, or the position in the body of the first damaged block that contains any of the
     bytes."""
@@ -202,7 +202,7 @@ def _check_blocks(index: IndexBody, address: int, size: int) -> int:
     return GOOD
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def passes_filter(index: IndexBody, key: int, bad: int) -> bool:
     """Whether the filter lets a hash (uint64) pass.
 
@@ -221,7 +221,7 @@ def passes_filter(index: IndexBody, key: int, bad: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _first_at_least(entries: int, low: int, end: int, wanted: int) -> int:
     """The first of entries [low, end) whose hash bits are at least `wanted`, or `end`."""
     rest = end - low
@@ -235,7 +235,7 @@ def _first_at_least(entries: int, low: int, end: int, wanted: int) -> int:
     return low
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _find_run(index: IndexBody, key: int, run: int) -> int:
     """Stores (first, count) of a hash's entries to the two int64 at `run`.
 
@@ -258,7 +258,7 @@ def _find_run(index: IndexBody, key: int, run: int) -> int:
     return GOOD
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def find_runs(index: IndexBody, keys: int, count: int, runs: int) -> int:
     """Stores (first, count) of the entries of each of `count` hashes to int64[count, 2].
 
@@ -275,7 +275,7 @@ def find_runs(index: IndexBody, keys: int, count: int, runs: int) -> int:
     return GOOD
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def gather_offsets(entries: int, runs: int, count: int, base_offset: int, offsets: int) -> None:
     """Stores the offsets of each run's entries, last entry first, run after run, as int64."""
     at = offsets
@@ -286,7 +286,7 @@ def gather_offsets(entries: int, runs: int, count: int, base_offset: int, offset
             at += 8
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def check_all(index: IndexBody) -> int:
     """GOOD, or the position of the first damaged block of the whole body."""
     return _check_blocks(index, index.body, index.size)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
 from logdex.kernels.common.memory import load_i32, load_u8
+from logdex.kernels.compiled import kernel
 
 
 class Spans(NamedTuple):
@@ -19,7 +18,7 @@ class Spans(NamedTuple):
     first_bit: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def is_null(spans: Spans, i: int) -> bool:
     """Whether value i is null."""
     if spans.validity == 0:
@@ -28,7 +27,7 @@ def is_null(spans: Spans, i: int) -> bool:
     return (load_u8(spans.validity + (bit >> 3)) >> (bit & 7)) & 1 == 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def binary_at(spans: Spans, i: int) -> tuple[int, int]:
     """(address, size) of value i; size -1 for null."""
     start = load_i32(spans.offsets + 4 * i)

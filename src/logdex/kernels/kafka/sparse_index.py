@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex import limits
+from logdex.kernels.compiled import kernel
 from logdex.kernels.kafka.batch_columns import Int32s, Int64s
 
 BYTES_SINCE_ENTRY, MAX_TIMESTAMP, MAX_OFFSET, LAST_OFFSET, TIME_TIMESTAMP, TIME_OFFSET = range(6)
@@ -29,7 +29,7 @@ entry's."""
 _RELATIVE_OFFSET_MAX = limits.RELATIVE_OFFSET_MAX
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fold(
     position: Int64s,
     last_offset: Int64s,

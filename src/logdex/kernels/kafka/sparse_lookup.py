@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.memory import load_be32, load_be64, load_i64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.layout import kafka as layout
 
@@ -27,7 +27,7 @@ _ENTRIES_A_QUERY = 16
 """Where there are more entries per query, a search through all of them is quicker than a table."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _lookup_offsets(
     slots: int,
     count: int,
@@ -62,7 +62,7 @@ def _lookup_offsets(
         found[query, 1] = load_be32(place + 4) * hit
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _lookup_times(slots: int, count: int, base_offset: int, wanted: Int64s, found: npt.NDArray[np.int64]) -> None:
     """Sets `found` to (timestamp, offset) of the last slot at or below each of `wanted`, else (-1,
     base offset)."""
@@ -88,7 +88,7 @@ def _lookup_times(slots: int, count: int, base_offset: int, wanted: Int64s, foun
                 found[first + lane, 1] = base_offset
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _first_at_least(sorted_values: int, count: int, wanted: Int64s, found: Int64s) -> None:
     """Sets `found` to the index of the first of `count` sorted int64 at or above each of `wanted`,
     else `count`."""
@@ -111,7 +111,7 @@ def _first_at_least(sorted_values: int, count: int, wanted: Int64s, found: Int64
             found[first + lane] = at
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def first_in_runs(
     timestamps: Int64s, run_start: Int64s, run_end: Int64s, run: Int64s, wanted: Int64s, found: Int64s
 ) -> None:

@@ -6,10 +6,10 @@ All arithmetic is in uint64: in Numba, int64 combined with uint64 is a float64.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from logdex import limits
 from logdex.kernels.common.memory import load_i64, load_le32, load_le64, load_u8, store_i32, store_i64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.kafka.spans import Spans, binary_at
 from logdex.primitives.xxh64 import PRIMES
 
@@ -17,17 +17,17 @@ _P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in PRIMES)
 _OFFSET_MAX = limits.RELATIVE_OFFSET_MAX
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rotated(value: int, bits: int) -> int:
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _round(lane: int, word: int) -> int:
     return _rotated(lane + word * _P2, 31) * _P1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _stripes(data: int, size: int, seed: int) -> int:
     """The hash after all whole stripes of 32 bytes, of which there is at least one."""
     a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -42,7 +42,7 @@ def _stripes(data: int, size: int, seed: int) -> int:
     return value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def xxh64(data: int, size: int, seed: int) -> int:
     """The XXH64 of `size` bytes at address `data`; `seed` and the result are uint64."""
     value = _stripes(data, size, seed) if size >= 32 else seed + _P5
@@ -63,7 +63,7 @@ def xxh64(data: int, size: int, seed: int) -> int:
     return value ^ (value >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def hash_column(keys: Spans, count: int, seed: int, hashes: int) -> None:
     """Stores the XXH64 of each of `count` keys to the uint64 array at `hashes`; null counts as
     empty."""
@@ -72,7 +72,7 @@ def hash_column(keys: Spans, count: int, seed: int, hashes: int) -> None:
         store_i64(hashes + 8 * i, np.int64(xxh64(data, max(size, 0), np.uint64(seed))))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def hash_records(keys: Spans, offsets: int, count: int, base_offset: int, seed: int, hashes: int, places: int) -> int:
     """Stores hash (uint64) and relative offset (uint32) of each record that has a key, to two
     arrays.

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.memory import finish_stores, load_be32, prefetch, store_be32, store_be64
+from logdex.kernels.compiled import kernel
 from logdex.layout import rocketmq as layout
 
 HEADER_SIZE = layout.INDEX_HEADER.size_bytes
@@ -27,14 +27,14 @@ _AHEAD = 32
 _INT_MAX = 2147483647
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def slot_of(key_hash: int, slot_num: int) -> int:
     """The slot of a hash, which is not negative. Dividing 32-bit numbers is 15 % faster than 64-bit
     ones."""
     return np.int64(np.uint32(key_hash) % np.uint32(slot_num))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def index_put(
     address: int,
     block: int,

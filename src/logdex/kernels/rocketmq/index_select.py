@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.memory import load_be32, load_be64, prefetch
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.index_put import (
     AT_HASH,
     AT_PHY_OFFSET,
@@ -31,7 +31,7 @@ _LAST_BYTE = ENTRY_SIZE - 1
 """One entry in four spans two cache lines; prefetching both makes look-ups 50 % faster."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _heads(
     slots: int,
     slot_num: int,
@@ -58,7 +58,7 @@ def _heads(
     return live
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _walk(
     entries: int,
     last: int,
@@ -112,7 +112,7 @@ def _walk(
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def index_select(
     address: int,
     slot_num: int,

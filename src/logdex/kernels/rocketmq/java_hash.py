@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.memory import load_le64, load_u8
+from logdex.kernels.compiled import inlined_kernel, kernel
 
 _P1 = np.uint64(31)
 _P2 = np.uint64(31**2)
@@ -24,7 +24,7 @@ _LOW32 = np.uint64(0xFFFFFFFF)
 _REPLACEMENT = np.uint64(0xFFFD)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@inlined_kernel
 def _fold(word: int) -> int:
     """The sum of byte k times 31^(7-k). Lanes never overflow (255 * 32 < 2^16, 8160 * 962 <
     2^32)."""
@@ -33,7 +33,7 @@ def _fold(word: int) -> int:
     return (quads & _LOW32) * _P4 + (quads >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _well_formed(address: int, left: int) -> tuple[int, int]:
     """(well-formed bytes, bytes needed) of the UTF-8 sequence at `address`; `left` bytes are
     available.
@@ -66,7 +66,7 @@ def _well_formed(address: int, left: int) -> tuple[int, int]:
     return good, need
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _encoded_surrogate(address: int, left: int) -> bool:
     """Whether three bytes encode a surrogate, which Java replaces as one."""
     return (
@@ -77,7 +77,7 @@ def _encoded_surrogate(address: int, left: int) -> bool:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def java_hash_units(address: int, size: int, seed: int) -> int:
     """As `java_hash`, one UTF-16 unit at a time, with Java's replacement of malformed UTF-8."""
     value = np.uint64(seed)
@@ -102,7 +102,7 @@ def java_hash_units(address: int, size: int, seed: int) -> int:
     return value & _LOW32
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def java_hash(address: int, size: int, seed: int) -> int:
     """The `String.hashCode` of `size` bytes of UTF-8 at `address`, as uint64 (the int's bit
     pattern).
@@ -142,14 +142,14 @@ def java_hash(address: int, size: int, seed: int) -> int:
     return value & _LOW32
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def index_key_hash(address: int, size: int, seed: int) -> int:
     """`IndexFile.indexKeyHashMethod`: the hash's absolute value as int64; 0 for -2^31."""
     value = np.int64(java_hash(address, size, seed))
     return value if value < 0x80000000 else (0x100000000 - value) & 0x7FFFFFFF
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def index_key_hashes(
     address: int, size: int, ends: npt.NDArray[np.int64], seed: int, out: npt.NDArray[np.int32]
 ) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
 from logdex.kernels.common.crc import crc32
 from logdex.kernels.common.memory import (
     copy_bytes,
@@ -22,6 +20,7 @@ from logdex.kernels.common.memory import (
     store_i64,
     store_u8,
 )
+from logdex.kernels.compiled import kernel
 from logdex.layout import rocketmq as layout
 
 ROWS, SIZE = range(2)
@@ -71,7 +70,7 @@ class EncodeRules(NamedTuple):
     crc_table: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def encode_messages(
     first: int,
     count: int,

@@ -7,9 +7,8 @@ message that does not begin there, or has another size, ends the call.
 
 from __future__ import annotations
 
-from numba import njit
-
 from logdex.kernels.common.memory import load_be32, load_i64, prefetch, store_i64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.message_scan import (
     BAD_SIZE,
     COUNT,
@@ -30,7 +29,7 @@ _AHEAD = 4
 the one before."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pick_messages(
     base: int,
     end: int,

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex import limits
 from logdex.kernels.common.crc import crc32
@@ -25,6 +24,7 @@ from logdex.kernels.common.memory import (
     store_i32,
     store_i64,
 )
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.java_hash import index_key_hash, java_hash
 from logdex.kernels.rocketmq.name_table import TOPIC_RECORD, LookupTables, find_queue, find_topic
 from logdex.kernels.rocketmq.property_text import (
@@ -168,7 +168,7 @@ class Rules(NamedTuple):
     delay_level_count: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def head_problem(at: int, end: int) -> int:
     """FILE_END, a reason to stop, or -1 if a message of a possible size starts at `at`."""
     if end - at < 8:
@@ -184,7 +184,7 @@ def head_problem(at: int, end: int) -> int:
     return TORN if size > end - at else -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _tags_code(found: int, schedule: bool, store_ms: int, r: Rules) -> int:
     """The tagsCode: the hash of TAGS, or a delayed message's delivery time; -(1 << 62) for a bad
     DELAY."""
@@ -200,7 +200,7 @@ def _tags_code(found: int, schedule: bool, store_ms: int, r: Rules) -> int:
     return np.int64(np.int32(np.uint32(java_hash(tags, load_i64(found + TAGS_AT + 8), 0))))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_hashes(found: int, limit: int, topic: int, tags_too: int, out: int, count: int) -> int:
     """Stores the index hashes of one message in the engine's order: UNIQ_KEY, KEYS, then TAGS if
     indexed."""
@@ -219,7 +219,7 @@ def _put_hashes(found: int, limit: int, topic: int, tags_too: int, out: int, cou
     return count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _measure(at: int, size: int, parts: int) -> bool:
     """Fills int64s at `parts`: addresses of store time, body, topic, properties; lengths of the
     last three.
@@ -254,7 +254,7 @@ def _measure(at: int, size: int, parts: int) -> bool:
     return properties_at + properties_length == at + size
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _crc_is_right(at: int, body_at: int, body_length: int, r: Rules) -> bool:
     if body_length == 0 or not r.check_crc:
         return True
@@ -262,7 +262,7 @@ def _crc_is_right(at: int, body_at: int, body_length: int, r: Rules) -> bool:
     return crc == (load_be32(at + _AT_CRC) & 0xFFFFFFFF)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_columns(at: int, i: int, size: int, parts: int, store_ms: int, c: ColumnAddresses) -> None:
     store_i64(c.stored_offset + 8 * i, load_be64(at + _AT_PHYSICAL))
     store_i64(c.queue_offset + 8 * i, load_be64(at + _AT_QUEUE_OFFSET))
@@ -276,7 +276,7 @@ def _put_columns(at: int, i: int, size: int, parts: int, store_ms: int, c: Colum
     store_i32(c.properties_length + 4 * i, load_i64(parts + 48))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules) -> int:
     """Stores the message at address `at` in the columns; returns -1, or the reason not to."""
     parts, found = state + _PARTS, state + _FOUND
@@ -316,7 +316,7 @@ def one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, 
     return -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def scan_window(
     base: int, first_offset: int, end: int, stop: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules
 ) -> None:

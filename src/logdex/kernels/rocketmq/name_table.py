@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from logdex.kernels.common.memory import load_i32, load_i64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.property_text import load_up_to
 
 TOPIC_RECORD = 40
@@ -30,14 +30,14 @@ class LookupTables(NamedTuple):
     queue_keys: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def mix(a: int, b: int) -> int:
     """Mixes two words; the low 31 bits of the result are used as a slot."""
     h = (a ^ (b * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xD6E8FEB86659FD93)
     return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _masked(at: int, size: int, limit: int) -> int:
     word = load_up_to(at, limit)
     if size < 8:
@@ -45,7 +45,7 @@ def _masked(at: int, size: int, limit: int) -> int:
     return word
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def topic_place(at: int, size: int, limit: int) -> int:
     """The first slot to search for a topic of `size` bytes at `at`, by its length and first and
     last 8 bytes."""
@@ -54,7 +54,7 @@ def topic_place(at: int, size: int, limit: int) -> int:
     return mix(first, last + np.uint64(size))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _same_bytes(a: int, a_limit: int, b: int, size: int) -> bool:
     k = 0
     while k + 8 <= size:
@@ -64,7 +64,7 @@ def _same_bytes(a: int, a_limit: int, b: int, size: int) -> bool:
     return k == size or _masked(a + k, size - k, a_limit) == load_up_to(b + k, b + size)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
     """The number of the topic of `size` bytes at address `at`, or -1."""
     place = topic_place(at, size, limit) & t.topic_mask
@@ -78,7 +78,7 @@ def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
         place = (place + 1) & t.topic_mask
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def find_queue(topic: int, queue_id: int, t: LookupTables) -> int:
     """The number of a topic's queue, or -1."""
     key = (topic << 32) | (queue_id & 0xFFFFFFFF)

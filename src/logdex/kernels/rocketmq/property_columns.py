@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from logdex.kernels.common.memory import (
     copy_bytes,
@@ -22,6 +21,7 @@ from logdex.kernels.common.memory import (
     store_i64,
     store_u8,
 )
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.property_text import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, separators
 
 SLACK = 8
@@ -66,7 +66,7 @@ class PropertyTargets(NamedTuple):
     unique_key_data: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _find_pairs(start: int, end: int, pairs: int) -> int:
     """Stores the pairs with name and value in stored order; returns their number. A value may
     contain byte 1."""
@@ -90,7 +90,7 @@ def _find_pairs(start: int, end: int, pairs: int) -> int:
     return _note_pair(name, separator, end, pairs, count)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _note_pair(name: int, separator: int, end: int, pairs: int, count: int) -> int:
     if separator <= name or end - separator <= 1 or count == PAIRS_MAX:
         return count
@@ -101,7 +101,7 @@ def _note_pair(name: int, separator: int, end: int, pairs: int, count: int) -> i
     return count + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _is_utf8(start: int, end: int) -> bool:
     """Whether the bytes are valid UTF-8 for Python and Arrow: shortest forms, no surrogates."""
     at = start
@@ -127,7 +127,7 @@ def _is_utf8(start: int, end: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _has_equal_names(pairs: int, count: int) -> bool:
     for i in range(1, count):
         name = load_i64(pairs + _PAIR_SIZE * i)
@@ -145,7 +145,7 @@ def _has_equal_names(pairs: int, count: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put(source: int, size: int, place: int, used: int, ends: int, data: int) -> int:
     """Appends a text at `place`, after `used` bytes, if there are outputs; returns the bytes then
     used."""
@@ -155,7 +155,7 @@ def _put(source: int, size: int, place: int, used: int, ends: int, data: int) ->
     return used + size
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
     """Appends the keys of a KEYS value, split at spaces, without empty ones."""
     count, used = load_i64(state + 8 * KEYS), load_i64(state + 8 * KEY_BYTES)
@@ -170,7 +170,7 @@ def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
     store_i64(state + 8 * KEY_BYTES, used)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data: int, state: int) -> None:
     """Appends the value of the pair at address `pair` (0: null) as row `row`, and counts it in
     `state`."""
@@ -185,7 +185,7 @@ def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data
         store_u8(valid + row, np.int64(pair != 0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: int) -> None:
     """Appends or counts the pairs of message `row`."""
     before = load_i64(state + 8 * PAIRS)
@@ -215,7 +215,7 @@ def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: in
         store_i32(t.keys_ends + 4 * row + 4, load_i64(state + 8 * KEYS))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def put_properties(
     ats: int, sizes: int, count: int, checked: int, odd: int, pairs: int, t: PropertyTargets, state: int
 ) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.crc import crc32
 from logdex.kernels.common.memory import load_le64, load_u8
+from logdex.kernels.compiled import kernel
 from logdex.primitives.crc import body_crc
 
 PROPERTY_SIZE_BYTES = 20
@@ -24,7 +24,7 @@ _DIGITS = 10
 ABSENT, RIGHT, WRONG = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def property_crcs(
     base: int,
     at: npt.NDArray[np.int64],

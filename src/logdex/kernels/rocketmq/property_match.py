@@ -6,14 +6,14 @@ Twin: `logdex.rocketmq.message.properties.parse_properties` and a look at TAGS.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from logdex.kernels.common.memory import load_i32, load_i64, load_u8, store_u8
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.message_scan import ColumnAddresses
 from logdex.kernels.rocketmq.property_text import TAGS_AT, find_properties
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _is_one_of(at: int, size: int, tags: int, ends: int, tag_count: int) -> bool:
     """Whether the `size` bytes at address `at` are one of the tags."""
     start = np.int64(0)
@@ -29,7 +29,7 @@ def _is_one_of(at: int, size: int, tags: int, ends: int, tag_count: int) -> bool
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def match_tags(
     base: int,
     end: int,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from logdex.kernels.common.memory import store_be32, store_be64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.message_scan import Columns
 from logdex.layout import rocketmq as layout
 
@@ -22,7 +22,7 @@ _AT_SIZE = layout.CONSUME_QUEUE_ENTRY.offset_of("size")
 _AT_TAGS = layout.CONSUME_QUEUE_ENTRY.offset_of("tags_code")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def queue_runs(
     count: int,
     columns: Columns,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit
 
 from logdex.kernels.common import memory
+from logdex.kernels.compiled import kernel
 
 
-@njit
+@kernel
 def _loads(address: int) -> Any:
     return (
         memory.load_u8(address),
@@ -23,7 +23,7 @@ def _loads(address: int) -> Any:
     )
 
 
-@njit
+@kernel
 def _store(address: int, small: int, large: int) -> None:
     memory.prefetch(address)
     memory.store_be32(address, small)
@@ -31,7 +31,7 @@ def _store(address: int, small: int, large: int) -> None:
     memory.store_le32(address + 12, small)
 
 
-@njit
+@kernel
 def _zeros(word: int) -> Any:
     return memory.count_trailing_zeros(np.uint64(word))
 

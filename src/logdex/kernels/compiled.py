@@ -1,0 +1,162 @@
+"""`kernel` and `intrinsic`: functions that Numba compiles when one of them is first called.
+
+Importing Numba takes as long as all else that a small command does, and 80 MB. So importing the
+kernels' modules does not import it, and a process that calls no kernel never does. The first call
+hands all functions that are defined by then to Numba. They call one another by their names, so the
+names in their modules then stand for what Numba made of them, at no cost per call.
+
+Compiled code is kept in a directory named by a digest of all kernels, the layouts and the limits.
+Numba itself checks only the file of a kernel, and would run stale code after a change in a function
+that the kernel calls.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import logdex.limits
+
+_R = TypeVar("_R")
+_LOCK = threading.RLock()
+_waiting: list[_Waiting[Any]] = []
+_is_numba_there = False
+
+
+def kernel(function: Callable[..., _R]) -> Callable[..., _R]:
+    """Compiles a function without Python objects: it releases the GIL, divides as NumPy does, and
+    its code is kept on disk."""
+    return _waiting_for(function, _as_kernel)
+
+
+def inlined_kernel(function: Callable[..., _R]) -> Callable[..., _R]:
+    """As `kernel`, for a function whose body replaces each call of it."""
+    return _waiting_for(function, _as_inlined_kernel)
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Makes an intrinsic of a function, which returns a signature and the code of a call."""
+    return _waiting_for(function, _as_intrinsic)
+
+
+def is_loaded() -> bool:
+    """Whether a kernel has been called, so that Numba is there. Small work asks, because its plain
+    twin is quicker than loading Numba."""
+    return _is_numba_there
+
+
+def load() -> None:
+    """Loads Numba, and gives it all functions; their names in the kernels' modules then stand for
+    what it made of them."""
+    global _is_numba_there
+    with _LOCK:
+        if _is_numba_there:
+            return
+        _keep_compiled_code()
+        for each in _waiting:
+            each.make()
+        for name, module in list(sys.modules.items()):
+            if name.startswith(f"{__package__}."):
+                names = vars(module)
+                names |= {key: value.made for key, value in list(names.items()) if isinstance(value, _Waiting)}
+        _waiting.clear()
+        _is_numba_there = True
+
+
+class LazyModule:
+    """A module that is imported at the first use of one of its names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+ir, types, cgutils = map(LazyModule, ("llvmlite.ir", "numba.types", "numba.core.cgutils"))
+"""For the code of intrinsics."""
+
+
+class _Waiting(Generic[_R]):
+    """A function that Numba does not have yet."""
+
+    def __init__(self, function: Callable[..., _R], make: Callable[[Any], Any]) -> None:
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+        self.__wrapped__ = function
+        self._make = make
+        self.made: Callable[..., _R] | None = None
+
+    def make(self) -> None:
+        self.made = self._make(self.__wrapped__)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _R:
+        if self.made is None:
+            load()
+        assert self.made is not None
+        return self.made(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.made is None:
+            load()
+        return getattr(self.made, name)
+
+
+def _waiting_for(function: Callable[..., _R], make: Callable[[Any], Any]) -> Any:
+    with _LOCK:
+        if _is_numba_there:
+            return make(function)
+        _waiting.append(_Waiting(function, make))
+        return _waiting[-1]
+
+
+def _as_kernel(function: Any, **options: Any) -> Any:
+    from numba import njit
+
+    return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+
+
+def _as_inlined_kernel(function: Any) -> Any:
+    return _as_kernel(function, inline="always")
+
+
+def _as_intrinsic(function: Any) -> Any:
+    from numba.extending import intrinsic as numba_intrinsic
+
+    return numba_intrinsic(function)
+
+
+def _keep_compiled_code() -> None:
+    """Points Numba at ``~/.cache/logdex`` (or XDG_CACHE_HOME's), unless NUMBA_CACHE_DIR is set."""
+    from numba import config
+
+    if config.CACHE_DIR:
+        return
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    sources = *package.rglob("*.py"), *(package.parent / "layout").glob("*.py"), Path(str(logdex.limits.__file__))
+    for source in sorted(sources):
+        digest.update(source.read_bytes())
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.join(base, "logdex", f"kernels-{digest.hexdigest()[:16]}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        usable = os.access(folder, os.W_OK)
+    except OSError:
+        usable = False
+    # Without a writable home the kernels are compiled in each process, because others could plant
+    # code in a shared directory.
+    if not usable:
+        folder = tempfile.mkdtemp(prefix="logdex-kernels-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    config.CACHE_DIR = folder
