@@ -23,7 +23,9 @@ def main() -> None:
             from logdex.cli import output  # imported here so that Ctrl-C is quiet meanwhile
             from logdex.cli.app import command_line_of
             from logdex.cli.commands import app
+            from logdex.frames.extras import hide_pandas
 
+            hide_pandas()
             output.program = command_line_of("logdex")
             app(prog_name="logdex")
         finally:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 from logdex.errors import EnvironmentProblem
@@ -38,3 +39,28 @@ def to_install(package: str) -> str:
     if importlib.util.find_spec("pip") is None and shutil.which("uv") is not None:
         return f"uv pip install --python {python} {package}"
     return f"{python} -m pip install {package}"
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds that pandas is not there."""
+
+    @staticmethod
+    def find_spec(name: str, *_rest: object) -> None:
+        """Raises `ModuleNotFoundError` for pandas."""
+        if name == "pandas":
+            raise ModuleNotFoundError("Logdex uses no pandas here", name=name)
+
+
+def hide_pandas() -> None:
+    """Makes this process behave as if pandas were not installed, until `show_pandas` is called.
+
+    PyArrow imports pandas when its first array is made, which takes as long as a small command.
+    """
+    if _NoPandas not in sys.meta_path:
+        sys.meta_path.insert(0, _NoPandas)
+
+
+def show_pandas() -> None:
+    """Ends what `hide_pandas` began."""
+    if _NoPandas in sys.meta_path:
+        sys.meta_path.remove(_NoPandas)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import logdex
 from logdex.errors import EnvironmentProblem, UsageError
-from logdex.frames.extras import to_install
+from logdex.frames.extras import show_pandas, to_install
 from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
 from logdex.spark.master import check_reachable, is_local
@@ -73,6 +73,7 @@ def session(
     """
     if importlib.util.find_spec("pyspark") is None:
         raise EnvironmentProblem("PySpark is not installed", hint=to_install("'logdex[spark]'"))
+    show_pandas()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

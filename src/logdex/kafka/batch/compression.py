@@ -1,7 +1,8 @@
 """Compresses and decompresses the records of a batch, with a bound on the decompressed size.
 
 Source: ``docs/formats/kafka-record-batch.md``; Kafka's Compression and its subclasses. Each call
-makes its own codec contexts, because they are not thread-safe.
+makes its own codec contexts, because they are not thread-safe. Large libraries are imported when
+they are used, because small commands import this module.
 """
 
 from __future__ import annotations
@@ -9,9 +10,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
-
-import pyarrow as pa
-import zstandard
 
 from logdex import limits
 from logdex.errors import CorruptError
@@ -90,6 +88,8 @@ def compress(codec: Compression, data: bytes, *, magic: int = 2) -> bytes:
         case Compression.LZ4:
             return lz4_frame.compress_frame(data, magic=magic)
         case Compression.ZSTD:
+            import zstandard
+
             return zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_content_size=False).compress(data)
 
 
@@ -136,6 +136,8 @@ def _decompress_gzip(data: memoryview, size_bytes_max: int) -> bytes:
 
 
 def _compress_snappy(data: bytes) -> bytes:
+    import pyarrow as pa
+
     codec, parts = pa.Codec("snappy"), [_SNAPPY_HEADER]
     for start in range(0, len(data), _SNAPPY_BLOCK_SIZE_BYTES):
         block = codec.compress(data[start : start + _SNAPPY_BLOCK_SIZE_BYTES], asbytes=True)
@@ -172,6 +174,8 @@ def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
 
 def _snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
     """Decompresses a raw snappy block, which begins with its decompressed size as a varint."""
+    import pyarrow as pa
+
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -192,6 +196,8 @@ def _snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
 def _decompress_zstd(data: memoryview, size_bytes_max: int) -> bytes:
     """Decompresses consecutive frames. The input is fed in pieces that cannot expand beyond the
     bound."""
+    import zstandard
+
     parts, total, rest = [], 0, data
     while len(rest) and total <= size_bytes_max:
         stream = zstandard.ZstdDecompressor().decompressobj()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 
 import lz4.block
-import pyarrow as pa
 
 from logdex.primitives.xxh32 import xxh32
 
@@ -25,6 +24,8 @@ _U32 = struct.Struct("<I")
 
 def compress_frame(data: bytes, *, magic: int) -> bytes:
     """Returns the frame that the broker writes in a batch of `magic`, byte for byte."""
+    import pyarrow as pa
+
     # Arrow's raw codec calls LZ4_compress_default, as lz4-java does. lz4.block uses a stream, whose
     # bytes differ.
     codec = pa.Codec("lz4_raw")

@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import zstandard
 
 from logdex.kernels.common.libraries import address_of, call_at, shared_library
 from logdex.kernels.common.memory import copy_bytes, store_le32, store_u8
@@ -55,6 +54,8 @@ def _lz4_library() -> ctypes.CDLL | None:
 @cache
 def _zstd_library() -> ctypes.CDLL | None:
     """zstandard's library with `ZSTD_compressCCtx`, if the package can read its output."""
+    import zstandard
+
     library = shared_library("zstandard._cffi")
     if library is None:
         return None
