@@ -30,6 +30,8 @@ _R = TypeVar("_R")
 _LOCK = threading.RLock()
 _waiting: list[_Waiting[Any]] = []
 _is_numba_there = False
+PLAIN_WORK_US_MAX = 50_000
+_plain_work_us = 0
 
 
 def kernel(function: Callable[..., _R]) -> Callable[..., _R]:
@@ -48,10 +50,16 @@ def intrinsic(function: Callable[..., Any]) -> Any:
     return _waiting_for(function, _as_intrinsic)
 
 
-def is_loaded() -> bool:
-    """Whether a kernel has been called, so that Numba is there. Small work asks, because its plain
-    twin is quicker than loading Numba."""
-    return _is_numba_there
+def is_plain_quicker() -> bool:
+    """Whether a plain twin should do a little work in place of a kernel: Numba is not there yet, and
+    all plain work of this process so far took less time than loading it would have taken."""
+    return not _is_numba_there and _plain_work_us < PLAIN_WORK_US_MAX
+
+
+def add_plain_work(duration_us: int) -> None:
+    """Notes about how long plain work took."""
+    global _plain_work_us
+    _plain_work_us += duration_us
 
 
 def load() -> None:

@@ -53,15 +53,19 @@ def test_picked_messages_are_those_of_the_twin(messages: list[StoredMessage], se
     chance.shuffle(picked)
     places = [(at, size, (1 << 40) + 1000 * number) for number, (at, size) in enumerate(picked)]
     columns = np.array(places, np.int64).reshape(-1, 3)
-    scanner = Scanner(CONFIG, window_messages=chance.choice((3, 16)))
-    rows: list[PlainRow] = []
-    good = True
-    while good and len(rows) < len(places):
-        at, size, offset = columns[len(rows) :].T
-        file, bytes_there = CommitLogFile("x", 0, len(data)), np.frombuffer(bytes(harmed), np.uint8)
-        window, good = scanner.pick(file, bytes_there, at, offset, size, check_crc=check_crc)
-        rows += picked_rows(window, scanner)
-    assert (rows, good) == pick_plain(bytes(harmed), places, CONFIG, check_crc=check_crc)
+    window_messages = chance.choice((3, 16))
+    for is_plain in (False, True):
+        scanner = Scanner(CONFIG, window_messages=window_messages)
+        rows: list[PlainRow] = []
+        good = True
+        while good and len(rows) < len(places):
+            at, size, offset = columns[len(rows) :].T
+            file, bytes_there = CommitLogFile("x", 0, len(data)), np.frombuffer(bytes(harmed), np.uint8)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(scanner_module, "is_plain_quicker", lambda is_plain=is_plain: is_plain)
+                window, good = scanner.pick(file, bytes_there, at, offset, size, check_crc=check_crc)
+            rows += picked_rows(window, scanner)
+        assert (rows, good) == pick_plain(bytes(harmed), places, CONFIG, check_crc=check_crc)
 
 
 def picked_rows(window: Window, scanner: Scanner) -> list[PlainRow]:

@@ -14,6 +14,7 @@ from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
+from logdex.rocketmq.scan import scanner as scanner_module
 from logdex.rocketmq.scan.plain_scan import PlainRow, scan_plain
 from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner, Window
 from logdex.rocketmq.settings.dialect import Dialect
@@ -71,16 +72,36 @@ def all_rows_of(window: Window, scanner: Scanner) -> list[PlainRow]:
 def scan_kernel(
     path: Path, data: bytes, config: StoreConfig, *, first: int, check_crc: bool
 ) -> tuple[list[PlainRow], LogEnd | None]:
-    """Everything that the kernel says of a file with `data`."""
+    """Everything that the kernel says of a file with `data`. Windows without Numba say the same."""
     path.write_bytes(data)
+    answers = []
+    for is_plain in (False, True):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(scanner_module, "is_plain_quicker", lambda is_plain=is_plain: is_plain)
+            answers.append(_scan(path, data, config, first=first, check_crc=check_crc))
+    (rows, columns, end), plain = answers
+    assert (columns, _told(end)) == (plain[1], _told(plain[2]))
+    return rows, end
+
+
+def _told(end: LogEnd | None) -> object:
+    return None if end is None else (replace(end, error=None), str(end.error))
+
+
+def _scan(
+    path: Path, data: bytes, config: StoreConfig, *, first: int, check_crc: bool
+) -> tuple[list[PlainRow], list[list[list[int]]], LogEnd | None]:
     scanner = Scanner(config, check_crc=check_crc, window_messages=3)
     windows = scanner.scan_file(CommitLogFile(str(path), first, len(data)))
     rows: list[PlainRow] = []
+    columns = []
     while True:
         try:
-            rows += all_rows_of(next(windows), scanner)
+            window = next(windows)
+            rows += all_rows_of(window, scanner)
+            columns.append([column[: window.count].tolist() for column in window.columns])
         except StopIteration as stop:
-            return rows, stop.value
+            return rows, columns, stop.value
 
 
 def check_equal(path: Path, data: bytes, version: str = "5.5.0", *, first: int = 0, check_crc: bool = True) -> int:

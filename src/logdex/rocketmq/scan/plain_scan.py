@@ -1,6 +1,7 @@
 """The plain twin of the scan kernel: it computes the same columns from messages decoded one by one.
 
-Property tests compare the kernel with it. Programs use `logdex.rocketmq.scan.scanner`.
+Property tests compare the kernel with it. Programs use `logdex.rocketmq.scan.scanner`, which decodes
+only a few messages in this way.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def scan_plain(
     rows: list[PlainRow] = []
     at = 0
     while at < len(data):
-        reason, message = _next_message(data, at, check_crc)
+        reason, message = next_message(data, at, check_crc)
         if message is None:
             return rows, at, reason
         code = tags_code(message, config)
@@ -63,7 +64,7 @@ def pick_plain(
     that is not."""
     rows: list[PlainRow] = []
     for at, size, position in places:
-        reason, message = _next_message(data, at, check_crc)
+        reason, message = next_message(data, at, check_crc)
         code = None if message is None or reason >= 0 else tags_code(message, config)
         if message is None or code is None or message.size_bytes != size:
             return rows, False
@@ -89,7 +90,9 @@ def _row(message: StoredMessage, position: int, code: int, config: StoreConfig) 
     )
 
 
-def _next_message(data: bytes, at: int, check_crc: bool) -> tuple[int, StoredMessage | None]:
+def next_message(data: bytes, at: int, check_crc: bool) -> tuple[int, StoredMessage | None]:
+    """Returns (-1, the message at a position of a file's bytes), or the kernel's code for why there
+    is none, and None."""
     head = data[at : at + 8]
     if len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK_MAGIC:
         return kernel.FILE_END, None

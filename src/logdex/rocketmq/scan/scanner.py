@@ -22,7 +22,9 @@ from logdex.io.mapped.mapping import has_faults, readable_end, require_readable,
 from logdex.io.mapped.partly_loaded import load, load_pieces, loaded_part, longer_part
 from logdex.jobs import look_again
 from logdex.kernels.common.crc import crc_function_address, crc_table
+from logdex.kernels.compiled import add_plain_work, is_plain_quicker
 from logdex.kernels.rocketmq import message_scan as kernel
+from logdex.kernels.rocketmq.message_pick import pick_messages
 from logdex.layout.rocketmq import BLANK, MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
@@ -30,6 +32,7 @@ from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
 from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end, unreadable_end
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.stored_message import decode_message
+from logdex.rocketmq.scan.plain_window import MESSAGE_US, PlainWindow
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -115,6 +118,7 @@ class Scanner:
         self._addresses = kernel.ColumnAddresses._make([*places, window_messages, self._columns.key_hash.size])
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
         self._levels = np.array(config.delay_levels_ms, np.int64)
+        self._plain = PlainWindow(self._columns, self.table, config)
         self._rules = kernel.Rules(
             check_crc=int(check_crc),
             tags_in_index=int(config.dialect.tags_in_index),
@@ -233,17 +237,19 @@ class Scanner:
         """Returns (a window of the messages at known places in `data`, with their physical offsets
         and sizes, in that order and at most `window_messages`; whether all of them are whole
         messages of these sizes). If not, the window ends before the first one that is not."""
-        from logdex.kernels.rocketmq.message_pick import pick_messages
-
         places, offsets, sizes = (np.ascontiguousarray(part, np.int64) for part in (places, offsets, sizes))
         load_pieces(data, places, sizes)
         state, rules = np.zeros(kernel.STATE_SIZE, np.int64), self._rules._replace(check_crc=int(check_crc))
-        addresses = (data.ctypes.data, data.size, places.ctypes.data, sizes.ctypes.data, offsets.ctypes.data)
-        while True:
-            tables = self.table.lookup_tables()
-            pick_messages(*addresses, len(places), state.ctypes.data, self._addresses, tables, rules)
-            if not self._meet_name(state, data):
-                break
+        if is_plain_quicker():
+            self._plain.pick(data, places, sizes, offsets, state, rules)
+            add_plain_work(int(state[kernel.COUNT]) * MESSAGE_US)
+        else:
+            addresses = (data.ctypes.data, data.size, places.ctypes.data, sizes.ctypes.data, offsets.ctypes.data)
+            while True:
+                tables = self.table.lookup_tables()
+                pick_messages(*addresses, len(places), state.ctypes.data, self._addresses, tables, rules)
+                if not self._meet_name(state, data):
+                    break
         count, keys = int(state[kernel.COUNT]), int(state[kernel.KEY_COUNT])
         window = Window(self._columns, count, keys, file, data, file.start_offset, places[:count])
         return window, int(state[kernel.REASON]) in (kernel.LIMIT, kernel.WINDOW_FULL)
@@ -333,6 +339,10 @@ class Scanner:
         """Runs the kernel until the window is full or the part of the file ends, and adds new
         topics and queues to the table."""
         state, base = self._state, data.ctypes.data
+        if is_plain_quicker():
+            reason = self._plain.scan(data, first_offset, stop, state, self._rules)
+            add_plain_work(int(state[kernel.COUNT]) * MESSAGE_US)
+            return reason
         while True:
             kernel.scan_window(
                 base,

@@ -35,10 +35,12 @@ class TopicTable:
         self._topic_slots = np.zeros(256, np.int32)
         self._queue_keys = np.zeros(256, np.int64)
         self._queue_slots = np.zeros(1024, np.int32)
+        self._placed_topics = self._placed_queues = 0
 
     def lookup_tables(self) -> LookupTables:
         """Returns the tables that the kernel reads. They are valid until the next `add_topic` or
         `add_queue`."""
+        self._place_new()
         return LookupTables(
             topic_slots=self._topic_slots.ctypes.data,
             topic_mask=self._topic_slots.size - 1,
@@ -65,11 +67,6 @@ class TopicTable:
         self._buffers.append(buffer)
         self.topics.append(topic)
         self._topic_numbers[topic] = number
-        if 4 * len(self.topics) > self._topic_slots.size:
-            self._topic_slots = np.zeros(2 * self._topic_slots.size, np.int32)
-            for known in range(number):
-                self._place_topic(known)
-        self._place_topic(number)
         return number
 
     def add_queue(self, topic_number: int, queue_id: int) -> int:
@@ -81,11 +78,6 @@ class TopicTable:
         name = QueueName(self.topics[topic_number], queue_id)
         self.queues.append(name)
         self._queue_numbers[name] = number
-        if 4 * len(self.queues) > self._queue_slots.size:
-            self._queue_slots = np.zeros(2 * self._queue_slots.size, np.int32)
-            for known in range(number):
-                self._place_queue(known)
-        self._place_queue(number)
         return number
 
     def number_of(self, topic: bytes, queue_id: int) -> int:
@@ -95,6 +87,19 @@ class TopicTable:
             topic_number = self._topic_numbers.get(topic)
             number = self.add_queue(self.add_topic(topic) if topic_number is None else topic_number, queue_id)
         return number
+
+    def _place_new(self) -> None:
+        """Places the topics and queues that were added since the last call in the slots, which have
+        room for four times as many. Only kernels read the slots, and placing needs kernels."""
+        while 4 * len(self.topics) > self._topic_slots.size:
+            self._topic_slots, self._placed_topics = np.zeros(2 * self._topic_slots.size, np.int32), 0
+        while 4 * len(self.queues) > self._queue_slots.size:
+            self._queue_slots, self._placed_queues = np.zeros(2 * self._queue_slots.size, np.int32), 0
+        for number in range(self._placed_topics, len(self.topics)):
+            self._place_topic(number)
+        for number in range(self._placed_queues, len(self.queues)):
+            self._place_queue(number)
+        self._placed_topics, self._placed_queues = len(self.topics), len(self.queues)
 
     def _place_topic(self, number: int) -> None:
         address, length = int(self._records[number, 0]), len(self.topics[number])
