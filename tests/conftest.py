@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 
 from logdex.jobs import look_again
+from logdex.kernels import compiled
 from tests.examples import examples, takes_all
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
@@ -30,6 +31,7 @@ from tests.java import QUICK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+compiled.load()  # so that no test depends on how much plain work those before it did
 gc.disable()  # until the tests are collected
 
 # The first example of a property compiles kernels: no deadline means anything.

@@ -27,6 +27,7 @@ from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kernels.common.libraries import address_of
 from logdex.kernels.kafka import decompress as codec_functions
 from tests.examples import examples
+from tests.plain_twins import plain_twins
 from tests.unit.kafka.batch.batch_bytes import batch, find_whole_batch, legacy, record
 
 _BYTES = st.none() | st.binary(max_size=6) | st.binary(min_size=30, max_size=200)
@@ -127,26 +128,32 @@ def expected(rows: list[Record], schema: pa.Schema = RECORD_SCHEMA) -> pa.Table:
     return pa.Table.from_batches([records_to_batch(rows, schema)] if rows else [], schema=schema)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@pytest.mark.parametrize("is_plain", [False, True])
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(good_batches(), max_size=6), st.booleans(), st.sampled_from([1, 1 << 13, 1 << 22]), st.booleans())
 def test_columns_are_those_of_the_records(
-    parts: list[bytes], skip_control: bool, window_bytes: int, check_crc: bool
+    is_plain: bool, parts: list[bytes], skip_control: bool, window_bytes: int, check_crc: bool
 ) -> None:
     data = b"".join(parts)
     rows, bad = scalar(data, skip_control=skip_control)
-    found = table(read_record_batches(data, skip_control=skip_control, window_bytes=window_bytes, check_crc=check_crc))
+    with plain_twins(is_plain):
+        found = table(
+            read_record_batches(data, skip_control=skip_control, window_bytes=window_bytes, check_crc=check_crc)
+        )
     assert bad == 0
     assert found.to_pylist() == expected(rows).to_pylist()
     assert found.equals(expected(rows))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@pytest.mark.parametrize("is_plain", [False, True])
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.one_of(good_batches(), odd_batches()), max_size=5), st.booleans())
-def test_what_the_scalar_refuses_is_refused(parts: list[bytes], skip_control: bool) -> None:
+def test_what_the_scalar_refuses_is_refused(is_plain: bool, parts: list[bytes], skip_control: bool) -> None:
     data = b"".join(parts)
     rows, bad = scalar(data, skip_control=skip_control)
     errors: list[CorruptError] = []
-    found = table(read_record_batches(data, skip_control=skip_control, on_bad_batch=errors.append))
+    with plain_twins(is_plain):
+        found = table(read_record_batches(data, skip_control=skip_control, on_bad_batch=errors.append))
     assert len(errors) == bad
     assert found.equals(expected(rows))
 

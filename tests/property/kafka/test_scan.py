@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from logdex.kernels.common.crc32c import crc32c, crc32c_function_address, crc32c
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.primitives.crc32c import crc32c_by_table
 from tests.examples import examples
+from tests.plain_twins import plain_twins
 from tests.unit.kafka.batch.batch_bytes import batch, find_whole_batch, legacy, record, sized, varint
 
 _KINDS = {
@@ -74,15 +76,24 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 def scan(data: bytes, *, check_crc: bool = True, window: int = 2) -> tuple[list[tuple[int, ...]], ScanEnd]:
-    """Rows and end, by the kernel."""
+    """Rows and end, by the kernel. A scan without Numba says the same."""
+    by_kernel, plain = (_scan(data, check_crc, window, is_plain) for is_plain in (False, True))
+    assert plain[0] == by_kernel[0]
+    assert replace(plain[1], error=None) == replace(by_kernel[1], error=None)
+    assert str(plain[1].error) == str(by_kernel[1].error)
+    return by_kernel
+
+
+def _scan(data: bytes, check_crc: bool, window: int, is_plain: bool) -> tuple[list[tuple[int, ...]], ScanEnd]:
     rows: list[tuple[int, ...]] = []
     windows = BatchScanner(check_crc, window_batches=window).scan_bytes(data)
-    while True:
-        try:
-            rows.extend(rows_of(next(windows)))
-        except StopIteration as stopped:
-            end: ScanEnd = stopped.value
-            return rows, end
+    with plain_twins(is_plain):
+        while True:
+            try:
+                rows.extend(rows_of(next(windows)))
+            except StopIteration as stopped:
+                end: ScanEnd = stopped.value
+                return rows, end
 
 
 def rows_of(window: BatchWindow) -> list[tuple[int, ...]]:

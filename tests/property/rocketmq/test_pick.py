@@ -24,6 +24,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 from logdex.testing.strategies import stored_messages
 from tests.examples import examples
+from tests.plain_twins import plain_twins
 from tests.property.rocketmq.test_scan import row_of
 
 MESSAGES = st.lists(stored_messages(), max_size=8)
@@ -61,8 +62,7 @@ def test_picked_messages_are_those_of_the_twin(messages: list[StoredMessage], se
         while good and len(rows) < len(places):
             at, size, offset = columns[len(rows) :].T
             file, bytes_there = CommitLogFile("x", 0, len(data)), np.frombuffer(bytes(harmed), np.uint8)
-            with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(scanner_module, "is_plain_quicker", lambda is_plain=is_plain: is_plain)
+            with plain_twins(is_plain):
                 window, good = scanner.pick(file, bytes_there, at, offset, size, check_crc=check_crc)
             rows += picked_rows(window, scanner)
         assert (rows, good) == pick_plain(bytes(harmed), places, CONFIG, check_crc=check_crc)

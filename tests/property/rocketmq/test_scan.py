@@ -14,7 +14,6 @@ from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
-from logdex.rocketmq.scan import scanner as scanner_module
 from logdex.rocketmq.scan.plain_scan import PlainRow, scan_plain
 from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner, Window
 from logdex.rocketmq.settings.dialect import Dialect
@@ -22,6 +21,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message
 from logdex.testing.strategies import stored_messages
 from tests.examples import examples
+from tests.plain_twins import plain_twins
 
 DIALECTS = {
     "5.5.0": Dialect.of("5.5.0"),
@@ -76,8 +76,7 @@ def scan_kernel(
     path.write_bytes(data)
     answers = []
     for is_plain in (False, True):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(scanner_module, "is_plain_quicker", lambda is_plain=is_plain: is_plain)
+        with plain_twins(is_plain):
             answers.append(_scan(path, data, config, first=first, check_crc=check_crc))
     (rows, columns, end), plain = answers
     assert (columns, _told(end)) == (plain[1], _told(plain[2]))

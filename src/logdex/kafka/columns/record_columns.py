@@ -23,6 +23,7 @@ from logdex.io.record_lock import Identity
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
 from logdex.kafka.scan.resume import LogResume
+from logdex.kafka.scan.scan_window import scan_window
 from logdex.kafka.scan.scanner import EndKind, ScanEnd, end_at, reason_to_stop, whole_batches
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan
@@ -114,7 +115,7 @@ def _read(
         state[batch_scan.POSITION] = begin = position
         until = min(stop, position + _STEP_BYTES)
         part = loaded_part(data, position, stop)
-        batch_scan.scan_window(part.ctypes.data, part.size, until, int(check_crc), state.ctypes.data, addresses, crcs)
+        scan_window(part, until, check_crc, state, columns, addresses, crcs)
         position, count, reason = (int(place) for place in state)
         reason = reason_to_stop(data, part, position, until, reason)
         count, good = whole_batches(data, columns, count, begin, position)

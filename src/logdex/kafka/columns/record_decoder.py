@@ -17,6 +17,7 @@ from logdex.kafka.batch import compression as codecs
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.columns.record_window import PER_BATCH_COLUMNS, RecordWindow, records_to_batch
+from logdex.kernels.compiled import add_plain_work, is_plain_quicker
 from logdex.kernels.kafka import record_decode as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.kernels.kafka.batch_scan import ColumnAddresses
@@ -33,8 +34,12 @@ _BYTES_PER_ROW = 32
 """A window of n bytes has room for n / 32 rows: a third of its memory, untouched until it is
 used."""
 _ARENA_BYTES = 1 << 20
-_LEGACY_ROWS = 16_384
+_SINGLE_ROWS = 16_384
 _HEADERS = 4_096
+_FEW = 1_000
+"""So many records are decoded one by one if Numba is not there yet."""
+_RECORD_US = 20
+"""About how long one of them takes."""
 
 
 class RecordDecoder:
@@ -66,8 +71,8 @@ class RecordDecoder:
         self._arena = np.empty(_ARENA_BYTES + kernel.SLACK, np.uint8)
         self._given: ByteArray | None = None
         self._read_from = self._read_to = 0
-        self._legacy: list[Record] = []
-        self._legacy_bytes = 0
+        self._single: list[Record] = []
+        self._single_bytes = 0
         self._headers = 0
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
         self._window = RecordWindow(schema, 0, 0, 0)
@@ -80,9 +85,12 @@ class RecordDecoder:
 
     def decode(self, columns: BatchColumns, addresses: ColumnAddresses, count: int) -> Iterator[pa.RecordBatch]:
         """Decodes the first `count` batches of `columns`, whose arrays are at `addresses`."""
+        self._read_from, self._read_to = (int(columns.position[0]), _end(columns, count - 1)) if count else (0, 0)
+        if count and is_plain_quicker() and columns.count[:count].min() >= 0 and columns.count[:count].sum() <= _FEW:
+            yield from self._decode_few(columns, count)
+            return
         state = self._state
         state[kernel.NEXT] = state[kernel.GIVEN] = 0
-        self._read_from, self._read_to = (int(columns.position[0]), _end(columns, count - 1)) if count else (0, 0)
         while True:
             first = int(state[kernel.NEXT])
             kernel.decode_batches(count, addresses, self._window.targets, self._sources, state.ctypes.data)
@@ -100,7 +108,7 @@ class RecordDecoder:
                     self._give(columns, batch)
                     continue
                 if reason == kernel.LEGACY:
-                    yield from self._take_legacy(self._batch(columns, batch))
+                    yield from self._take_records(self._batch(columns, batch))
                 else:
                     self._explain(self._batch(columns, batch))
             except CorruptError as error:
@@ -109,13 +117,26 @@ class RecordDecoder:
             state[kernel.NEXT] = batch + 1
             state[kernel.GIVEN] = 0
 
+    def _decode_few(self, columns: BatchColumns, count: int) -> Iterator[pa.RecordBatch]:
+        """Decodes a few batches record by record, without the kernel, and yields them at once."""
+        for batch in range(count):
+            if self._skip_control and columns.magic[batch] == 2 and columns.attributes[batch] & BATCH_CONTROL:
+                continue
+            try:
+                yield from self._take_records(self._batch(columns, batch))
+            except CorruptError as error:
+                error.end_position = _end(columns, batch)
+                yield from self.refuse(error)
+            add_plain_work(_RECORD_US * int(columns.count[batch]))
+        yield from self.flush()
+
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows that were decoded but not yet yielded, and empties the window. Raises
         `UnreadableError` if the file was truncated while the last batches were decoded."""
         require_readable(self._data, self._read_from, self._read_to)
-        if self._legacy:
-            yield records_to_batch(self._legacy, self._schema)
-            self._legacy, self._legacy_bytes = [], 0
+        if self._single:
+            yield records_to_batch(self._single, self._schema)
+            self._single, self._single_bytes = [], 0
         state = self._state
         if state[kernel.ROWS]:
             yield self._window.to_batch(state)
@@ -191,15 +212,15 @@ class RecordDecoder:
         self._state[kernel.GIVEN] = self._given.ctypes.data
         self._state[kernel.GIVEN_SIZE] = plain.size
 
-    def _take_legacy(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decodes a batch of magic 0 or 1 record by record, into Arrow batches of its own."""
+    def _take_records(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Decodes a batch record by record, into Arrow batches of its own."""
         records = list(batch.records(size_bytes_max=self._size_bytes_max))
         size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        is_full = len(self._legacy) >= _LEGACY_ROWS or self._legacy_bytes + size > self._window_bytes
+        is_full = len(self._single) >= _SINGLE_ROWS or self._single_bytes + size > self._window_bytes
         if self._state[kernel.ROWS] or is_full:
             yield from self.flush()
-        self._legacy += records
-        self._legacy_bytes += size
+        self._single += records
+        self._single_bytes += size
 
     def _explain(self, batch: RecordBatch) -> None:
         """Raises the error of a batch that the kernel refused."""

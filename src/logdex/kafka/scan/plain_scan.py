@@ -1,12 +1,14 @@
 """The plain twin of the batch scan kernel: it returns the same rows, read field by field.
 
-Property tests compare the kernel with it. Programs use `logdex.kafka.scan.scanner`.
+Property tests compare the kernel with it. Programs use `logdex.kafka.scan.scanner`, which reads only
+a few batches in this way.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 
 from logdex.kafka.batch.record_format import wrapped_long
 from logdex.kernels.kafka import batch_scan as kernel
@@ -24,15 +26,22 @@ def scan_plain(data: bytes, start: int = 0, *, check_crc: bool = True) -> tuple[
     rows: list[Row] = []
     at = start
     while True:
-        reason = _problem(data, at, check_crc)
+        reason = problem_of(data, at, crc32c_by_table if check_crc else None)
         if reason is not None:
             return rows, at, reason
         size = layout.LOG_OVERHEAD_SIZE_BYTES + struct.unpack_from(">i", data, at + 8)[0]
-        rows.append(_batch(data[at : at + size], at) if data[at + 16] == 2 else _legacy(data[at : at + size], at))
+        rows.append(row_of(data[at : at + size], at))
         at += size
 
 
-def _problem(data: bytes, at: int, check_crc: bool) -> int | None:
+def row_of(raw: bytes, at: int) -> Row:
+    """Returns the row of a whole batch, which is at position `at` of its log."""
+    return _batch(raw, at) if raw[16] == 2 else _legacy(raw, at)
+
+
+def problem_of(data: bytes, at: int, crc: Callable[[bytes], int] | None) -> int | None:
+    """Returns the kernel's code for why no whole batch is at a position, or None if there is one. Its
+    checksum is checked if `crc`, a function for CRC-32C, is given."""
     if at >= len(data):
         return kernel.FILE_END
     if len(data) - at <= 17:
@@ -47,11 +56,11 @@ def _problem(data: bytes, at: int, check_crc: bool) -> int | None:
         return kernel.BAD_MAGIC
     if size < (14, 22, 49)[magic]:
         return kernel.BAD_SIZE
-    if not check_crc:
+    if crc is None:
         return None
     whole = data[at : at + 12 + size]
     if magic == 2:
-        good = struct.unpack_from(">I", whole, 17)[0] == crc32c_by_table(whole[21:])
+        good = struct.unpack_from(">I", whole, 17)[0] == crc(whole[21:])
     else:
         good = struct.unpack_from(">I", whole, 12)[0] == zlib.crc32(whole[16:])
     return None if good else kernel.BAD_CRC
@@ -120,7 +129,7 @@ def find_next_plain(data: bytes, position: int) -> int:
     """Returns the first position after `position` where a whole batch with a right checksum and
     plausible fields begins, or -1."""
     for at in range(position + 1, len(data) - 17):
-        if _problem(data, at, check_crc=True) is None and _is_plausible(data, at):
+        if problem_of(data, at, crc32c_by_table) is None and _is_plausible(data, at):
             return at
     return -1
 

@@ -21,6 +21,7 @@ from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
 from logdex.io.mapped.partly_loaded import load, loaded_part, longer_part
+from logdex.kafka.scan.scan_window import scan_window
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns, pick_columns
@@ -97,7 +98,7 @@ class BatchScanner:
         self.batches = 0
         """The number of batches scanned so far."""
         self._env = env
-        self._check_crc = int(check_crc)
+        self._check_crc = check_crc
         self._columns = make_batch_columns(window_batches)
         places = [column.ctypes.data for column in self._columns]
         self._addresses = kernel.ColumnAddresses._make([*places, window_batches])
@@ -126,9 +127,7 @@ class BatchScanner:
         good = start
         while reason == kernel.WINDOW_FULL and good == position:
             state[kernel.POSITION], part = position, loaded_part(array, position, until)
-            kernel.scan_window(
-                part.ctypes.data, part.size, until, self._check_crc, state.ctypes.data, self._addresses, self._crcs
-            )
+            scan_window(part, until, self._check_crc, state, self._columns, self._addresses, self._crcs)
             begin, (position, count, reason) = position, (int(place) for place in state)
             reason = reason_to_stop(array, part, position, until, reason)
             count, good = whole_batches(array, self._columns, count, begin, position)
