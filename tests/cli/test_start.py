@@ -1,0 +1,57 @@
+"""Commands that do little import little: the time and the memory of a small command are its imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.conftest import GoldenStore
+
+_RUN = """
+import contextlib, io, json, sys
+from logdex.cli.commands import app
+from logdex.frames.extras import hide_pandas
+
+hide_pandas()
+for line in json.loads(sys.argv[1]):
+    before = set(sys.modules)
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        app(line, standalone_mode=False)
+    new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(sys.argv[2].split()))
+    print(json.dumps([bool(out.getvalue()), new]))
+"""
+_LARGE = "numba llvmlite numpy pyarrow pandas polars duckdb pyspark rich zstandard fsspec"
+
+
+def imported_by(*lines: list[str]) -> list[list[str]]:
+    """Runs commands in one new process. Returns the large packages that each imported first."""
+    arguments = [json.dumps(lines), _LARGE]
+    run = subprocess.run([sys.executable, "-c", _RUN, *arguments], capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in run.stdout.splitlines()]
+    assert all(has_output for has_output, _ in answers)
+    return [new for _, new in answers]
+
+
+def test_help_imports_no_numpy() -> None:
+    assert imported_by(["--help"], ["cat", "--help"]) == [[], []]
+
+
+def test_small_questions_to_a_store_import_no_kernels(golden_store: GoldenStore) -> None:
+    store = str(golden_store("tiny-5.5.0"))
+    queries = imported_by(
+        ["get", store, "--topic", "topic-🍣", "--queue", "0", "--offset", "0"],
+        ["query", store, "--topic", "AaTopic", "--key", "tail"],
+        ["info", f"{store}/checkpoint"],
+    )
+    assert queries == [["numpy"], [], []]
+    assert imported_by(["info", store], ["cat", store, "--limit", "10"]) == [["llvmlite", "numpy"], []]
+
+
+def test_small_questions_to_a_log_import_no_kernels(golden_log: GoldenStore) -> None:
+    logs = str(golden_log("tiny-broker"))
+    get = ["get", logs, "--topic", "orders", "--partition", "0", "--offset", "3"]
+    query = ["query", logs, "--topic", "orders", "--key", "key-793"]
+    for command in ["info", logs], ["cat", logs, "--limit", "10"], get, query:
+        [answer] = imported_by(command)
+        assert {*answer} - {"zstandard"} == {"llvmlite", "numpy", "pyarrow"}, command
