@@ -39,7 +39,7 @@ MAY_TOUCH_THE_SYSTEM = {
     "cli/app.py": "replaces a closed stdout, and looks for itself on PATH",
     "cli/commands/bench.py": "rebuilds into a temporary folder",
     "cli/commands/doctor.py": "says where temporary files go",
-    "kernels/__init__.py": "tells Numba where compiled code is kept, before any kernel is made",
+    "kernels/compiled.py": "tells Numba where compiled code is kept, before any kernel is made",
     "testing/": "harms files on purpose",
 }
 """Paths below src/logdex (a folder ends in /), with the reason."""

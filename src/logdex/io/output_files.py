@@ -10,8 +10,8 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Self
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env, WriteFile
+from logdex.io.mapped.byte_array import ByteArray
 
 OPEN_MAX = 128
 """Below the usual limit of descriptors (1,024; macOS 256), with room for the rest of the

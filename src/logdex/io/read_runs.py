@@ -6,8 +6,8 @@ import errno
 from collections.abc import Iterable
 
 from logdex.errors import StorageError, located
-from logdex.io.byte_array import ByteArray
 from logdex.io.files import ReadFile
+from logdex.io.mapped.byte_array import ByteArray
 
 
 def read_runs(file: ReadFile, runs: Iterable[tuple[int, int, int]], out: ByteArray) -> bool:

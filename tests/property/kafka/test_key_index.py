@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logdex.errors import CorruptError, StoreError
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.key_index.build import derive_key_index

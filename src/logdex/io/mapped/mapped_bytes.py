@@ -10,7 +10,7 @@ from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity
 
 if TYPE_CHECKING:
-    from logdex.io.byte_array import ByteArray
+    from logdex.io.mapped.byte_array import ByteArray
 
 
 class MappedBytes:

@@ -24,7 +24,7 @@ from logdex.io.mapped.bus_error import BusErrorHandler
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from logdex.io.byte_array import ByteArray
+    from logdex.io.mapped.byte_array import ByteArray
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _NO_FAULT = -1

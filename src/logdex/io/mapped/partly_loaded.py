@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import UnreadableError
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 
 Read = Callable[[int, int], bytes]
 

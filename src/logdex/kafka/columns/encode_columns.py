@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import LogdexError, UsageError
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.batch.batch_writer import check_producer
 from logdex.kafka.batch.compression import compress
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Compression, TimestampType

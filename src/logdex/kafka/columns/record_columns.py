@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import UnreadableError, UsageError, VanishedError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import loaded_part
 from logdex.io.record_lock import Identity

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import CorruptError
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import require_readable
 from logdex.kafka.batch import compression as codecs
 from logdex.kafka.batch.record import Compression, Record

@@ -12,8 +12,8 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError, NotAStoreError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.files.file_names import LOG_SUFFIX, parse_offset_file

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.scan.scanner import BatchScanner, BatchWindow
 from logdex.layout.kafka import KEY_INDEX_TAIL_SIZE_BYTES, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c

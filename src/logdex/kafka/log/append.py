@@ -13,7 +13,7 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import InvalidRecordError, UsageError
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.batch.record import NO_LEADER_EPOCH, NO_TIMESTAMP
 from logdex.kafka.log.append_checks import OFFSET_END, check_sizes, check_spans
 from logdex.kafka.log.core import LogCore

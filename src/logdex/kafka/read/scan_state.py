@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from logdex.errors import CorruptError, LogdexError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.files.file_names import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.scan.damaged_batch import DamagedBatch

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError, VanishedError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.output_files import OutputFiles
 from logdex.jobs.tasks import Count
 from logdex.kafka.files.file_names import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name

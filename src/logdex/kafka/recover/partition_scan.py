@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from logdex.errors import UnusableFileError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.resume import LogResume, Resumed

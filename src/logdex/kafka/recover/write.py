@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from logdex import limits
 from logdex.errors import ProducerStateError, UnreadableError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.output_files import OutputFiles
 from logdex.kafka.files.file_names import (
     INDEX_SUFFIX,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel

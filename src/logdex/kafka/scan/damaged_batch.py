@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kernels.common.crc32c import crc32c, crc_sources
 from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka import batch_scan as kernel

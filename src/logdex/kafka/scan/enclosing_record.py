@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.scan.batch_runs import BatchRun, is_whole_batch
 from logdex.kafka.scan.damaged_batch import DamagedBatch
 from logdex.primitives.varint import VARINT_SIZE_BYTES_MAX, read_varint, read_varlong

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from logdex import limits
 from logdex.errors import StoreError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file_name, parse_offset_file
 from logdex.kafka.scan.batch_runs import BatchRun
 from logdex.kafka.scan.scanner import BatchScanner

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.scan.batch_runs import BatchRun, BatchRuns, is_whole_batch
 from logdex.kafka.scan.damaged_batch import MAGICS, DamagedBatch, WorkBudget

@@ -3,7 +3,7 @@ without Numba, which takes longer to load (`logdex.kernels.compiled`)."""
 
 from __future__ import annotations
 
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kafka.scan.plain_scan import Row, problem_of, row_of
 from logdex.kernels.common.crc32c import CrcSources
 from logdex.kernels.compiled import add_plain_work, is_plain_quicker

@@ -17,8 +17,8 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnreadableError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import find_unreadable, readable_end, require_readable, take_unreadable
 from logdex.io.mapped.partly_loaded import load, loaded_part, longer_part
 from logdex.kafka.scan.scan_window import scan_window

@@ -22,8 +22,8 @@ import numpy as np
 
 from logdex import limits
 from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile, WriteFile
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import any_faults, require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.layout.base import Layout

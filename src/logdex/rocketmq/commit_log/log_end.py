@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from logdex.errors import CorruptError, UnreadableError, VanishedError
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import ReadFile
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.partly_loaded import load
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile

@@ -15,8 +15,8 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
 from logdex.rocketmq.consume_queue.derive import QueueRuns
 from logdex.rocketmq.index_file.derive import IndexWindow

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from logdex import limits
 from logdex.errors import CorruptError
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.layout.rocketmq import (
     BLANK,
     BLANK_MAGIC,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logdex import limits
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import has_faults
 from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN, MESSAGE_MAGIC_V2

@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UnreadableError, UnusableFileError, VanishedError
-from logdex.io.byte_array import ByteArray
+from logdex.errors import UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import has_faults, readable_end, require_readable, take_unreadable
-from logdex.io.mapped.partly_loaded import load, load_pieces, loaded_part, longer_part
+from logdex.io.mapped.partly_loaded import load_pieces, loaded_part, longer_part
 from logdex.jobs import look_again
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.compiled import add_plain_work, is_plain_quicker
 from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.kernels.rocketmq.message_pick import pick_messages
-from logdex.layout.rocketmq import BLANK, MESSAGE_FIXED_SIZE_BYTES_MIN
+from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
-from logdex.rocketmq.commit_log.log_end import end_at_zeros, end_at_zeros_of, next_file_or_end, unreadable_end
+from logdex.rocketmq.commit_log.log_end import end_at_zeros_of, next_file_or_end, unreadable_end
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.scan.plain_window import MESSAGE_US, PlainWindow
+from logdex.rocketmq.scan.scan_end import log_end_at
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -372,40 +372,3 @@ class Scanner:
         else:
             return False
         return True
-
-
-def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
-    """Returns the end of a log at a position of a file with the bytes `data`, where a kernel
-    stopped with `reason`."""
-    if reason == kernel.ZEROS:
-        return end_at_zeros(file, position, data)
-    load(data, position)
-    if reason == kernel.BAD_DELAY:
-        error = CorruptError(
-            "the DELAY property is no number: the engine stops here", path=file.path, position=position, field="DELAY"
-        )
-    else:
-        try:
-            decode_message(memoryview(data), position, path=file.path)  # type: ignore[arg-type]
-        except CorruptError as located:
-            error = located
-        else:
-            error = CorruptError("the message changed while it was read", path=file.path, position=position)
-    kind = EndKind.TORN if reason == kernel.TORN or _is_torn(data, position) else EndKind.CORRUPT
-    return LogEnd(kind, file.start_offset + position, file.path, position, error.message, error)
-
-
-def _is_torn(data: ByteArray, position: int) -> bool:
-    """Whether the message at `position` was only partly written: it ends in zeros, and only zeros
-    follow.
-
-    A whole message ends with its last property, or with a properties length of 0 after a topic;
-    then two bytes are zero.
-    """
-    if position + 4 > data.size:
-        return False
-    size = int.from_bytes(data[position : position + 4].tobytes(), "big")
-    end = position + size
-    if not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= data.size - position:
-        return False
-    return not data[end - 3 :].any()

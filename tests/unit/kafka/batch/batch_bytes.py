@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from logdex.io.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan
 from logdex.layout.kafka import RECORD_BATCH

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches

@@ -12,8 +12,8 @@ from bisect import bisect_left
 import numpy as np
 import numpy.typing as npt
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import Env
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.open_files import OpenFiles
 from logdex.io.output_files import OutputFiles
 from logdex.io.zeros import write_zeros_from

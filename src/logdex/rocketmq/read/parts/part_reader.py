@@ -25,7 +25,8 @@ from logdex.rocketmq.read.parts.picked_messages import MessagePicker
 from logdex.rocketmq.read.parts.queue_guide import QueueGuide
 from logdex.rocketmq.read.parts.row_filter import RowFilter
 from logdex.rocketmq.read.read_filter import ReadFilter
-from logdex.rocketmq.scan.scanner import Scanner, Window, log_end_at
+from logdex.rocketmq.scan.scan_end import log_end_at
+from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PIECE_BYTES = 256 << 20

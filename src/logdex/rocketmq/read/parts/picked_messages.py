@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from logdex.io.byte_array import ByteArray
 from logdex.io.env import ReadFile
+from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.read_runs import read_runs
 from logdex.kernels.rocketmq.message_scan import Int64s
 from logdex.layout.rocketmq import (
