@@ -15,7 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -27,6 +27,7 @@ from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import SHARED
 from tests.java import QUICK
+from tests.remote import s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,6 +166,13 @@ def golden_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
 def golden_log_copy(tmp_path: Path) -> Callable[[str], Path]:
     """`golden_log_copy(name)`: a log directory of the test's own, to harm or to write to."""
     return lambda name: golden_kafka.unpack(name, tmp_path / "golden" / name)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[dict[str, Any]]:
+    """The storage options of one S3-compatible server for all tests of a process."""
+    with s3_server() as storage:
+        yield storage
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,32 @@ import pytest
 
 from logdex.io.mapped import partly_loaded
 from logdex.io.remote import remote_file
+
+S3_KEYS = {"key": "test", "secret": "test"}
+
+
+@contextmanager
+def s3_server() -> Iterator[dict[str, Any]]:
+    """Yields the storage options of an S3-compatible server in this process: moto's."""
+    server = pytest.importorskip("moto.server", reason="needs moto: pip install moto flask flask-cors")
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it notes each request
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    try:
+        yield {**S3_KEYS, "endpoint_url": f"http://{host}:{port}"}
+    finally:
+        running.stop()
+
+
+def uploaded(storage: dict[str, Any], root: Path, bucket: str) -> str:
+    """The address of a copy of a directory in a bucket of S3."""
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'logdex[remote]'")
+    system = fsspec.filesystem("s3", **storage)
+    if not system.exists(bucket):
+        system.mkdir(bucket)
+    put_tree(system, root, f"{bucket}/{root.name}")
+    return f"s3://{bucket}/{root.name}"
 
 
 @contextmanager

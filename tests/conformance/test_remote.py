@@ -41,11 +41,11 @@ def problems_of(path: str, settings: dict[str, Any]) -> list[str]:
     return [str(each).replace(path, "PATH") for each in report.findings]
 
 
-@pytest.mark.parametrize(("name", "recovered"), cases(VARIANTS, 3))
+@pytest.mark.parametrize(("name", "recovered"), cases(VARIANTS, 12))
 def test_stores(golden_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str, recovered: bool) -> None:
     check(golden_store(name, recovered=recovered), geometry_of(name), monkeypatch)
 
 
-@pytest.mark.parametrize("name", cases(golden_kafka.NAMES, 2))
+@pytest.mark.parametrize("name", cases(golden_kafka.NAMES, 8))
 def test_log_directories(golden_log: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     check(golden_log(name), {}, monkeypatch)

@@ -53,7 +53,8 @@ def check_output(
 
 
 def _lies_in(path: str, directory: str) -> bool:
-    return posixpath.commonpath([path, directory]) == directory
+    """Whether a real path is a directory or below it. One of them may have a scheme."""
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
 def require_empty(output: str, *, env: Env) -> None:

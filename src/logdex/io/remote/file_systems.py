@@ -94,9 +94,12 @@ def _open_system(root: str, storage: Mapping[str, Any]) -> Any:
         from fsspec.core import url_to_fs
     except ImportError:
         raise _not_installed(root) from None
+    # fsspec makes one file system per set of options, whose listings may be older than what asks here.
     defaults = {"listings_expiry_time": LISTINGS_EXPIRE_S, **(_S3_DEFAULTS if scheme in ("s3", "s3a") else {})}
     try:
-        return url_to_fs(f"{root}/", **{**defaults, **storage})[0]
+        system = url_to_fs(f"{root}/", **{**defaults, **storage})[0]
+        system.invalidate_cache()
+        return system
     except ImportError as error:
         raise _not_installed(root, str(error)) from error
     except (ValueError, TypeError) as error:
