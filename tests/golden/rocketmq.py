@@ -31,6 +31,11 @@ def manifest(name: str) -> dict[str, Any]:
     return loaded
 
 
+def can_be_meant(question: dict[str, Any]) -> bool:
+    """Whether a query of a manifest is about a topic that the store has, and its times are in order."""
+    return bool(question["topic"] != "NoTopic" and question["begin"] <= question["end"])
+
+
 def has_recovered(name: str) -> bool:
     """Whether the case has a directory as the real engine recovered it."""
     return CASES[name].with_suffix(".recovered.tar.zst").exists()

@@ -156,6 +156,9 @@ def test_query_answers(name: str, golden_store: Any) -> None:
         key = "--tag" if asked["indexType"] == "T" else "--key"
         ask = ["query", store, *flags(name), "--topic", asked["topic"], key, asked["key"]]
         times = ["--from", asked["begin"], "--to", asked["end"]]
+        if not golden.can_be_meant(asked):
+            assert (run(*ask, *times).exit_code, asked["exact"]) == (2, [])
+            continue
         exact = run_json(*ask, *times, "--scan-missing")
         assert [row["physical_offset"] for row in exact] == sorted(asked["exact"], reverse=True), asked
         broker = run_json(*ask, *times, "--max", asked["max"], "--broker-semantics")

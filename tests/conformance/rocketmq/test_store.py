@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import logdex
+from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import AHEAD_BYTES
 from logdex.rocketmq.index_file.index_keys import key_hash_of
@@ -94,6 +95,11 @@ def test_queries_mean_what_a_person_means(
     with open_case(golden_store(name, recovered=recovered), name) as store:
         for question in manifest["queries"][first::step]:
             asked = (question["topic"], question["key"], question["begin"], question["end"])
+            if not golden.can_be_meant(question):
+                with pytest.raises((UsageError, MissingFileError)):
+                    store.query_message(*asked, index_type=question["indexType"])
+                assert question["exact"] == []
+                continue
             every = store.query_message(*asked, scan_missing=True, index_type=question["indexType"])
             assert list(every.phy_offsets) == sorted(question["exact"], reverse=True), question
             assert every.complete
@@ -198,7 +204,7 @@ def test_reading_changes_nothing(name: str, recovered: bool, golden_copy: Golden
     before = fingerprint(root)
     env = Env()
     with open_case(root, name, env) as store:
-        question = golden.manifest(name)["queries"][0]
+        question = next(each for each in golden.manifest(name)["queries"] if golden.can_be_meant(each))
         store.query_message(question["topic"], question["key"], scan_missing=True)
         store.queues()
         assert list(store.scan(limit=5))
@@ -216,6 +222,8 @@ def test_a_look_up_reads_its_chain_and_its_messages_alone(name: str, golden_stor
         assert store.missing_ranges() == ()
         assert env.counters.read_bytes < 1 << 20  # for the end of the log and the entries that are held against it
         for question in golden.manifest(name)["queries"][::10]:
+            if question["topic"] == "NoTopic":
+                continue
             key_hash = key_hash_of(question["topic"], question["key"])
             chains = [[entry for _, entry in file.chain(key_hash)] for file in store.index_service.files]
             named = {entry.phy_offset for chain in chains for entry in chain if entry.key_hash == key_hash}

@@ -24,6 +24,7 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.read.splits.split import SCAN_SCHEMA
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -200,9 +201,7 @@ def test_splits_give_the_rows_of_the_filter(harm: str, seed: int) -> None:
                 check_plan(plan, snapshot)
                 expected = model(rows, wanted, snapshot)
                 assert of_plan(plan) == placed(expected), (wanted, split_bytes)
-                arguments = {name: getattr(wanted, name) for name in ReadFilter.__slots__}
-                scan = snapshot.scan(**arguments)
-                assert rows_of(iter(scan.to_arrow())) == placed(expected)
+                assert rows_of(iter(KafkaScan([snapshot], wanted).to_arrow())) == placed(expected)
                 names = chance.sample(SCAN_SCHEMA.names, 3)
                 few = snapshot.plan_read(wanted, columns=names, split_bytes=split_bytes)
                 assert of_plan(few) == [{name: row[name] for name in names} for row in placed(expected)]
@@ -219,8 +218,7 @@ def test_splits_of_a_damaged_log_give_the_rows_of_a_scan(seed: int) -> None:
         with PartitionSnapshot(str(path)) as snapshot:
             for _ in range(6):
                 wanted = random_filter(chance, snapshot.log_end_offset)
-                arguments = {name: getattr(wanted, name) for name in ReadFilter.__slots__}
-                scanned = rows_of(iter(snapshot.scan(**arguments).to_arrow()))
+                scanned = rows_of(iter(KafkaScan([snapshot], wanted).to_arrow()))
                 plan = snapshot.plan_read(wanted, split_bytes=chance.choice((1, 100, 700, 5000)))
                 assert of_plan(plan) == scanned, (wanted, seed)
                 if wanted.isolation != "read_committed":

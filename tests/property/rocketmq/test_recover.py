@@ -141,7 +141,8 @@ def check_reads(out: Path) -> None:
     with opened(out) as store:
         for topic in (b"TopicA", b"T"):
             of_topic = [message.physical_offset for message, _ in walk(out) if message.topic == topic]
-            assert [message.physical_offset for message in store.scan(topic=topic)] == of_topic
+            if of_topic:
+                assert [message.physical_offset for message in store.scan(topic=topic)] == of_topic
         for message, _ in walk(out):
             if message.is_queued:
                 found = store.get_message(
