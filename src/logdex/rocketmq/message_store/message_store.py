@@ -43,6 +43,7 @@ from logdex.rocketmq.message_store.reading import ReadableStore
 from logdex.rocketmq.message_store.services.retention import ExpiredFiles, RetentionService
 from logdex.rocketmq.message_store.services.stats import AT_ONCE_S, StoreStats
 from logdex.rocketmq.message_store.services.transactions import TransactionService
+from logdex.rocketmq.message_store.topics import QUEUE_NUMS_MAX
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
 
@@ -201,8 +202,8 @@ class MessageStore(ReadableStore):
         """Creates a topic, or sets the number of its queues. A message to an unknown topic creates
         it with `default_topic_queue_nums`."""
         count = self._core.options.default_topic_queue_nums if queue_nums is None else queue_nums
-        if count < 1:
-            raise UsageError(f"queue_nums must be 1 or more, got {count}")
+        if not 1 <= count <= QUEUE_NUMS_MAX:
+            raise UsageError(f"queue_nums must be from 1 to {QUEUE_NUMS_MAX}, got {count}")
         known = self._encoder.topic_of(topic)
         if known is None:
             raise UsageError(f"the topic {to_bytes(topic)[:40]!r} is too long")

@@ -13,6 +13,7 @@ from logdex.errors import UsageError
 from logdex.primitives.host import Host
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
+_INT_MAX = (1 << 31) - 1
 _LOOPBACK = bytes((127, 0, 0, 1))
 
 
@@ -81,8 +82,8 @@ class StoreOptions:
             found = self.disk_space_warning_level_ratio
             raise UsageError(f"disk_space_warning_level_ratio must be above 0 and at most 1, got {found}")
         for name in ("max_message_size", "default_topic_queue_nums"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be 1 or more, got {getattr(self, name)}")
+            if not 1 <= getattr(self, name) <= _INT_MAX:
+                raise UsageError(f"{name} must be from 1 to {_INT_MAX}, got {getattr(self, name)}")
 
 
 class MessageStoreSettings(StoreSettings, total=False):

@@ -20,6 +20,8 @@ from logdex.rocketmq.settings.dialect import Dialect
 
 _LIGHT_QUEUE_PREFIX = b"%LMQ%"
 _PERM_READ_WRITE = 6
+QUEUE_NUMS_MAX = (1 << 31) - 1
+"""The broker's numbers of queues are Java ints."""
 _FILE = "topics.json"
 
 
@@ -77,7 +79,7 @@ class Topics:
         for topic, queue_id in queues:
             if topic not in self and not topic.startswith(_LIGHT_QUEUE_PREFIX):
                 name = decode_utf8(topic).encode()
-                missing[name] = max(missing.get(name, self._default), queue_id + 1)
+                missing[name] = max(missing.get(name, self._default), min(queue_id + 1, QUEUE_NUMS_MAX))
         if missing:
             self.add(list(missing.items()), now_ms)
 

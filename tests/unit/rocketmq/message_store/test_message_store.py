@@ -22,6 +22,7 @@ from logdex.rocketmq.verify import verify
 from logdex.testing import Fault, FaultEnv
 from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store, require_sound
+from tests.unit.rocketmq.small_stores import build, message
 
 OK = PutMessageStatus.PUT_OK
 
@@ -93,6 +94,16 @@ def test_a_topic_without_queues_takes_no_messages(tmp_path: Path) -> None:
                 put()
         store.create_topic("shut", 1)
         assert store.put_message(Message("shut")).status is OK
+
+
+def test_numbers_of_queues_are_those_that_java_holds(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [message(0, queue_id=(1 << 31) - 1)])
+    sizes = {"mapped_file_size_commit_log": 2048, "mapped_file_size_consume_queue": 320, "max_hash_slot_num": 7}
+    for _ in range(2):
+        with open_store(root, **sizes, max_index_num=12) as store, pytest.raises(UsageError, match="1 to 2147483647"):
+            store.create_topic("U", 1 << 31)
+    topic = json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]["TopicA"]
+    assert (topic["readQueueNums"], topic["writeQueueNums"]) == ((1 << 31) - 1, (1 << 31) - 1)
 
 
 def test_topics_are_kept_as_the_broker_keeps_them(tmp_path: Path) -> None:
