@@ -175,3 +175,27 @@ def test_a_physical_offset_behind_the_end(place: Path) -> None:
                 f"        the log has offsets 0 to {end} (exclusive)\n"
             )
             assert (ended.exit_code, ended.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rebuild", "store", "--output", ""),
+        ("recover", "logs", "--output", ""),
+        ("dispatch", "store", "--output", ""),
+        ("export", "logs", "--output", ""),
+        ("convert", "store", "--to", "kafka", "--output", ""),
+        ("stats", "store", "--html", ""),
+        ("info", "store", "--broker-conf", ""),
+        ("info", ""),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of the shell that was never set gives one."""
+    monkeypatch.chdir(tmp_path)
+    ended = run(*words)
+    flag = words[-2] if len(words) > 2 else "PATH"
+    assert ended.stderr == f"logdex: {flag} is empty\n        give a path, or . for the current directory\n"
+    assert (ended.exit_code, [*tmp_path.iterdir()]) == (2, [])

@@ -122,6 +122,10 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None and value is not False}
 
 
+_PLACES = ("DIR", "FILE")
+"""The metavars of options that are paths."""
+
+
 def output_of(command: str, path: str, output: str | None, *, in_place: bool) -> str | None:
     """Returns the `--output` of a command; None if it writes in place.
 
@@ -156,9 +160,12 @@ def _command(function: Callable[..., None], argument: Any, formats: Iterable[For
     declared = [setting for each in formats for setting in each.settings]
     settings = [_setting_parameter(setting, setting.flag) for setting in declared if setting.flag is not None]
 
+    places = [parameter.name for parameter in (*own, *settings) if _metavar_of(parameter) in _PLACES]
+
     @functools.wraps(function)
     def command(**options: Any) -> None:
         path = options.pop("path")
+        _require_no_empty(path, {flags.get(name) or flag_of(name): options[name] for name in places})
         values = {parameter.name: options.pop(parameter.name) for parameter in settings}
         _require_possible(options, flags)
         function(target=PathOptions(path.rstrip("/") or path[:1], given(values), flags), **options)
@@ -181,6 +188,18 @@ def _require_possible(options: Mapping[str, Any], flags: Mapping[str, str]) -> N
     for name, value in options.items():
         if isinstance(value, int) and not -LONG_MAX - 1 <= value <= LONG_MAX:
             raise UsageError(f"{flags.get(name, name)} is {value}", hint=f"the largest number is {LONG_MAX}")
+
+
+def _require_no_empty(path: str, places: Mapping[str, str | None]) -> None:
+    """Raises `UsageError` for the path of a file or directory that is empty, as a variable of the
+    shell is that was never set. It would mean the current directory."""
+    for flag, value in {"PATH": path, **places}.items():
+        if value == "":
+            raise UsageError(f"{flag} is empty", hint="give a path, or . for the current directory")
+
+
+def _metavar_of(parameter: inspect.Parameter) -> str | None:
+    return next((mark.metavar for mark in get_args(parameter.annotation) if isinstance(mark, OptionInfo)), None)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
