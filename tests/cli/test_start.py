@@ -21,7 +21,7 @@ for line in json.loads(sys.argv[1]):
     new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(sys.argv[2].split()))
     print(json.dumps([bool(out.getvalue()), new]))
 """
-_LARGE = "numba llvmlite numpy pyarrow pandas polars duckdb pyspark rich zstandard fsspec"
+_LARGE = "numba llvmlite numpy pyarrow pandas polars duckdb pyspark rich zstandard pydantic fsspec"
 
 
 def imported_by(*lines: list[str]) -> list[list[str]]:
