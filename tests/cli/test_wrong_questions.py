@@ -199,3 +199,25 @@ def test_an_empty_path_is_not_the_current_directory(
     flag = words[-2] if len(words) > 2 else "PATH"
     assert ended.stderr == f"logdex: {flag} is empty\n        give a path, or . for the current directory\n"
     assert (ended.exit_code, [*tmp_path.iterdir()]) == (2, [])
+
+
+@pytest.mark.parametrize("what", ["store", "logs"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300"])
+def test_a_time_that_no_clock_can_wait(seconds: str, what: str, place: Path, tmp_path: Path) -> None:
+    ended = run("dispatch", place / what, "--output", tmp_path / "out", "--follow", "--every", seconds)
+    assert ended.exit_code == 2
+    assert "--every" in ended.stderr
+
+
+def test_odd_texts(place: Path) -> None:
+    """A place of 5,000 digits, SQL that is not UTF-8, names of hosts that cannot be encoded."""
+    reset = ("--group", "G", "--topic", "orders", "--reset-to")
+    assert "the largest number is" in run("offsets", place / "store", *reset, "9" * 5000).stderr
+    for words in (
+        ("sql", str(place / "store"), "SELECT '\udcff'"),
+        ("follow", "a" * 300 + ":1", "--output", str(place / "out")),
+        ("follow", "localhost:" + "9" * 5000, "--output", str(place / "out")),
+    ):
+        ended = run(*words)
+        assert ended.exit_code == 2
+        assert "bug" not in ended.stderr

@@ -122,6 +122,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None and value is not False}
 
 
+_SECONDS_MAX = 10**9
 _PLACES = ("DIR", "FILE")
 """The metavars of options that are paths."""
 
@@ -188,6 +189,8 @@ def _require_possible(options: Mapping[str, Any], flags: Mapping[str, str]) -> N
     for name, value in options.items():
         if isinstance(value, int) and not -LONG_MAX - 1 <= value <= LONG_MAX:
             raise UsageError(f"{flags.get(name, name)} is {value}", hint=f"the largest number is {LONG_MAX}")
+        if isinstance(value, float) and not abs(value) <= _SECONDS_MAX:  # nan is not
+            raise UsageError(f"{flags.get(name, name)} is {value}", hint=f"the largest number is {_SECONDS_MAX}")
 
 
 def _require_no_empty(path: str, places: Mapping[str, str | None]) -> None:

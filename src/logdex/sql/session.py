@@ -71,7 +71,7 @@ class SqlSession:
         """Raises DuckDB's errors as Logdex's. An error of a log has reached DuckDB as text only."""
         try:
             yield
-        except (self._error, pa.ArrowException, OSError) as error:
+        except (self._error, pa.ArrowException, OSError, UnicodeError) as error:
             problem = next((each.problem for each in self.datasets.values() if each.problem is not None), None)
             raise problem or _refused(error, query) from error
 

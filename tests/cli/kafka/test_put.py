@@ -49,6 +49,12 @@ def test_put_says_what_is_wrong(tmp_path: Path) -> None:
     assert "named like a partition" in run("put", tmp_path / "x", "--value", "x", "--create", "kafka").stderr
     assert "no value" in run("put", logs / "a-0", "--header", "x", "--value", "y").stderr
     assert "--queue" in run("put", logs / "a-0", "--queue", 1, "--value", "y").stderr
+    for topic in ("../evil", "a/b", "..", "a" * 250, ""):
+        told = run("put", logs, "--value", "x", "--topic", topic, "--create", "kafka")
+        assert (told.exit_code, "cannot be the name of a topic" in told.stderr) == (2, True)
+    (tmp_path / "lines").write_text('{"topic": "a", "partition": "../../evil-0", "value_text": "x"}')
+    assert "partition cannot be" in run("put", logs, "--file", tmp_path / "lines", "--create", "kafka").stderr
+    assert sorted(path.name for path in tmp_path.rglob("*evil*")) == []
     (tmp_path / "lines").write_text('{"timestamp_ms": "x"}')
     assert "line 1: timestamp_ms" in run("put", logs / "a-0", "--file", tmp_path / "lines").stderr
 

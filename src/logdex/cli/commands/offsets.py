@@ -12,6 +12,7 @@ from logdex.cli.options import JsonOption, PathOptions, TopicOption, path_comman
 from logdex.cli.output import hint, note
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
+from logdex.primitives.questions import require_longs
 
 
 @app.command(
@@ -48,7 +49,9 @@ def offsets(
     if reset_to is not None:
         if group is None or topic is None:
             raise UsageError("which offsets?", hint="give --group G and --topic T")
-        if reset_to not in ("earliest", "latest") and not reset_to.isdecimal():
+        if reset_to.isdecimal():
+            require_longs(**{"--reset-to": int(reset_to[:25])})
+        elif reset_to not in ("earliest", "latest"):
             time_ms = parse_time(reset_to)
     show("offsets", target, group=group, topic=topic, reset_to=reset_to, time_ms=time_ms, yes=yes, as_json=as_json)
     if reset_to is not None and not yes:

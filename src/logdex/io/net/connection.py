@@ -17,7 +17,7 @@ _PAUSE_S = 0.05
 def parse_address(text: str) -> tuple[str, int]:
     """Returns host and port of ``HOST:PORT``; an IPv6 host is in brackets. Raises `UsageError`."""
     host, colon, port = text.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) <= PORT_MAX
     if not colon or not host or not is_port or (":" in host and not (host[0] == "[" and host[-1] == "]")):
         raise UsageError(f"{text!r} is no address", hint="give HOST:PORT, such as 127.0.0.1:10912")
     return host.strip("[]"), int(port)
@@ -44,6 +44,8 @@ class Connection:
         try:
             own = socket.create_connection((host, port), timeout_s)
             return _made(own, peer, send_timeout_s)
+        except UnicodeError as error:  # while Python encodes the name for DNS
+            raise UsageError(f"{peer} cannot be the name of a host", hint="give HOST:PORT") from error
         except OSError as error:
             raise ConnectionLostError(f"{peer}: {_reason(error)}", hint="is the master running there?") from error
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from itertools import islice
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from logdex.kafka.log.log import Log
 
 _AT_ONCE = 1000
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
+"""The names that Kafka takes for topics."""
 
 
 def create(path: str, settings: Mapping[str, Any]) -> None:
@@ -92,7 +96,13 @@ def _directory(found: KafkaPath, fields: dict[str, Any]) -> str:
         raise UsageError(f"{found.path} is {found.description}", hint="give its partition's directory")
     if not isinstance(fields.get("topic"), str):
         raise UsageError("which topic?", hint="give --topic T")
-    return f"{found.path}/{fields['topic']}-{fields.get('partition', 0)}"
+    if not _TOPIC.fullmatch(fields["topic"]) or fields["topic"] in (".", ".."):
+        hint = "Kafka takes letters, digits, '.', '_' and '-', 249 at most"
+        raise UsageError(f"{fields['topic']!r} cannot be the name of a topic", hint=hint)
+    partition = fields.get("partition", 0)
+    if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
+        raise UsageError(f"partition cannot be {json.dumps(partition)[:60]}")
+    return f"{found.path}/{fields['topic']}-{partition}"
 
 
 def _open(path: str, settings: Mapping[str, Any], *, create: bool, hint: str) -> Log:
