@@ -14,7 +14,9 @@ import pytest
 from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record_batch import encode_batch
 from logdex.kafka.directory.recognise import require_kafka
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
@@ -36,6 +38,17 @@ def test_nothing_is_found_in_a_clean_directory(root: Path) -> None:
 def test_a_partition_that_has_no_segment_yet(root: Path) -> None:
     (root / "new-0").mkdir()
     assert run(root).findings == []
+
+
+@pytest.mark.parametrize("appended", [0, 1])
+def test_a_new_segment_of_a_killed_broker_has_no_indexes_yet(root: Path, appended: int) -> None:
+    """Kafka's LogSegment.open makes a .log; its LazyIndex makes an index when that is first used."""
+    (root / CLEAN_SHUTDOWN).unlink()
+    data = encode_batch([Record(value=b"v", timestamp_ms=1)], base_offset=30, leader_epoch=2) if appended else b""
+    (root / PARTITION / f"{30:020d}.log").write_bytes(data)
+    report = run(root)
+    assert report.findings == []
+    assert {info.kind for info in report.infos} >= {"offset-index-missing", "time-index-missing"}
 
 
 class _NoDisk(Env):

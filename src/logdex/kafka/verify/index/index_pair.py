@@ -65,7 +65,7 @@ class IndexPair:
         last, zero_slots = self._time.last_entry, self._time.zero_slots
         end = self._time.count * self._time.layout.size_bytes
         for index, check in ((self._offset, "offset-index-missing"), (self._time, "time-index-missing")):
-            self._tell_presence(index, check, is_active)
+            self._tell_presence(index, check, is_active, is_clean)
             index.finish(scanned)
         is_closed = not is_active or is_clean is True or (is_clean is None and zero_slots == 0)
         if largest is None or scanned.holes or not is_closed or not self._time.is_whole:
@@ -82,9 +82,12 @@ class IndexPair:
                 mend=self._out.rebuild,
             )
 
-    def _tell_presence(self, index: IndexEntries, check: str, is_active: bool) -> None:
-        if index.is_missing:
-            message = "the index is not there"
+    def _tell_presence(self, index: IndexEntries, check: str, is_active: bool, is_clean: bool | None) -> None:
+        message = "the index is not there"
+        if index.is_missing and is_active and is_clean is False and not any(self._derived[0]):
+            # A broker makes the indexes of a new segment after its first append.
+            self._out.info(check, index.path, f"{message} yet, and would have no entry")
+        elif index.is_missing:
             self._out.find(check, index.path, 0, message, expected="a file", found="none", mend=self._out.rebuild)
         elif index.zero_slots and not is_active:
             size = index.zero_slots * index.layout.size_bytes
