@@ -223,3 +223,26 @@ def test_a_lock_that_may_not_be_read_is_no_reason_to_stop(tmp_path: Path) -> Non
 
     assert not verify(str(root), CONFIG, env=Refusing()).findings
     assert not recover(root, tmp_path / "out", CONFIG, sync=False, env=Refusing()).lossy
+
+
+def test_names_that_no_broker_gives_change_no_answer(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES)
+    sound = run("cat", root, "--json").stdout
+    for folder in ("", "commitlog", "consumequeue", "consumequeue/TopicA", "consumequeue/TopicA/0", "index", "config"):
+        for name in ("topics.json~", ".nfs0001", "-rf", "0000", "99999999999999999999.bak", "a\nb", "x" * 255):
+            (root / folder / name).parent.mkdir(exist_ok=True)
+            (root / folder / name).write_bytes(b"stray")
+        for name in ("lost+found", "007", "\u0660", "2147483648"):
+            (root / folder / name).mkdir()
+    assert not verify(str(root), CONFIG).findings
+    assert run("cat", root, "--json").stdout == sound
+    assert run("info", root).exit_code == 0
+
+
+def test_the_header_of_no_index_file_is_not_added_up(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES[:2])
+    (root / "index" / "99991231000000000").write_bytes(b"\x7f" * 100)
+    told = run("info", root)
+    assert told.exit_code == 1
+    assert "index/99991231000000000: byte 36: the header of this IndexFile cannot be" in told.stderr
+    assert "IndexFiles     1 file, " in told.stdout

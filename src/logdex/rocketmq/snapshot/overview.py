@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from logdex.errors import StoreError, VanishedError
-from logdex.io.env import DEFAULT_ENV, Env
+from logdex.errors import CorruptError, StoreError, VanishedError
+from logdex.io.env import DEFAULT_ENV, Env, ReadFile
 from logdex.io.open_files import OpenFiles
-from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
@@ -162,6 +162,20 @@ def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> Store
     return found
 
 
+def _require_room(header: IndexHeader, file: ReadFile) -> None:
+    """Raises `CorruptError` if an IndexFile's header states more entries than its size allows."""
+    most = (file.size_bytes - INDEX_HEADER.size_bytes) // INDEX_ENTRY.size_bytes
+    if header.entry_count > most:
+        raise CorruptError(
+            "the header of this IndexFile cannot be",
+            path=file.path,
+            position=INDEX_HEADER.offset_of("index_count"),
+            field="index_count",
+            expected=f"at most {most} entries in {file.size_bytes} bytes",
+            found=header.entry_count,
+        )
+
+
 class _Look:
     """Builds one overview."""
 
@@ -286,6 +300,7 @@ class _Look:
             try:
                 with self.env.open_read(path) as file:
                     header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+                _require_room(header, file)
             except VanishedError:
                 continue
             except StoreError as error:

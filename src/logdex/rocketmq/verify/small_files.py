@@ -12,6 +12,7 @@ from logdex.jobs import look_again
 from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import is_queue_id
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
 from logdex.rocketmq.files.offset_files import offset_in_name
@@ -42,7 +43,7 @@ def check_directories(root: str, out: Collector, env: Env) -> None:
     name of an IndexFile. A file in ``consumequeue/`` is passed over, as by a broker."""
     paths = StorePaths(root)
     topics = _below(paths.consume_queue, env)
-    queues = [path for topic in topics for path in _below(topic, env) if posixpath.basename(path).isdecimal()]
+    queues = [path for topic in topics for path in _below(topic, env) if is_queue_id(posixpath.basename(path))]
     topics = [path for path in topics if not env.is_file(path)]
     for path in (paths.consume_queue, paths.index, paths.config, *topics, *queues):
         if not env.is_dir(path) and env.exists(path):
