@@ -2,7 +2,9 @@
 
 A thread appends while it holds the caller's lock, takes a ticket, releases the lock and waits for
 its ticket. The first waiting thread syncs everything that was appended so far, without the lock.
-The other threads wait for that fsync; those that append after it began wait for the next one.
+Then it wakes the threads that waited for that fsync, and one of those that appended after it began,
+which syncs for all of them. So a thread is woken once per put, and no thread depends on another one
+that is woken but does not run yet.
 
 After a failed fsync nothing more is acknowledged: the system reports a failed write to only one
 caller of fsync, and a later fsync succeeds for all others.
@@ -14,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
 
 from logdex.errors import LogFailedError
 
@@ -21,10 +24,11 @@ Flush = Callable[[], None]
 """Syncs everything that was appended so far."""
 
 
-def _closed_gate() -> threading.Lock:
-    gate = threading.Lock()
-    gate.acquire()
-    return gate
+class _Waiter(NamedTuple):
+    """A thread that waits for `ticket`, and the lock whose release wakes it."""
+
+    ticket: int
+    turn: threading.Lock
 
 
 class GroupCommit:
@@ -46,9 +50,9 @@ class GroupCommit:
         self._begin = begin
         self._changed = threading.Condition(lock)
         """Wakes who waits for the end of an fsync with the lock held."""
-        self._gate = _closed_gate()
-        """Wakes the others, one after the other: woken all at once, they would wait for the lock again,
-        and for the interpreter."""
+        self._waiting: list[_Waiter] = []
+        """The threads to wake at the end of an fsync. While no thread is in an fsync, there are none, or
+        one that was woken will take the lock."""
         self._durable_ticket = 0
         self._syncing = False
         self._fsync_lock = threading.Lock()
@@ -79,34 +83,61 @@ class GroupCommit:
                 if not self._syncing:
                     self._sync_all()
                     return True
-                gate = self._gate
-            if not gate.acquire(timeout=-1 if until is None else max(until - time.monotonic(), 0)):
-                return False
-            gate.release()  # the next thread passes
+                waiter = _Waiter(ticket, threading.Lock())
+                waiter.turn.acquire()
+                self._waiting.append(waiter)
+            is_woken = False
+            try:
+                is_woken = waiter.turn.acquire(timeout=-1 if until is None else max(until - time.monotonic(), 0))
+            finally:
+                if not is_woken:
+                    self._withdraw(waiter)
             if self._durable_ticket >= ticket:
                 return True
+            if not is_woken:
+                return False
 
     def _sync_all(self) -> None:
         """Syncs everything that was appended so far. Call it with the lock held."""
-        with self._begin() as flush:
-            upto = self.last_ticket
-            self._syncing = True
-            try:
-                with self._lock_released():
-                    self.sync(flush)
-                self._durable_ticket = max(self._durable_ticket, upto)
-            except BaseException as error:
-                self.fail(error)
-                raise
-            finally:
-                self._syncing = False
-                self._wake()
+        try:
+            with self._begin() as flush:
+                upto = self.last_ticket
+                self._syncing = True
+                try:
+                    with self._lock_released():
+                        self.sync(flush)
+                    self._durable_ticket = max(self._durable_ticket, upto)
+                except BaseException as error:
+                    self.fail(error)
+                    raise
+                finally:
+                    self._syncing = False
+        finally:
+            self._wake()
 
     def _wake(self) -> None:
-        """Lets all threads look again that wait. Call it with the lock held."""
-        gate, self._gate = self._gate, _closed_gate()
-        gate.release()
+        """Wakes the threads whose wait is over, and one more for the next fsync. Call it with the lock
+        held."""
+        durable = self._durable_ticket if self.failed is None else self.last_ticket
+        over = [waiter for waiter in self._waiting if waiter.ticket <= durable]
+        self._waiting = [waiter for waiter in self._waiting if waiter.ticket > durable]
+        for waiter in over:
+            waiter.turn.release()
+        self._call_next()
         self._changed.notify_all()
+
+    def _call_next(self) -> None:
+        """Wakes a thread for the next fsync, unless one is running. Call it with the lock held."""
+        if self._waiting and not self._syncing:
+            self._waiting.pop(0).turn.release()
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Waits no longer. If the thread was woken at the same moment, another one is woken instead."""
+        with self._lock:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            else:
+                self._call_next()
 
     @contextmanager
     def _lock_released(self) -> Iterator[None]:

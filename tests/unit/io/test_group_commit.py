@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -203,6 +204,49 @@ def test_a_refused_fsync_fails_nobody_else() -> None:
     disk.refusal = None
     disk.commit.wait(ticket)
     assert (disk.fsyncs, disk.commit.failed) == (1, None)
+
+
+def test_if_each_fsync_is_refused_each_thread_is_told() -> None:
+    disk = Disk()
+    first = held_up(disk)
+    others = [Waiting(disk) for _ in range(3)]
+    time.sleep(0.02)
+    disk.refusal = ValueError("a forked child")
+    disk.go.set()
+    assert first.joined() == "durable"
+    assert [other.joined() for other in others] == [disk.refusal] * 3
+
+
+def test_who_waits_no_longer_leaves_the_next_fsync_to_others() -> None:
+    disk = Disk()
+    first = held_up(disk)
+    assert not disk.commit.wait(disk.append(), 0.01)
+    others = [Waiting(disk) for _ in range(3)]
+    time.sleep(0.02)
+    disk.go.set()
+    assert [each.joined() for each in (first, *others)] == ["durable"] * 4
+    assert (disk.fsyncs, disk.synced) == (2, 5)
+
+
+def test_threads_that_give_up_now_and_then_hold_nobody_up() -> None:
+    disk, wrong, given_up = Disk(), list[int](), list[int]()
+
+    def work(number: int) -> None:
+        chance = random.Random(number)
+        for _ in range(40):
+            ticket = disk.append()
+            if not disk.commit.wait(ticket, chance.choice((None, 0.0, 0.0005, 0.001, 0.002))):
+                given_up.append(ticket)
+            elif disk.synced < ticket:
+                wrong.append(ticket)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert (wrong, given_up == []) == ([], False)
 
 
 def test_who_changes_files_waits_until_nobody_syncs() -> None:
