@@ -185,6 +185,12 @@ def _mapping_of(array: npt.NDArray[Any]) -> _Mapping | None:
     return base if isinstance(base, _Mapping) else None
 
 
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Whether `array` shows the bytes of a file as they are now, also those that are written later. On a
+    system without the handler it has those that were read when it was made."""
+    return _mapping_of(array) is not None
+
+
 def require_readable(array: npt.NDArray[Any], start: int = 0, stop: int | None = None) -> None:
     """Raises `UnreadableError` if any of the bytes [start, stop) of a mapped file may have been
     read as zeros that the file does not have. `array` is a view of the mapping; other arrays are

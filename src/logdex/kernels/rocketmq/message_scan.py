@@ -97,6 +97,7 @@ _TRANSACTION = layout.SYS_FLAG_TRANSACTION_MASK
 _PREPARED = layout.SYS_FLAG_PREPARED
 _ROLLBACK = layout.SYS_FLAG_ROLLBACK
 _PREFETCH_AHEAD = 2048
+_MESSAGES_AHEAD = 8
 
 
 class Columns(NamedTuple):
@@ -343,8 +344,9 @@ def scan_window(
         if r.check_crc:
             for ahead in range(0, min(size, limit - at - _PREFETCH_AHEAD), 64):
                 prefetch(at + _PREFETCH_AHEAD + ahead)
-        else:
-            prefetch(at + size)  # No body is looked at then.
+        else:  # No body is looked at then. Later messages are likely as large as this one.
+            for ahead in range(0, 192, 64):
+                prefetch(at + _MESSAGES_AHEAD * size - ahead)
         reason = one_message(at, limit, size, state, c, t, r)
         if reason < 0:
             store_i64(c.position + 8 * i, first_offset + (at - base))

@@ -189,12 +189,14 @@ class Scanner:
                 return unreadable_end(file, self.stopped_at, error)
 
     def scan_bytes(
-        self, file: CommitLogFile, data: ByteArray, data_offset: int
+        self, file: CommitLogFile, data: ByteArray, data_offset: int, start: int = 0, stop: int | None = None
     ) -> Generator[Window, None, tuple[bool, int]]:
-        """Yields windows of the messages in `data`, bytes of a file from the physical offset
-        `data_offset` on. Returns (whether the file's filler is there, the position in `data`) where
-        no whole message follows."""
-        reason, position = yield from self._windows(file, data, data_offset, 0, data.size)
+        """Yields windows of the messages that begin at the positions [start, stop) of `data`, bytes of
+        a file from the physical offset `data_offset` on. Returns (whether the file's filler is there,
+        the position in `data`) where the scan stopped: at `stop`, or where no whole message follows."""
+        stop = data.size if stop is None else stop
+        self.stopped_at = data_offset + start - file.start_offset
+        reason, position = yield from self._windows(file, data, data_offset, start, stop)
         return reason == kernel.FILE_END and position < data.size, position
 
     def scan_part(self, file: CommitLogFile, start: int, stop: int) -> Generator[Window, None, LogEnd | None]:

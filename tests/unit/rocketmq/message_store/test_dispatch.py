@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.rocketmq import Message, MessageStore, PutMessageResult
+from logdex.testing.bad_sectors import BadSectorsEnv
 from tests.unit.rocketmq.message_store.open_stores import crash, open_store
 
 
@@ -54,4 +55,21 @@ def test_without_a_message_the_dispatch_stops(harm: str, tmp_path: Path) -> None
     assert put(store, 4)[0].is_stored
     assert store.dispatch_behind_bytes == store.max_phy_offset - at
     assert len(store.query_message("orders", "k1").messages) == 1
+    crash(store)
+
+
+@pytest.mark.parametrize("first", [0, 8192])
+def test_where_the_log_cannot_be_read_the_dispatch_stops(first: int, tmp_path: Path) -> None:
+    """What is before the page is dispatched, and the error is not that of a damaged message."""
+    root = tmp_path / "store"
+    log = str(root / "commitlog" / f"{0:020d}")
+    store = open_store(root, env=BadSectorsEnv({log: [(first, first + 1)]}), mapped_file_size_commit_log=1 << 16)
+    results = put(store, *range(100))
+    for _ in range(2):
+        with pytest.raises(UnreadableError, match="cannot be read"):
+            store.dispatch()
+    assert store.dispatch_behind_bytes >= store.max_phy_offset - first > 0
+    before = [result for result in results if result.physical_offset + result.size_bytes <= first]
+    assert [queue.max_offset for queue in store.queues()] == [len(before)][: len(before)]
+    assert put(store, 100)[0].is_stored
     crash(store)

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Generator
 
 import numpy as np
-import numpy.typing as npt
 
 from logdex.errors import CorruptError
-from logdex.io.env import Env, ReadFile
+from logdex.io.env import Env, MappedBytes
+from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.mapped.mapping import is_mapped, require_readable
 from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.offset_files import OffsetFile
@@ -30,11 +31,13 @@ from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _log = logging.getLogger(__name__)
-BATCH_BYTES = 4 << 20
-"""How much of the log one batch reads, unless a message is larger."""
+BATCH_BYTES = 16 << 20
+"""The messages that begin in so many bytes of the log are one batch, at most."""
+HURRY_BYTES = 4 << 20
+"""If so much is left, the next batch follows at once."""
 
 
-def _adds_up_wrong(data: npt.NDArray[np.uint8]) -> bool:
+def _adds_up_wrong(data: ByteArray) -> bool:
     """Whether the parts of a message do not add up to its size."""
     try:
         decode_message(data.tobytes(), check_crc=False)
@@ -94,8 +97,8 @@ class Dispatch:
         self.checkpoint = checkpoint
         self._core = core
         self._timestamp_ms = core.last_timestamp_ms
-        self._file: ReadFile | None = None
-        self._block_bytes = BATCH_BYTES
+        self._mapped: MappedBytes | None = None
+        derived.scanner.check_crcs(False)  # this process wrote the bytes; the engine's doReput checks none either
         self._moved = threading.Condition()
         self._waiting = 0
         """How many threads wait in `wait`."""
@@ -104,9 +107,9 @@ class Dispatch:
 
     @property
     def is_hurried(self) -> bool:
-        """Whether the next batch should follow at once: a thread waits for it, or it is a whole
+        """Whether the next batch should follow at once: a thread waits for it, or it is a large
         one."""
-        return self._waiting > 0 or self.behind_bytes >= BATCH_BYTES
+        return self._waiting > 0 or self.behind_bytes >= HURRY_BYTES
 
     @property
     def behind_bytes(self) -> int:
@@ -148,21 +151,18 @@ class Dispatch:
         log = self._core.log
         start = self.reput_from // log.file_size_bytes * log.file_size_bytes
         file = OffsetFile(log.path_of(start), start, log.file_size_bytes)
-        upto = min(end, file.end_offset)
-        data = np.frombuffer(
-            self._opened(file).read_at(self.reput_from - start, min(self._block_bytes, upto - self.reput_from)),
-            np.uint8,
-        )
-        is_filled, done = self._scan(self.derived.scanner.scan_bytes(file, data, self.reput_from))
+        data = self._bytes_of(file)[: min(end, file.end_offset) - start]
+        begin = self.reput_from - start
+        scanner = self.derived.scanner
+        is_filled, done = self._scan(scanner.scan_bytes(file, data, start, begin, begin + BATCH_BYTES))
         if is_filled:
             self._close_file()
             self.reput_from = file.end_offset
-            return
-        if done == 0:
-            self._grow(file, data, upto)
-            return
-        self._block_bytes = BATCH_BYTES
-        self.reput_from += done
+        elif done > begin:
+            self.reput_from = start + done
+        else:
+            require_readable(data, begin, data.size)
+            self._pass_over(file, data, begin)
 
     def _scan(self, windows: Generator[Window, None, tuple[bool, int]]) -> tuple[bool, int]:
         while True:
@@ -174,16 +174,11 @@ class Dispatch:
             self.derived.put(window)
             self._timestamp_ms = int(window.columns.store_timestamp_ms[window.count - 1])
 
-    def _grow(self, file: OffsetFile, data: npt.NDArray[np.uint8], upto: int) -> None:
-        """Reads more next time, for a message larger than what was read. Passes over a message whose
-        parts do not add up to its size, as the engine does. Raises `CorruptError` if no whole message
-        is there otherwise."""
-        size = int.from_bytes(data[:4].tobytes(), "big")
-        left = upto - self.reput_from
-        if len(data) < left and MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= left and size > len(data):
-            self._block_bytes = size
-            return
-        if MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= len(data) and _adds_up_wrong(data[:size]):
+    def _pass_over(self, file: OffsetFile, data: ByteArray, at: int) -> None:
+        """Passes over a message whose parts do not add up to its size, as the engine does. Raises
+        `CorruptError` if no whole message is there otherwise."""
+        size = int.from_bytes(data[at : at + 4].tobytes(), "big")
+        if MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= len(data) - at and _adds_up_wrong(data[at : at + size]):
             _log.warning("the dispatch passes over the message at %d: its size is wrong", self.reput_from)
             self._core.stats.dispatch_passed_over += 1
             self.reput_from += size
@@ -191,20 +186,22 @@ class Dispatch:
         raise CorruptError(
             "no whole message is here; the dispatch stops",
             path=file.path,
-            position=self.reput_from - file.start_offset,
+            position=at,
             hint="close the store and run logdex verify",
         )
 
-    def _opened(self, file: OffsetFile) -> ReadFile:
-        if self._file is None or self._file.path != file.path:
+    def _bytes_of(self, file: OffsetFile) -> ByteArray:
+        """The bytes of a file of the log as they are now: mapped, so that bodies are not copied."""
+        mapped = self._mapped
+        if mapped is None or mapped.path != file.path or not is_mapped(mapped.array):
             self._close_file()
-            self._file = self._core.env.open_read(file.path)
-        return self._file
+            mapped = self._mapped = self._core.env.map_read(file.path)
+        return mapped.array
 
     def _close_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._mapped is not None:
+            self._mapped.close()
+            self._mapped = None
 
     def _note_rolled(self) -> None:
         """Moves the checkpoint after an IndexFile became full, once the messages that it points to
