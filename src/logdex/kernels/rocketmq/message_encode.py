@@ -36,19 +36,26 @@ _AT_BORN = _HEAD.offset_of("born_timestamp_ms")
 _BODY_LENGTH_SIZE = 4
 
 
+PIECE_SIZE = 3
+"""The int64s of a piece of the properties: the address of its bytes, of its n + 1 offsets (0: it is
+the same in each row), and its size in that case."""
+
+
 class EncodeColumns(NamedTuple):
-    """Addresses. Rows: `queue` (int32, the number of the row's queue), `born_ms` (int64), and of
-    body and properties the bytes and their n + 1 offsets (int64). Queues: `queue_topic` and
+    """Addresses. Rows: `queue` (int32, the number of the row's queue), `born_ms` and `size` (int64, the
+    size of the whole message), and of the body the bytes and their n + 1 offsets (int64). `pieces` are
+    `piece_count` pieces, which give the properties one after the other. Queues: `queue_topic` and
     `queue_id` (int32), `next_offset` (int64, moved on). Topics: the bytes and their offsets (int64),
     and `is_long` (int32, 1 for a message of version 2). `head` is the head of a message with
     everything that all messages have in common."""
 
     queue: int
     born_ms: int
+    size: int
     body: int
     body_offsets: int
-    properties: int
-    properties_offsets: int
+    pieces: int
+    piece_count: int
     queue_topic: int
     queue_id: int
     next_offset: int
@@ -71,6 +78,20 @@ class EncodeRules(NamedTuple):
 
 
 @kernel
+def _copy_pieces(at: int, i: int, c: EncodeColumns) -> int:
+    """Writes the properties of row `i` at an address. Returns their size."""
+    begin = at
+    for piece in range(c.pieces, c.pieces + 8 * PIECE_SIZE * c.piece_count, 8 * PIECE_SIZE):
+        data, offsets, size = load_i64(piece), load_i64(piece + 8), load_i64(piece + 16)
+        if offsets != 0:
+            start = load_i64(offsets + 8 * i)
+            data, size = data + start, load_i64(offsets + 8 * (i + 1)) - start
+        copy_bytes(at, data, size)
+        at += size
+    return at - begin
+
+
+@kernel
 def encode_messages(
     first: int,
     count: int,
@@ -84,7 +105,7 @@ def encode_messages(
 ) -> None:
     """Writes messages from row `first` on to address `out`, whose first byte will have the
     `physical_offset`, until all rows are written or the next one is larger than what is left of
-    `room` bytes."""
+    `room` bytes. One byte behind these may be written too."""
     at, i = out, first
     while i < count:
         queue = load_i32(c.queue + 4 * i)
@@ -94,11 +115,7 @@ def encode_messages(
         is_long = load_i32(c.is_long + 4 * topic)
         body_at = load_i64(c.body_offsets + 8 * i)
         body_size = load_i64(c.body_offsets + 8 * (i + 1)) - body_at
-        properties_at = load_i64(c.properties_offsets + 8 * i)
-        properties_size = load_i64(c.properties_offsets + 8 * (i + 1)) - properties_at
-        if properties_size > 0:
-            properties_size -= r.cut
-        size = r.head_size + body_size + 1 + is_long + topic_size + 2 + properties_size
+        size = load_i64(c.size + 8 * i)
         if size > room - (at - out):
             break
         copy_bytes(at, c.head, r.head_size)
@@ -123,8 +140,10 @@ def encode_messages(
         at += 1 + is_long
         copy_bytes(at, c.topic + topic_at, topic_size)
         at += topic_size
+        properties_size = _copy_pieces(at + 2, i, c)
+        if properties_size > 0:
+            properties_size -= r.cut
         store_be16(at, properties_size)
-        copy_bytes(at + 2, c.properties + properties_at, properties_size)
         at += 2 + properties_size
         i += 1
     store_i64(state + 8 * ROWS, i)

@@ -26,6 +26,9 @@ from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _PAGE_SIZE = 4096
+FLUSH_AT_BYTES = 64 << 20
+"""If tables put so much that is not on disk yet, it is flushed at once. A file is on disk before the
+next one's first message is written, and that put waits for the disk."""
 
 
 class StoreCore:
@@ -69,6 +72,8 @@ class StoreCore:
         """Waits until slaves have the log up to an offset; None if no put waits for slaves."""
         self.appended = threading.Event()
         """Is set when something is appended to the log. The dispatch clears it and waits for it."""
+        self.flush_wanted = threading.Event()
+        """Is set when much of the log is not on disk yet, to wake the thread that flushes it."""
         self.closed = self.closing = False
         self._is_slave = options.is_slave
         self.disk_full = False
@@ -158,6 +163,12 @@ class StoreCore:
             raise
         if not self.appended.is_set():
             self.appended.set()
+
+    def append_rows(self, data: memoryview) -> None:
+        """As `append`, for many messages. Lets them be flushed soon."""
+        self.append(data)
+        if self.log.end_offset - self.durable_offset >= FLUSH_AT_BYTES:
+            self.flush_wanted.set()
 
     def write(self, position: int, data: bytes) -> None:
         """Writes bytes of a filler, at a position of the active file. Call it with the lock held."""

@@ -4,10 +4,12 @@ no put."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from logdex.io.env import Env
@@ -84,6 +86,21 @@ def test_many_threads_share_an_fsync(tmp_path: Path) -> None:
         assert env.syncs - before == 1  # that of all the threads that waited
         assert sorted(put.queue_offset for put in found if put.queue_id == 1) == list(range(12))
         assert {put.status for put in found} == {PutMessageStatus.PUT_OK}
+
+
+def test_large_tables_are_flushed_before_the_interval_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logdex.rocketmq.message_store.core.FLUSH_AT_BYTES", 10_000)
+    table = pa.table({"topic": ["orders"] * 100, "body": [b"x" * 100] * 100})
+    slow = {"flush_interval_commit_log_ms": 3_600_000, "flush_consume_queue_thorough_interval_ms": 3_600_000}
+    with open_store(tmp_path / "store", background=True, mapped_file_size_commit_log=1 << 20, **slow) as store:
+        assert store.put_columns(table.slice(0, 10)).is_stored
+        time.sleep(0.02)
+        assert store.stats.flush_behind_bytes > 0
+        assert store.put_columns(table).is_stored
+        until_s = time.monotonic() + 60
+        while store.stats.flush_behind_bytes and time.monotonic() < until_s:
+            time.sleep(0.005)
+        assert store.stats.flush_behind_bytes == 0
 
 
 def test_a_dispatch_that_stands_still_holds_up_no_put(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,8 @@ _COLUMNS = (
     *("properties", "born_timestamp_ms", "unique_key"),
 )
 UNIQ_KEY_NAME = props.UNIQ_KEY.decode()
-_BUFFER_BYTES = 4 << 20
+_BUFFER_BYTES = 512 << 10
+"""What is encoded and written at once: it stays in the core's cache between the two."""
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
@@ -41,12 +43,17 @@ class Bytes(NamedTuple):
         return np.diff(self.offsets)
 
 
+Pieces = list[Bytes | bytes]
+"""The properties of each row: the values of columns, and bytes that are the same in each row, one after
+the other. There is a separator after the last property."""
+
+
 class Prepared(NamedTuple):
     """The rows of a table, ready for the kernel; `queues` has topic number and queue id of each
     queue."""
 
     body: Bytes
-    properties: Bytes
+    properties: Pieces
     born_ms: Int64s
     queue: Int32s
     queues: list[tuple[int, int]]
@@ -107,12 +114,15 @@ def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch
     born = np.full(count, now_ms, np.int64)
     if "born_timestamp_ms" in names:
         born = _column(table, "born_timestamp_ms").fill_null(now_ms).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    if int(properties.sizes.max()) > PROPERTIES_SIZE_BYTES_MAX:
+    properties_sizes = np.zeros(count, np.int64)
+    for piece in properties:
+        properties_sizes += len(piece) if isinstance(piece, bytes) else piece.sizes
+    if int(properties_sizes.max()) > PROPERTIES_SIZE_BYTES_MAX:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     topic_sizes = np.array([len(topic) + 1 + encoder.is_long(topic) for topic in topics], np.int64)
     head = head_struct(encoder.host_flags).size
-    cut = np.minimum(properties.sizes, 0 if core.config.dialect.separator_at_end else 1)
-    sizes = head + body.sizes + topic_sizes[topic_of] + 2 + properties.sizes - cut
+    cut = np.minimum(properties_sizes, 0 if core.config.dialect.separator_at_end else 1)
+    sizes = head + body.sizes + topic_sizes[topic_of] + 2 + properties_sizes - cut
     if not encoder.admits(int(body.sizes.max()), int(sizes.max())):
         return PutMessageStatus.MESSAGE_ILLEGAL
     born = np.ascontiguousarray(born, np.int64)
@@ -179,17 +189,11 @@ def _queues(core: StoreCore, table: pa.Table | pa.RecordBatch, topics: list[byte
     return found
 
 
-def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int) -> Bytes:
+def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int) -> Pieces:
     """The stored properties of each row, with a separator after the last one."""
     names, count = table.schema.names, table.num_rows
     tags = _as_binary(_column(table, "tags")) if "tags" in names else None
-    keys = None
-    if "keys" in names:
-        keys = _column(table, "keys")
-        if pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type):
-            keys = pc.binary_join(keys, " ")
-        keys = _as_binary(keys)
-        keys = pc.if_else(pc.equal(pc.binary_length(keys), 0), pa.scalar(None, pa.large_binary()), keys)
+    keys = _keys(_column(table, "keys")) if "keys" in names else None
     unique = _as_binary(_column(table, "unique_key")) if "unique_key" in names else None
     if "properties" in names:
         own = _column(table, "properties").to_pylist()
@@ -199,53 +203,49 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
             encoder.stored_properties(None if tags is None else tags[i].as_py(), keys and keys[i].as_py(), each, now_ms)
             for i, each in enumerate(own)
         ]
-        return _bytes_of(pa.array(rows, pa.large_binary()), count)
-    stored = _bytes_of(_joined(encoder, keys, unique, tags, count, now_ms), count)
-    pairs = sum(count - column.null_count for column in (keys, unique, tags) if column is not None)
-    made = count if unique is None and encoder.unique_keys is not None else 0
-    _require_storable(stored, pairs + made)
-    return stored
+        return [_bytes_of(pa.array(rows, pa.large_binary()), count)]
+    for column in (keys, unique, tags):
+        if column is not None:
+            _require_storable(_bytes_of(column, count))
+    if unique is None and encoder.unique_keys is not None:
+        unique = encoder.unique_keys.column(count, now_ms)
+    return _pieces(((props.KEYS, keys), (props.UNIQ_KEY, unique), (props.TAGS, tags)), count)
 
 
-def _joined(encoder: Encoder, keys: Any, unique: Any, tags: Any, count: int, now_ms: int) -> Any:
-    """KEYS, UNIQ_KEY and TAGS of each row, in the order of Java's map. What stands between columns is
-    part of the column of unique keys that is made here, as joining takes long for each column."""
-    pieces: list[Any] = []
-    first = last = b""
-    if keys is not None and keys.null_count:
-        pieces.append(_pairs(props.KEYS, keys))
-    elif keys is not None:
-        pieces += [_binary(props.KEYS + b"\x01"), keys]
-        first = b"\x02"
-    if tags is not None and not tags.null_count:
-        last = props.TAGS + b"\x01"
-    if unique is not None:
-        pieces += [_binary(first), _pairs(props.UNIQ_KEY, unique), _binary(last)]
-    elif encoder.unique_keys is not None:
-        pieces.append(encoder.unique_keys.column(count, now_ms, first + props.UNIQ_KEY + b"\x01", b"\x02" + last))
-    else:
-        pieces.append(_binary(first + last))
-    if tags is not None and tags.null_count:
-        pieces.append(_pairs(props.TAGS, tags))
-    elif tags is not None:
-        pieces += [tags, _binary(b"\x02")]
-    if all(isinstance(piece, pa.Scalar) for piece in pieces):
-        return pa.array([b""] * count, pa.large_binary())
-    return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, _binary(b""))
+def _keys(column: Any) -> Any:
+    """The KEYS of each row, null where it has none."""
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        column = pc.binary_join(column, " ")
+    column = _as_binary(column)
+    is_empty = pc.equal(pc.binary_length(column), 0)
+    return pc.if_else(is_empty, pa.scalar(None, pa.large_binary()), column) if pc.any(is_empty).as_py() else column
 
 
-def _pairs(name: bytes, column: Any) -> Any:
-    """A property of each row with its name and separators; nothing where the column has no value."""
-    return pc.binary_join_element_wise(_binary(name + b"\x01"), column, _binary(b"\x02"), _binary(b"")).fill_null(b"")
+def _pieces(columns: Iterable[tuple[bytes, Any]], count: int) -> Pieces:
+    """Properties from their names and values, in the order of Java's map. A row whose value is null
+    lacks the property."""
+    pieces: Pieces = []
+    before = b""
+    for name, column in columns:
+        if column is None:
+            continue
+        if column.null_count:
+            pairs = pc.binary_join_element_wise(_binary(name + b"\x01"), column, _binary(b"\x02"), _binary(b""))
+            pieces += [before, _bytes_of(pairs, count)]
+            before = b""
+        else:
+            pieces += [before + name + b"\x01", _bytes_of(column, count)]
+            before = b"\x02"
+    return [piece for piece in (*pieces, before) if piece]
 
 
 def _binary(data: bytes) -> Any:
     return pa.scalar(data, pa.large_binary())
 
 
-def _require_storable(stored: Bytes, pairs: int) -> None:
-    data = stored.data[int(stored.offsets[0]) : int(stored.offsets[-1])]
-    if int(np.count_nonzero(data == props.PROPERTY_SEPARATOR[0])) != pairs or not data.all():
+def _require_storable(values: Bytes) -> None:
+    data = values.data[int(values.offsets[0]) : int(values.offsets[-1])]
+    if not data.all() or (data == props.PROPERTY_SEPARATOR[0]).any():
         raise UsageError(
             "tags or keys have a character that separates properties (U+0002) or a zero byte",
             hint="leave such characters out",
@@ -253,6 +253,13 @@ def _require_storable(stored: Bytes, pairs: int) -> None:
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
+def _addresses(piece: Bytes | bytes) -> tuple[int, int, int]:
+    """A piece of the properties as the kernel takes it."""
+    if isinstance(piece, Bytes):
+        return piece.data.ctypes.data, piece.offsets.ctypes.data, 0
+    return np.frombuffer(piece, np.uint8).ctypes.data, 0, len(piece)
+
+
 class _Writing:
     """Writes prepared rows, as many at once as file and buffer take. The lock is held."""
 
@@ -264,7 +271,9 @@ class _Writing:
         self._keys = [(rows.topics[topic], queue_id) for topic, queue_id in rows.queues]
         self._next = np.array([core.queue_offsets.get(key, 0) for key in self._keys], np.int64)
         head = encoder.common_head()
+        pieces = [_addresses(piece) for piece in rows.properties]
         self._arrays: list[npt.NDArray[Any]] = [
+            np.array(pieces, np.int64),
             np.array([topic for topic, _ in rows.queues], np.int32),
             np.array([queue_id for _, queue_id in rows.queues], np.int32),
             np.frombuffer(b"".join(rows.topics) + bytes(8), np.uint8),
@@ -272,14 +281,15 @@ class _Writing:
             np.array([encoder.is_long(topic) for topic in rows.topics], np.int32),
             np.frombuffer(head, np.uint8),
         ]
-        topic, queue_id, data, offsets, is_long, template = (array.ctypes.data for array in self._arrays)
+        properties, topic, queue_id, data, offsets, is_long, template = (array.ctypes.data for array in self._arrays)
         self._columns = EncodeColumns(
             rows.queue.ctypes.data,
             rows.born_ms.ctypes.data,
+            rows.sizes.ctypes.data,
             rows.body.data.ctypes.data,
             rows.body.offsets.ctypes.data,
-            rows.properties.data.ctypes.data,
-            rows.properties.offsets.ctypes.data,
+            properties,
+            len(pieces),
             topic,
             queue_id,
             self._next.ctypes.data,
@@ -303,17 +313,18 @@ class _Writing:
         begin, done, count = core.log.end_offset, 0, len(rows.queue)
         first_queue = int(rows.queue[0])
         first_offset, status = int(self._next[first_queue]), PutMessageStatus.PUT_OK
-        buffer = np.empty(min(_BUFFER_BYTES, int(rows.sizes.sum())), np.uint8)
+        buffer = np.empty(min(_BUFFER_BYTES, int(rows.sizes.sum())) + 1, np.uint8)
         while done < count:
             needed = int(rows.sizes[done])
             if not core.make_room(needed):
                 status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
                 break
-            if needed > len(buffer):
-                buffer = np.empty(needed, np.uint8)
+            if needed >= len(buffer):
+                buffer = np.empty(needed + 1, np.uint8)
             if done == 0:
                 begin = core.log.end_offset
             done = self._write_some(done, count, buffer)
+        core.queue_offsets.update(zip(self._keys, self._next.tolist(), strict=True))
         written = int(rows.sizes[:done].sum())
         key = self._keys[first_queue]
         return PutMessageResult(
@@ -324,7 +335,7 @@ class _Writing:
         from logdex.kernels.rocketmq.message_encode import ROWS, SIZE, encode_messages
 
         core, log = self._core, self._core.log
-        room = min(log.file_size_bytes - log.position - BLANK.size_bytes, len(buffer))
+        room = min(log.file_size_bytes - log.position - BLANK.size_bytes, len(buffer) - 1)
         now_ms = core.clock_ms()
         encode_messages(
             done,
@@ -337,7 +348,6 @@ class _Writing:
             self._rules,
             self._state.ctypes.data,
         )
-        core.append(memoryview(buffer[: int(self._state[SIZE])]))  # type: ignore[arg-type]  # arrays are buffers
-        core.queue_offsets.update(zip(self._keys, self._next.tolist(), strict=True))
+        core.append_rows(memoryview(buffer[: int(self._state[SIZE])]))  # type: ignore[arg-type]  # arrays are buffers
         core.last_timestamp_ms = now_ms
         return int(self._state[ROWS])

@@ -59,19 +59,18 @@ class UniqueKeys:
             start, _ = self._month = _month_of(now_ms)
         return now_ms - start
 
-    def column(self, count: int, now_ms: int, before: bytes = b"", after: bytes = b"") -> Any:
-        """`count` new values, each between `before` and `after`, as an Arrow array of large_binary."""
+    def column(self, count: int, now_ms: int) -> Any:
+        """`count` new values as an Arrow array of large_binary."""
         with self._lock:
             begin = max(self._next_in_column, now_ms << 16)  # the counter carries into the time
             self._next_in_column = begin + count
             start = (self._month_ms(begin >> 16) << 16) + (begin & 0xFFFF)
         numbers = start + np.arange(count, dtype=np.int64)
-        first = before + f"{self._first_in_column}{start:012X}".encode()
-        end = len(first)
-        digits = np.empty((count, end + len(after)), np.uint8)
-        digits[:] = np.frombuffer(first + after, np.uint8)
+        first = f"{self._first_in_column}{start:012X}".encode()
+        digits = np.empty((count, len(first)), np.uint8)
+        digits[:] = np.frombuffer(first, np.uint8)
         for place in range((start ^ (start + count - 1)).bit_length() + 3 >> 2):  # those that change
-            digits[:, end - 1 - place] = _HEX[numbers >> 4 * place & 15]
+            digits[:, -1 - place] = _HEX[numbers >> 4 * place & 15]
         offsets = np.arange(count + 1, dtype=np.int64) * digits.shape[1]
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
         return pa.Array.from_buffers(pa.large_binary(), count, buffers)

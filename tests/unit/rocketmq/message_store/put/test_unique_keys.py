@@ -20,9 +20,7 @@ V6 = Host(bytes(range(16)), 9)
 def test_columns_and_single_values_differ_within_a_millisecond(host: Host) -> None:
     keys, found = UniqueKeys(host), list[bytes]()
     for count in (1, 7, 70_000, 300):
-        column = keys.column(count, NOW_MS, b"<", b">>").to_pylist()
-        assert all(value[:1] + value[-2:] == b"<>>" for value in column)
-        found += [value[1:-2] for value in column]
+        found += keys.column(count, NOW_MS).to_pylist()
         found += [keys.next(NOW_MS) for _ in range(5)]
     assert len(set(found)) == len(found) == 70_328
     parts = [parse_unique_key(value) for value in found[:20]]
