@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import typer
 
 from logdex.cli.commands import app
+from logdex.cli.rows.printer import END_OF
 
 
 class Ended(NamedTuple):
@@ -40,7 +41,26 @@ def run(*arguments: object) -> Ended:
 
 
 def run_json(*arguments: object, exit_code: int = 0) -> list[dict[str, Any]]:
-    """The JSON lines of `logdex ARGUMENTS --json`."""
+    """The JSON lines of `logdex ARGUMENTS --json` that are rows."""
     result = run(*arguments, "--json")
     assert result.exit_code == exit_code, result
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return rows_of(result.stdout)
+
+
+def rows_of(stdout: str) -> list[dict[str, Any]]:
+    """The rows of JSON lines: all but the last object, which says what a program needs to know of the answer."""
+    return [json.loads(line) for line in without_end(stdout).splitlines()]
+
+
+def without_end(stdout: str) -> str:
+    """JSON lines without the object that is no row."""
+    return "".join(line for line in stdout.splitlines(keepends=True) if not line.startswith(f'{{"{END_OF}": '))
+
+
+def end_of(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    """The last object of `logdex ARGUMENTS --json`, which is no row."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == exit_code, result
+    end: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    assert next(iter(end)) == END_OF
+    return end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.testing.store_builder import make_message, write_commit_log
+from tests.cli.helpers import rows_of
 
 COUNT = 400
 BODY = b"x" * 25_000
@@ -46,7 +46,7 @@ def test_cat_of_a_file_that_is_truncated(make: Any, tmp_path: Path) -> None:
     assert process.returncode in (1, 2), told
     assert f"{file}: " in told
     assert "truncated to 4096 bytes" in told
-    rows = [json.loads(line) for line in lines]
+    rows = rows_of("".join(lines))
     assert 0 < len(rows) < COUNT
     bodies = {row.get("value") or row.get("body") for row in rows}
     assert len(bodies) == 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import Any
+
+from tests.cli.helpers import rows_of
 
 _PROGRAM = """
 import resource, runpy, sys
@@ -29,4 +30,4 @@ def run_limited(*words: object, exit_code: int = 0) -> str:
 
 def run_json_limited(*words: object, exit_code: int = 0) -> list[dict[str, Any]]:
     """The JSON lines of ``logdex WORDS --json``."""
-    return [json.loads(line) for line in run_limited(*words, "--json", exit_code=exit_code).splitlines()]
+    return rows_of(run_limited(*words, "--json", exit_code=exit_code))

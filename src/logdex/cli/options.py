@@ -1,7 +1,8 @@
 """Options that several commands share: PATH, the settings of all formats, times, `--json`.
 
 `path_command` turns a command's parameter `target: PathOptions` into the argument PATH and one flag
-per declared setting of each format.
+per declared setting of each format, and a parameter `rows: RowOptions` into the flags that say how
+messages or records are printed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import typer
 from typer.models import OptionInfo
 
 from logdex.cli.output import human_time
+from logdex.cli.rows.row_options import row_parameters, take_row_options
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, Format
@@ -82,7 +84,6 @@ def format_option(flag: str) -> Any:
     return typer.Option(flag, parser=_format_name, metavar=choices, help="The format to write.", show_default=False)
 
 
-MessageJsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per message, body in base64.")]
 DecompressOption = Annotated[bool, typer.Option("--decompress", help="With --json: decompress compressed bodies.")]
 FollowOption = Annotated[bool, typer.Option("--follow", help="Wait for more at the end; Ctrl-C ends it.")]
 ControlOption = Annotated[bool, typer.Option("--control", help="Include control records (Kafka).")]
@@ -155,7 +156,10 @@ def address_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _command(function: Callable[..., None], argument: Any, formats: Iterable[Format]) -> Callable[..., None]:
-    own = [parameter for parameter in _parameters(function) if parameter.name != "target"]
+    parameters = _parameters(function)
+    own = [parameter for parameter in parameters if parameter.name not in ("target", "rows")]
+    prints_rows = any(parameter.name == "rows" for parameter in parameters)
+    own += row_parameters() if prints_rows else []
     flags = {parameter.name: _flag_of(parameter) for parameter in own}
     path = inspect.Parameter("path", inspect.Parameter.KEYWORD_ONLY, annotation=argument)
     declared = [setting for each in formats for setting in each.settings]
@@ -169,6 +173,8 @@ def _command(function: Callable[..., None], argument: Any, formats: Iterable[For
         _require_no_empty(path, {flags.get(name) or flag_of(name): options[name] for name in places})
         values = {parameter.name: options.pop(parameter.name) for parameter in settings}
         _require_possible(options, flags)
+        if prints_rows:
+            options["rows"] = take_row_options(options)
         function(target=PathOptions(path.rstrip("/") or path[:1], given(values), flags), **options)
 
     keyword = inspect.Parameter.KEYWORD_ONLY

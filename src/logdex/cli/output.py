@@ -44,7 +44,7 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
-def shown_start(value: bytes) -> str:
+def shown_start(value: bytes | str) -> str:
     """Returns the beginning of a value, at most `VALUE_SHOWN` characters."""
     text = shown(value[: 4 * VALUE_SHOWN])
     return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
@@ -57,8 +57,13 @@ def emit(line: str) -> None:
 
 def emit_json(value: Mapping[str, Any]) -> None:
     """Prints one JSON line of data."""
+    sys.stdout.write(json_text(value) + "\n")
+
+
+def json_text(value: Any) -> str:
+    """Returns a value as JSON on one line."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-    sys.stdout.write(_SURROGATE.sub(lambda found: "\\" + _escape(found), text) + "\n")
+    return _SURROGATE.sub(lambda found: "\\" + _escape(found), text)
 
 
 def note(line: str) -> None:

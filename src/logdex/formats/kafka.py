@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from logdex.kafka.dispatch.job import LogDispatcher
     from logdex.kafka.rebuild.report import KafkaRebuildReport
     from logdex.kafka.recover.report import RecoverReport
+    from logdex.kafka.snapshot.file_overview import KafkaFileOverview
     from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.snapshot.overview import KafkaOverview
     from logdex.kafka.tables.log_tables import KafkaTables
@@ -52,7 +53,11 @@ def _tables(found: KafkaPath, snapshot: KafkaSnapshot, *, env: Env = DEFAULT_ENV
     return KafkaTables(found, snapshot, env=env, **options)
 
 
-def _overview(found: KafkaPath, settings: Settings, *, env: Env = DEFAULT_ENV) -> KafkaOverview:
+def _overview(found: KafkaPath, settings: Settings, *, env: Env = DEFAULT_ENV) -> KafkaOverview | KafkaFileOverview:
+    if found.is_beside_a_log:
+        from logdex.kafka.snapshot.file_overview import file_overview
+
+        return file_overview(found, env=env)
     from logdex.kafka.snapshot.overview import overview
 
     return overview(found, LogConfig(**settings), env=env)

@@ -28,14 +28,16 @@ from tests.cli.harm import Run, check_run, take_output, tell
 from tests.cli.kafka.tiny_logs import INTERVAL_BYTES, KEY, SETTINGS, TINY_KAFKA, clock_ms
 from tests.unit.kafka.batch.batch_bytes import whole_batches
 
+JSON = ["--json", "--values", "base64"]
+"""Rows as `record_to_json` makes them."""
 COMMANDS: dict[str, list[str]] = {
     "info": ["info", "LOGS"],
     "info partition": ["info", "LOGS/events-0", "--json"],
-    "cat": ["cat", "LOGS", "--json", "--control"],
-    "cat committed": ["cat", "LOGS", "--json", "--isolation-level", "read_committed"],
-    "get": ["get", "LOGS", "--topic", "TOPIC", "--partition", "0", "--offset", "FIRST", "--count", "9", "--json"],
-    "get by time": ["get", "LOGS/TOPIC-0", "--time", "1700000003000", "--json"],
-    "query": ["query", "LOGS", "--topic", "TOPIC", "--key", KEY, "--json"],
+    "cat": ["cat", "LOGS", *JSON, "--control"],
+    "cat committed": ["cat", "LOGS", *JSON, "--isolation-level", "read_committed"],
+    "get": ["get", "LOGS", "--topic", "TOPIC", "--partition", "0", "--offset", "FIRST", "--count", "9", *JSON],
+    "get by time": ["get", "LOGS/TOPIC-0", "--time", "1700000003000", *JSON],
+    "query": ["query", "LOGS", "--topic", "TOPIC", "--key", KEY, *JSON],
     "verify": ["verify", "LOGS", "--index-interval-bytes", str(INTERVAL_BYTES)],
     "rebuild": ["rebuild", "LOGS", "-o", "OUT", "--no-sync", "--index-interval-bytes", str(INTERVAL_BYTES)],
     "recover": ["recover", "LOGS", "-o", "OUT", "--no-sync", "--index-interval-bytes", str(INTERVAL_BYTES)],
@@ -121,7 +123,9 @@ def run(store: KafkaStore, command: str, topic: str, *, keep_output: bool = Fals
     first = "101" if topic == "events" and len(store.files) < ODD_FILES_MAX else "3"
     words = {"LOGS": str(store.root), "OUT": str(store.out), "TOPIC": topic, "FIRST": first}
     arguments = [re.sub("LOGS|OUT|TOPIC|FIRST", lambda found: words[found[0]], word) for word in COMMANDS[command]]
-    return Run(*helpers.run(*arguments), {} if keep_output else take_output(store.out))
+    ended = helpers.run(*arguments)
+    stdout = helpers.without_end(ended.stdout)
+    return Run(ended.exit_code, stdout, ended.stderr, {} if keep_output else take_output(store.out))
 
 
 def check(store: KafkaStore, command: str, harm: str, topic: str) -> Run:

@@ -38,7 +38,8 @@ def files(root: Path) -> list[Path]:
 
 
 def run(root: Path, command: str) -> Run:
-    return Run(*helpers.run(*(word.replace("LOGS", str(root)) for word in COMMANDS[command])), {})
+    ended = helpers.run(*(word.replace("LOGS", str(root)) for word in COMMANDS[command]))
+    return Run(ended.exit_code, helpers.without_end(ended.stdout), ended.stderr, {})
 
 
 def check(root: Path, command: str, harm: str) -> Run:

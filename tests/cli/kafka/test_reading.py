@@ -4,7 +4,6 @@ design's field names; nothing is changed."""
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from tests.cli.helpers import run, run_json
+from tests.cli.helpers import rows_of, run, run_json
 from tests.directories import tree_hash
 from tests.examples import cases
 from tests.golden import kafka as golden_kafka
@@ -21,6 +20,7 @@ from tests.golden.kafka import Line
 RECORD_FIELDS = [
     *("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers", "leader_epoch"),
     *("producer_id", "producer_epoch", "sequence", "is_transactional", "is_control"),
+    *("key_text", "value_text"),
 ]
 SMALL = [name for name in golden_kafka.NAMES if name.startswith("tiny-")]
 
@@ -47,7 +47,7 @@ def test_cat_prints_every_record_and_changes_nothing(name: str, golden_log: Any)
     root = golden_log(name)
     before = tree_hash(root)
     result = run("cat", root, "--json", "--control")
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = rows_of(result.stdout)
     expected = lines_of(name)
     assert len(rows) == len(expected)
     for row, line in zip(rows, expected, strict=True):
@@ -78,7 +78,7 @@ def test_cat_filters(name: str, golden_log: Any) -> None:
 
     def offsets(*more: object) -> list[int]:
         result = run(*ask, *more, "--json")
-        return [json.loads(line)["offset"] for line in result.stdout.splitlines()]
+        return [row["offset"] for row in rows_of(result.stdout)]
 
     at, offset = middle["timestamp"], middle["offset"]
     assert offsets() == [line["offset"] for line in lines]
@@ -143,7 +143,7 @@ def test_get_by_offset_and_by_time(name: str, golden_log: Any) -> None:
             result = run("get", partition, field, line["query"], "--count", 1, "--json", "--control")
             if result.exit_code == 2:
                 assert "is not in" in result.stderr  # below the log's start or behind its end
-            for row in map(json.loads, result.stdout.splitlines()):
+            for row in rows_of(result.stdout):
                 exact = [
                     each for each in lines_of(name, partition=line["partition"]) if each["offset"] == row["offset"]
                 ]
@@ -184,7 +184,7 @@ def test_query_gives_every_record_of_a_key_newest_first(name: str, golden_log: A
     ask = ["query", root, "--topic", topic, "--partition", number, "--key", key]
 
     def found(*arguments: object) -> list[int]:
-        return [json.loads(line)["offset"] for line in run(*arguments, "--json").stdout.splitlines()]
+        return [row["offset"] for row in rows_of(run(*arguments, "--json").stdout)]
 
     assert found(*ask) == offsets
     assert found(*ask, "--max", 1) == offsets[:1]
@@ -279,7 +279,8 @@ WRONG = {
     "other topic": (["cat", "LOGS/orders-0", "--topic", "audit.log"], "is orders-0"),
     "out of range": (["get", "LOGS/orders-0", "--offset", "999"], "offset 999 is not in 0 to 171"),
     "below": (["get", "LOGS/orders-1", "--offset", "3"], "offset 3 is not in 30 to 134"),
-    "index": (["cat", f"LOGS/orders-0/{0:020d}.index"], "a .index file"),
+    "index": (["get", f"LOGS/orders-0/{0:020d}.index", "--offset", "0"], "a .index file"),
+    "tail of an index": (["cat", f"LOGS/orders-0/{0:020d}.timeindex", "--tail", "1"], "--tail is about messages"),
     "message": (["message", "LOGS", "7F00000100002A9F0000000000000000"], "not a RocketMQ store"),
     "isolation": (["cat", "LOGS", "--isolation-level", "serializable"], "say read_uncommitted or read_committed"),
     "no queue": (["get", "STORE", "--offset", "1"], "which queue?"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
@@ -13,7 +12,7 @@ import pytest
 from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.message_store.message_store import MessageStore
-from tests.cli.helpers import run, run_json
+from tests.cli.helpers import rows_of, run, run_json
 from tests.unit.rocketmq.consuming.stores import put_numbers, store_with
 
 SMALL = ("--mapped-file-size-commit-log", 4096, "--mapped-file-size-consume-queue", 200)
@@ -61,9 +60,7 @@ def test_put_takes_what_cat_prints(store: Path, tmp_path: Path) -> None:
         "properties",
         "born_timestamp_ms",
     )
-    assert [[row[name] for name in names] for row in again] == [
-        [row[name] for name in names] for row in map(json.loads, lines.splitlines())
-    ]
+    assert [[row[name] for name in names] for row in again] == [[row[name] for name in names] for row in rows_of(lines)]
 
 
 @pytest.mark.parametrize(

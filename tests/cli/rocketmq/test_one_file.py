@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -21,7 +20,7 @@ from logdex.layout.rocketmq import (
 )
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.cli.helpers import run, run_json
+from tests.cli.helpers import rows_of, run, run_json
 from tests.cli.rocketmq.test_reading import as_in_manifest
 from tests.cli.rocketmq.tiny_stores import usual
 from tests.directories import digests, tree_hash
@@ -159,7 +158,7 @@ def test_query_scans(file: Path) -> None:
     key, topic = next((row["keys"][0], row["topic"]) for row in rows if row["keys"])
     expected = [row for row in reversed(rows) if row["topic"] == topic and key in row["keys"]]
     result = run("query", file, "--topic", topic, "--key", key, "--json")
-    assert [json.loads(line) for line in result.stdout.splitlines()] == expected
+    assert rows_of(result.stdout) == expected
     assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
     assert "without an index: it was scanned" in result.stderr
     assert run_json("query", file, "--topic", topic, "--key", key, "--max", 1) == expected[:1]
@@ -216,7 +215,7 @@ def test_a_cut_file(store: Path, tmp_path: Path) -> None:
     place = last["physical_offset"] - 32768
     cut.write_bytes(whole.read_bytes()[: place + 100])
     result = run("cat", cut, "--json")
-    assert (result.exit_code, len(result.stdout.splitlines())) == (1, len(rows) - 3)
+    assert (result.exit_code, len(rows_of(result.stdout))) == (1, len(rows) - 3)
     assert f"the log ends at offset {last['physical_offset']} (torn)" in result.stderr
     finding = run_json("verify", cut, exit_code=1)[0]
     assert (finding["check"], finding["path"], finding["position"]) == ("torn-tail", str(cut), place)
@@ -346,6 +345,8 @@ def test_other_commands_say_what_to_give_instead(command: str, tiny: Path, tmp_p
     index = min((tiny / "index").iterdir())
     for path in (tiny / "consumequeue" / "TopicA" / "0" / f"{0:020d}", index, tiny / "checkpoint",
                  tiny / "config" / "topics.json"):  # fmt: skip
+        if command == "cat" and path.name.isdigit():
+            continue  # it lists their entries
         told = run(command, path, *flags.get(command, []))
         assert (told.exit_code, told.stdout) == (2, ""), told
         assert f"which contains no messages\n        give the store's root: {tiny};" in told.stderr

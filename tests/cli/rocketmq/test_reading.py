@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
-from tests.cli.helpers import run, run_json
+from tests.cli.helpers import rows_of, run, run_json
 from tests.directories import tree_hash
 from tests.examples import cases, examples
 from tests.golden import rocketmq as golden
@@ -17,7 +16,7 @@ from tests.golden import rocketmq as golden
 MESSAGE_FIELDS = [
     *("topic", "queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag", "flag", "born_timestamp_ms"),
     *("born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset", "body_crc"),
-    *("body", "properties", "tags", "keys", "unique_key", "msg_id"),
+    *("body", "properties", "tags", "keys", "unique_key", "msg_id", "body_text"),
 ]
 NAMES = [name for name in golden.NAMES if golden.manifest(name).get("messages")]
 SMALL = [name for name in NAMES if name.startswith("tiny-")]
@@ -60,7 +59,7 @@ def test_cat_prints_every_message(name: str, golden_store: Any) -> None:
     store = golden_store(name)
     before = tree_hash(store)
     result = run("cat", store, "--json")
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = rows_of(result.stdout)
     expected = golden.manifest(name)["messages"]
     assert len(rows) == len(expected)
     for row, message in zip(rows, expected, strict=True):
@@ -80,7 +79,7 @@ def test_cat_filters(name: str, golden_store: Any) -> None:
 
     def places(*more: object) -> list[int]:
         result = run(*ask, *more, "--json")
-        return [json.loads(line)["physical_offset"] for line in result.stdout.splitlines()]
+        return [row["physical_offset"] for row in rows_of(result.stdout)]
 
     assert places() == [m["physicalOffset"] for m in by_queue]
     later = [m["physicalOffset"] for m in by_queue if m["queueOffset"] >= middle["queueOffset"]]
@@ -171,7 +170,7 @@ def test_query_in_pages(golden_store: Any) -> None:
     ask = ["query", golden_store("tiny-5.5.0"), "--topic", asked["topic"], key, asked["key"]]
     whole = [row["physical_offset"] for row in run_json(*ask)]
     first = run(*ask, "--max", 3, "--json")
-    found = [json.loads(line)["physical_offset"] for line in first.stdout.splitlines()]
+    found = [row["physical_offset"] for row in rows_of(first.stdout)]
     cursor = first.stderr.split("--cursor ")[1].split()[0]
     found += [row["physical_offset"] for row in run_json(*ask, "--cursor", cursor)]
     assert found == whole
@@ -189,7 +188,7 @@ def test_query_says_what_the_index_has_lost(golden_copy: Any) -> None:
     assert result.exit_code == 1
     assert "no IndexFile covers" in result.stderr
     assert "--scan-missing searches them" in result.stderr
-    assert len(result.stdout.splitlines()) < len(whole)
+    assert len(rows_of(result.stdout)) < len(whole)
     assert run_json(*ask, "--scan-missing") == whole
 
 

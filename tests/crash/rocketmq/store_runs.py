@@ -17,11 +17,10 @@ import pyarrow as pa
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
+from logdex.rocketmq.message.own_topics import HALF_TOPIC_NAME, OP_TOPIC_NAME
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
-from logdex.rocketmq.message_store.services.schedule import HALF_TOPIC_NAME
-from logdex.rocketmq.message_store.services.transactions import OP_TOPIC_NAME
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot

@@ -6,7 +6,6 @@ Each lies between two good batches, whose records `cat` must give.
 from __future__ import annotations
 
 import gzip
-import json
 import struct
 import zlib
 from pathlib import Path
@@ -20,6 +19,7 @@ from logdex.kafka.batch.record import Compression
 from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c_by_table
 from logdex.primitives.xxh32 import xxh32
+from tests.cli.helpers import rows_of
 from tests.examples import cases
 from tests.hostile.kafka.hostile import bounded, command, every_way
 from tests.unit.kafka.batch.batch_bytes import batch, legacy, record, varint
@@ -114,7 +114,7 @@ def store(tmp_path: Path, crafted: bytes, name: str = "logs") -> Path:
 
 
 def good_lines(stdout: str) -> list[int]:
-    rows = [json.loads(line) for line in stdout.splitlines()]
+    rows = rows_of(stdout)
     return [row["offset"] for row in rows if row["value"] == "Z29vZA=="]
 
 

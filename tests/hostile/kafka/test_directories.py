@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import struct
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from logdex.kafka.state.leader_epochs import LeaderEpochs
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot, read_producer_snapshot
 from logdex.kafka.verify import verify
 from logdex.primitives.crc32c import crc32c
+from tests.cli.helpers import rows_of
 from tests.cli.kafka.tiny_logs import usual
 from tests.examples import cases, some
 from tests.hostile.kafka.hostile import bounded, command, every_way
@@ -53,7 +53,7 @@ def log_path(root: Path, base: int, suffix: str = ".log") -> Path:
 
 
 def offsets(stdout: str, topic: str = "events") -> list[int]:
-    rows = [json.loads(line) for line in stdout.splitlines()]
+    rows = rows_of(stdout)
     return [row["offset"] for row in rows if row["topic"] == topic]
 
 
@@ -195,7 +195,7 @@ def test_nothing_but_empty_files(tmp_path: Path) -> None:
     (tmp_path / "logs" / "events-0").mkdir(parents=True)
     for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".keyindex"):
         (tmp_path / "logs" / "events-0" / f"{0:020d}{suffix}").write_bytes(b"")
-    assert every_way(tmp_path / "logs")["cat"].stdout == ""
+    assert rows_of(every_way(tmp_path / "logs")["cat"].stdout) == []
 
 
 def test_segments_that_overlap(root: Path) -> None:

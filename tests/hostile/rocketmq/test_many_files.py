@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.helpers import rows_of
 from tests.directories import digests
 from tests.examples import some
 from tests.hostile.few_descriptors import run_json_limited, run_limited
@@ -42,7 +43,7 @@ def test_many_queues_and_files_under_a_small_limit(tmp_path: Path, queues: int) 
     for folder in ("consumequeue", "index"):
         assert digests(out / folder) == digests(root / folder)
     scanned = run_limited("cat", root, "--json", *GEOMETRY)
-    assert scanned.count("\n") == len(messages)
+    assert len(rows_of(scanned)) == len(messages)
 
 
 _WRITES = """

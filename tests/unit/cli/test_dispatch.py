@@ -11,13 +11,14 @@ import pytest
 from logdex.cli.commands import app
 from logdex.cli.dispatch import view_of, view_options
 from logdex.cli.options import PathOptions
+from logdex.cli.rows.row_options import ROW_PARAMETERS
 from logdex.formats import FORMATS
 from logdex.io.path_look import PathLook
 from tests.cli.helpers import run
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 
-SHOWN = ["cat", "get", "query", "message"]
+SHOWN = ["cat", "get", "query", "message", "consume"]
 FUNCTIONS = {
     "bench": {"measure": ["found", "settings", "chance", "folder"]},
     "info": {"parts": ["look"], "print_overview": ["found", "look"]},
@@ -35,7 +36,8 @@ def options_of(command: str) -> set[str]:
     callbacks = [each.callback for each in app.registered_commands if each.callback is not None]
     (callback,) = (each for each in callbacks if each.__name__ == command)
     settings = {name for each in FORMATS.values() for name in each.setting_names}
-    return set(inspect.signature(callback).parameters) - (settings - {"key_index"}) - {"path"}
+    ways = {name for name, _, _ in ROW_PARAMETERS}
+    return set(inspect.signature(callback).parameters) - (settings - {"key_index"}) - {"path"} - ways | {"rows"}
 
 
 @pytest.mark.parametrize("command", SHOWN)

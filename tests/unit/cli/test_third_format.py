@@ -14,6 +14,7 @@ import pytest
 
 import logdex
 from logdex.cli.output import emit
+from logdex.cli.rows.row_options import RowOptions
 from logdex.formats import FORMATS, Format, RebuildJob, RecoverJob
 from logdex.io.path_look import PathLook
 from logdex.jobs.findings import VerifyReport
@@ -72,7 +73,7 @@ FORMAT = Format(
 )
 
 
-def show(found: JournalPath, settings: Mapping[str, Any], *, limit: int | None, as_json: bool) -> bool:
+def show(found: JournalPath, settings: Mapping[str, Any], *, limit: int | None, rows: RowOptions) -> bool:
     for line in lines_of(found)[:limit]:
         emit(line)
     return True

@@ -14,7 +14,6 @@ from logdex.cli.options import (
     FollowOption,
     FromOption,
     IsolationOption,
-    MessageJsonOption,
     OffsetOption,
     PartitionOption,
     PathOptions,
@@ -24,6 +23,7 @@ from logdex.cli.options import (
     TopicOption,
     path_command,
 )
+from logdex.cli.rows.row_options import RowOptions
 
 
 @app.command(
@@ -31,9 +31,12 @@ from logdex.cli.options import (
         "logdex cat store --limit 3",
         "logdex cat store --topic orders --queue 0 --offset 2000 --limit 2 --json",
         "logdex cat store --topic payments --from 2026-03-03T08:00 --to 2026-03-03T09:00",
+        "logdex cat store --topic payments --tail 2 --values json",
+        "logdex cat store --topic orders --grep /order-10001[0-9]/ --where 'queue_offset >= 1' --format '%k\\t%v\\n'",
         "logdex cat store --topic payments --follow --limit 3",
         "logdex cat store/commitlog/00000000000000000000 --limit 3",
         "logdex cat logs --topic orders --partition 0 --offset 40 --limit 3",
+        "logdex cat logs --tail 1 --where 'partition = 0' --columns topic,offset,key",
         "logdex cat logs/orders-0/00000000000000000000.log --control --json",
         notes="A CommitLog ends at the first message that is incomplete or fails its CRC, as for the broker: the "
         "messages before it are printed, and stderr states why the log ends there. In a Kafka log bad batches "
@@ -44,6 +47,7 @@ from logdex.cli.options import (
 @path_command
 def cat(
     target: PathOptions,
+    rows: RowOptions,
     topic: TopicOption = None,
     queue: QueueOption = None,
     partition: PartitionOption = None,
@@ -54,11 +58,32 @@ def cat(
     limit: Annotated[
         int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail", metavar="N", help="Only the last N of each queue or partition.", min=0, show_default=False
+        ),
+    ] = None,
     follow: FollowOption = False,
+    grep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Only messages with this text in key, value, tag, header or property; /REGEX/ for a pattern.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMPARISON",
+            help="Only messages for which this holds: 'FIELD = VALUE', or != < <= > >=; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,
-    as_json: MessageJsonOption = False,
 ) -> None:
     """Print messages in log order. Exit 0 good, 1 the log is torn or corrupt, 2 cannot run."""
     is_good = show(
@@ -72,11 +97,14 @@ def cat(
         offset=offset,
         physical_offset=physical_offset,
         limit=limit,
+        tail=tail,
         follow=follow,
+        grep=grep,
+        where=where or None,
         control=control,
         isolation=isolation,
         decompress=decompress,
-        as_json=as_json,
+        rows=rows,
     )
     if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)

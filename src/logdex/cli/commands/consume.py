@@ -8,7 +8,8 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.dispatch import show
-from logdex.cli.options import DecompressOption, FollowOption, MessageJsonOption, PathOptions, TopicOption, path_command
+from logdex.cli.options import DecompressOption, FollowOption, PathOptions, TopicOption, path_command
+from logdex.cli.rows.row_options import RowOptions
 from logdex.errors import UsageError
 
 
@@ -26,6 +27,7 @@ from logdex.errors import UsageError
 @path_command
 def consume(
     target: PathOptions,
+    rows: RowOptions,
     topic: TopicOption = None,
     group: Annotated[str | None, typer.Option("--group", help="The consumer group.", show_default=False)] = None,
     tag: Annotated[
@@ -43,7 +45,6 @@ def consume(
         int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
     ] = None,
     decompress: DecompressOption = False,
-    as_json: MessageJsonOption = False,
 ) -> None:
     """Read what a group has not consumed yet, and commit it. Exit 0 good, 1 damage found, 2 cannot run."""
     if group is None:
@@ -60,7 +61,7 @@ def consume(
         follow=follow,
         limit=limit,
         decompress=decompress,
-        as_json=as_json,
+        rows=rows,
     )
     if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)

@@ -13,12 +13,12 @@ from logdex.cli.options import (
     ControlOption,
     DecompressOption,
     IsolationOption,
-    MessageJsonOption,
     PartitionOption,
     PathOptions,
     path_command,
     time_option,
 )
+from logdex.cli.rows.row_options import RowOptions
 from logdex.errors import UsageError
 
 
@@ -37,6 +37,7 @@ from logdex.errors import UsageError
 @path_command
 def get(
     target: PathOptions,
+    rows: RowOptions,
     topic: Annotated[str | None, typer.Option(help="The topic.", show_default=False)] = None,
     queue: Annotated[int | None, typer.Option(help="The queue id (RocketMQ).", show_default=False)] = None,
     partition: PartitionOption = None,
@@ -63,7 +64,6 @@ def get(
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,
-    as_json: MessageJsonOption = False,
 ) -> None:
     """Read a queue or partition through its index, as a consumer does. Exit 0 good, 1 damage found, 2 cannot run."""
     if (offset is None) == (time_ms is None):
@@ -82,7 +82,7 @@ def get(
         control=control,
         isolation=isolation,
         decompress=decompress,
-        as_json=as_json,
+        rows=rows,
     )
     if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)

@@ -8,7 +8,8 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.dispatch import show
-from logdex.cli.options import DecompressOption, MessageJsonOption, PathOptions, path_command
+from logdex.cli.options import DecompressOption, PathOptions, path_command
+from logdex.cli.rows.row_options import RowOptions
 
 
 @app.command(
@@ -23,13 +24,13 @@ from logdex.cli.options import DecompressOption, MessageJsonOption, PathOptions,
 @path_command
 def message(
     target: PathOptions,
+    rows: RowOptions,
     msg_id: Annotated[str, typer.Argument(metavar="MSGID", help="The message's id.", show_default=False)],
     topic: Annotated[
         str | None, typer.Option(help="The topic; required for a client's id (UNIQ_KEY).", show_default=False)
     ] = None,
     decompress: DecompressOption = False,
-    as_json: MessageJsonOption = False,
 ) -> None:
     """Show one message by its id. Exit 0 good, 1 not found or damaged, 2 cannot run."""
-    if not show("message", target, msg_id=msg_id, topic=topic, decompress=decompress, as_json=as_json):
+    if not show("message", target, msg_id=msg_id, topic=topic, decompress=decompress, rows=rows):
         raise typer.Exit(PROBLEMS_FOUND)

@@ -8,15 +8,8 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.dispatch import show
-from logdex.cli.options import (
-    DecompressOption,
-    FromOption,
-    MessageJsonOption,
-    PartitionOption,
-    PathOptions,
-    ToOption,
-    path_command,
-)
+from logdex.cli.options import DecompressOption, FromOption, PartitionOption, PathOptions, ToOption, path_command
+from logdex.cli.rows.row_options import RowOptions
 
 
 @app.command(
@@ -36,6 +29,7 @@ from logdex.cli.options import (
 @path_command
 def query(
     target: PathOptions,
+    rows: RowOptions,
     topic: Annotated[str | None, typer.Option(help="The topic.", show_default=False)] = None,
     partition: PartitionOption = None,
     key: Annotated[str | None, typer.Option(help="The exact key.", show_default=False)] = None,
@@ -62,7 +56,6 @@ def query(
         ),
     ] = None,
     decompress: DecompressOption = False,
-    as_json: MessageJsonOption = False,
 ) -> None:
     """Find messages by key, newest first. Exit 0 good, 1 the answer may be incomplete, 2 cannot run."""
     is_good = show(
@@ -80,7 +73,7 @@ def query(
         scan_missing=scan_missing,
         key_index=key_index,
         decompress=decompress,
-        as_json=as_json,
+        rows=rows,
     )
     if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)

@@ -8,13 +8,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from logdex.cli.rows.printer import END_OF
 from logdex.errors import LogdexError, UsageError
 
 T = TypeVar("T")
 
 
 def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number, object) of the lines that are not blank. Raises `UsageError` for another
+    """Yields (line number, object) of the lines that are not blank, but for the last one that `cat` prints,
+    which is no message. Raises `UsageError` for another
     line."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -25,7 +27,8 @@ def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
             raise UsageError(f"line {number} is no JSON: {error}", hint="give one JSON object per line") from error
         if not isinstance(value, dict):
             raise UsageError(f"line {number} is no JSON object", hint="give one JSON object per line")
-        yield number, value
+        if END_OF not in value:
+            yield number, value
 
 
 def made_of(

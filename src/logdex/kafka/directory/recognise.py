@@ -54,6 +54,17 @@ class KafkaPath:
     offset: int = -1
 
     @property
+    def is_beside_a_log(self) -> bool:
+        """Whether it is one file that goes with a .log, such as an index."""
+        return self.kind in _FILE_KINDS.values() and self.kind is not KafkaPathKind.LOG
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether it is one file whose entries can be listed: another one beside a .log than a key
+        index."""
+        return self.is_beside_a_log and self.kind is not KafkaPathKind.KEY_INDEX
+
+    @property
     def description(self) -> str:
         """The kind in words: ``a Kafka log directory``, ``a Kafka partition``, ``a Kafka .log
         file``."""

@@ -20,8 +20,8 @@ from logdex.kafka.internal_topics.message_reader import MessageReader
 from logdex.primitives.java_hash import index_key_hash
 
 TOPIC = "__consumer_offsets"
-_OFFSET_COMMIT = (0, 1)
-_GROUP_METADATA = 2
+OFFSET_COMMIT = (0, 1)
+GROUP_METADATA = 2
 _FLEXIBLE_SINCE = 4
 _VERSION_MAX = 4
 
@@ -177,16 +177,16 @@ def _take_record(record: Record, found: ConsumerOffsets) -> _Change | None:
     """
     key = MessageReader(record.key or b"")
     kind = key.integer(2)
-    if kind in _OFFSET_COMMIT:
+    if kind in OFFSET_COMMIT:
         group, topic, partition = key.text(), key.text(), key.integer(4)
-        value = None if record.value is None else _committed_offset(record.value, record.offset)
+        value = None if record.value is None else committed_offset(record.value, record.offset)
         return (group, TopicPartition(topic, partition)), value, record.offset
-    if kind == _GROUP_METADATA:
+    if kind == GROUP_METADATA:
         group = key.text()
         if record.value is None:
             found.groups.pop(group, None)
         else:
-            found.groups[group] = _group_metadata(record.value)
+            found.groups[group] = group_metadata(record.value)
         return None
     found.skipped[RECORD_TYPES.get(kind, f"type {kind}")] += 1
     return None
@@ -201,7 +201,8 @@ def _versioned(data: bytes) -> tuple[MessageReader, int]:
     return reader, version
 
 
-def _committed_offset(data: bytes, record_offset: int) -> CommittedOffset:
+def committed_offset(data: bytes, record_offset: int) -> CommittedOffset:
+    """Decodes the value of a commit. Raises `ValueError` if it is none."""
     reader, version = _versioned(data)
     offset = reader.integer(8)
     leader_epoch = reader.integer(4) if version >= 3 else -1
@@ -210,7 +211,8 @@ def _committed_offset(data: bytes, record_offset: int) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, record_offset)
 
 
-def _group_metadata(data: bytes) -> GroupMetadata:
+def group_metadata(data: bytes) -> GroupMetadata:
+    """Decodes the value of a record about a classic group. Raises `ValueError` if it is none."""
     reader, version = _versioned(data)
     protocol_type, generation = reader.text(), reader.integer(4)
     protocol, leader = reader.string(), reader.string()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
-from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.read.get_message import QueueTail, QueueView, get_message, read_tail
 from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -54,6 +55,19 @@ class QueueReads:
                 found = get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags))
             results.append(found)
         return found
+
+    def get_tail(
+        self,
+        topic: Text,
+        queue_id: int,
+        count: int,
+        passes: Callable[[int, StoredMessage], bool] = lambda *_: True,
+        first_offset: int = 0,
+    ) -> QueueTail:
+        """Reads the last `count` messages of a queue for which `passes` returns True, given the physical
+        offset and the message, backwards through the ConsumeQueue; none if there is no such queue."""
+        with self._queue(to_bytes(topic), queue_id) as (view, log):
+            return QueueTail() if view is None else read_tail(view, log, count, passes, first_offset)
 
     def get_columns(
         self,

@@ -74,6 +74,11 @@ class StorePath:
         return self.kind is StorePathKind.COMMIT_LOG
 
     @property
+    def has_entries(self) -> bool:
+        """Whether this is a file that consists of entries."""
+        return self.kind in (StorePathKind.CONSUME_QUEUE, StorePathKind.INDEX)
+
+    @property
     def holds_messages(self) -> bool:
         """Whether there is a CommitLog to read."""
         return self.kind in (StorePathKind.STORE, StorePathKind.COMMIT_LOG)

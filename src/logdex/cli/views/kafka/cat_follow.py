@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from logdex.cli.views.kafka.records import print_record
+from logdex.cli.rows.printer import RowPrinter
+from logdex.cli.views.kafka.records import RecordRow
 from logdex.errors import UsageError
 from logdex.jobs import look_again
 
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 
-def follow(partitions: Sequence[PartitionSnapshot], wanted: ReadFilter, limit: int | None, *, as_json: bool) -> None:
-    """Prints the records that pass a filter, at most `limit`, and waits for more."""
+def follow(
+    partitions: Sequence[PartitionSnapshot],
+    wanted: ReadFilter,
+    printer: RowPrinter[RecordRow],
+    starts: Mapping[str, int] | None = None,
+) -> None:
+    """Prints the records that pass a filter and waits for more, until the printer is done. `starts` are
+    the offsets at which to begin, by the partition's path."""
     from logdex.kafka.read.follow import LogFollower
 
     with ExitStack() as stack:
@@ -26,21 +33,19 @@ def follow(partitions: Sequence[PartitionSnapshot], wanted: ReadFilter, limit: i
         for partition in partitions:
             if partition.path.endswith(".log"):
                 raise UsageError(f"{partition.path} is one file", hint="give its partition's directory")
-            start = wanted.offset or 0
+            start = (starts or {}).get(partition.path, wanted.offset or 0)
             if wanted.isolation is not None:
                 start = max(start, partition.log_start_offset)
             follower = LogFollower(partition.path, start, isolation=wanted.isolation or "read_uncommitted")
             followers.append((partition, stack.enter_context(follower)))
-        left = limit
-        while left is None or left > 0:
+        while not printer.is_done:
             is_idle = True
             for partition, follower in followers:
                 records = follower.poll()
                 is_idle = is_idle and not records
-                some = [record for record in records if _is_wanted(record, wanted)][:left]
-                for record in some:
-                    print_record(partition, record, as_json=as_json)
-                left = None if left is None else left - len(some)
+                for record in records:
+                    if _is_wanted(record, wanted) and not printer.print((partition, record)):
+                        break
             sys.stdout.flush()
             if is_idle:
                 look_again.pause()

@@ -8,7 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import human_count, note
-from logdex.cli.views.kafka.records import print_record
+from logdex.cli.rows.printer import RowPrinter, print_end
+from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.kafka.records import RecordRow, record_printer
 from logdex.errors import UsageError
 from logdex.jobs import look_again
 
@@ -29,7 +31,7 @@ def show(
     start: str,
     follow: bool,
     limit: int | None,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints records and commits them."""
     from logdex.kafka.directory.recognise import KafkaPathKind
@@ -48,13 +50,19 @@ def show(
             if start == "last":
                 reader.commit()
             readers.append((partition, reader))
-        _print(readers, limit, follow=follow, as_json=as_json)
+        printer = record_printer(rows)
+        _print(readers, limit, follow=follow, printer=printer)
     note(f"{group} goes on behind this; it read {human_count(len(readers), 'partition')}")
+    print_end(rows, "consume", count=printer.printed, group=group, is_complete=True)
     return True
 
 
 def _print(
-    readers: list[tuple[PartitionSnapshot, LogReader]], left: int | None, *, follow: bool, as_json: bool
+    readers: list[tuple[PartitionSnapshot, LogReader]],
+    left: int | None,
+    *,
+    follow: bool,
+    printer: RowPrinter[RecordRow],
 ) -> None:
     while left is None or left > 0:
         is_idle = True
@@ -62,7 +70,7 @@ def _print(
             count = _AT_ONCE if left is None else min(left, _AT_ONCE)
             records = reader.poll(count) if count else []
             for record in records:
-                print_record(partition, record, as_json=as_json)
+                printer.print((partition, record))
             sys.stdout.flush()
             reader.commit()
             is_idle = is_idle and not records

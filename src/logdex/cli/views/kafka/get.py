@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, human_count, human_time, note
-from logdex.cli.views.kafka.records import print_record, tell_scan
+from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.kafka.records import record_printer, tell_scan
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,30 +29,36 @@ def show(
     count: int,
     control: bool,
     isolation: str | None,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints `count` records of one partition from an offset or a time on. Returns whether all
     could be read."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
+    printer = record_printer(rows)
     with open_kafka(found, **settings) as snapshot:
         one = _the_partition(snapshot, topic, partition)
         isolation = isolation or "read_uncommitted"
         start = _offset_at(one, time_ms, isolation) if time_ms is not None else offset
+        bounds = {"min_offset": one.log_start_offset, "max_offset": one.log_end_offset}
         if start is None:
+            end = one.log_end_offset
+            print_end(rows, "get", count=0, offset=None, **bounds, next_offset=end, is_complete=True, problems=[])
             return True
         one.check_offset(start)
         _tell_place(one, start)
         scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
         after = start
         for record in scan:
-            print_record(one, record, as_json=as_json)
+            printer.print((one, record))
             after = record.offset + 1
         is_good = tell_scan(scan, found.path)
         note(
             f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset} "
             f"(exclusive), continue at {after}"
         )
+        facts = {"offset": start, **bounds, "next_offset": after, "is_complete": is_good}
+        print_end(rows, "get", count=printer.printed, **facts, problems=[each.message for each in scan.problems])
     return is_good
 
 

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
+from logdex.cli.views.file_facts import print_file
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.snapshot.file_overview import KafkaFileOverview
     from logdex.kafka.snapshot.overview import KafkaOverview, PartitionOverview
 
 
-def parts(look: KafkaOverview) -> list[PartitionOverview]:
-    """Returns the parts with a JSON line of their own: the partitions."""
-    return look.partitions
+def parts(look: Any) -> Sequence[PartitionOverview | KafkaFileOverview]:
+    """Returns the parts with a JSON line of their own: the partitions, or the one file itself."""
+    partitions: Sequence[PartitionOverview] | None = getattr(look, "partitions", None)
+    return [look] if partitions is None else partitions
 
 
-def print_overview(found: KafkaPath, look: KafkaOverview) -> None:
+def print_overview(found: KafkaPath, look: Any) -> None:
     """Prints an overview as text."""
+    if hasattr(look, "facts"):
+        print_file(found.path, found.description, look.size_bytes, look.facts)
+    else:
+        _print_partitions_at(found, look)
+
+
+def _print_partitions_at(found: KafkaPath, look: KafkaOverview) -> None:
     emit(f"{look.path}: {found.description}, {_state(look)}")
     in_use = [one for one in look.partitions if one.mark is None]
     rows = [*_whose(look), ("partitions", _partitions(look, in_use)), ("indexes", _indexes(look.partitions))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from logdex.cli.rows.row_options import RowOptions
 from logdex.errors import UnsupportedLayoutError
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    found: KafkaPath, settings: Mapping[str, Any], *, msg_id: str, topic: str | None, decompress: bool, as_json: bool
+    found: KafkaPath, settings: Mapping[str, Any], *, msg_id: str, topic: str | None, decompress: bool, rows: RowOptions
 ) -> NoReturn:
     """Raises `UnsupportedLayoutError`."""
     what = found.description if found.offset < 0 else "a file of a Kafka log"

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
-from logdex.cli.views.kafka.records import print_record
+from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.kafka.records import record_printer
 from logdex.errors import LogdexError, UsageError
 
 if TYPE_CHECKING:
@@ -28,24 +30,26 @@ def show(
     end_ms: int | None,
     max_num: int | None,
     key_index: str | None,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints the records with a key, newest first. Returns whether the answer is complete."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     if key is None:
         raise UsageError("which records?", hint="give --key K")
-    problems: list[LogdexError] = []
+    printer, problems = record_printer(rows), list[LogdexError]()
     with open_kafka(found, **settings) as snapshot:
         answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, max_num), key_index, problems)
-        for each, record in answers:
-            print_record(each, record, as_json=as_json)
+        for row in answers:
+            printer.print(row)
     if not answers:
         note("no record found")
     for problem in problems:
         note(problem.message)
     if problems:
         hint(f"the answer may lack records of bad batches; logdex verify {found.path} lists all damage")
+    messages = [problem.message for problem in problems]
+    print_end(rows, "query", count=printer.printed, is_complete=not problems, problems=messages)
     return not problems
 
 

@@ -1,10 +1,15 @@
-"""Prints Kafka's records, one per line, and the problems that a scan found."""
+"""Kafka's records as rows that commands print, and the problems that a scan found."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import emit, emit_json, hint, human_count, human_time, note, shown, shown_start
+from logdex.cli.output import hint, human_count, human_time, note, shown
+from logdex.cli.rows.printer import RowPrinter
+from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.rows.row_text import pairs_text
+from logdex.cli.rows.shape import Pair, RowShape
 
 if TYPE_CHECKING:
     from logdex.kafka.batch.record import Record
@@ -13,18 +18,16 @@ if TYPE_CHECKING:
 
 PROBLEMS_TOLD = 20
 
-
-def print_record(partition: PartitionSnapshot, record: Record, *, as_json: bool) -> None:
-    """Prints one line."""
-    if as_json:
-        from logdex.kafka.batch.record_json import record_to_json
-
-        emit_json(record_to_json(record, topic=partition.topic, partition=partition.partition))
-    else:
-        emit(_line(partition, record))
+RecordRow = tuple["PartitionSnapshot", "Record"]
 
 
-def _line(partition: PartitionSnapshot, record: Record) -> str:
+def record_printer(rows: RowOptions) -> RowPrinter[RecordRow]:
+    """Returns what prints records, each with its partition, as the options say."""
+    return RowPrinter(RECORDS, rows)
+
+
+def _line(row: RecordRow) -> list[str]:
+    partition, record = row
     parts = [
         human_time(record.timestamp_ms if record.timestamp_ms >= 0 else None),
         f"{shown(partition.topic)}/{partition.partition}",
@@ -36,8 +39,83 @@ def _line(partition: PartitionSnapshot, record: Record) -> str:
         parts.append("control")
     elif record.is_transactional:
         parts.append(f"transaction of producer {record.producer_id}")
-    parts.append("null" if record.value is None else shown_start(record.value))
-    return "  ".join(parts)
+    return parts
+
+
+def _to_json(row: RecordRow) -> dict[str, Any]:
+    from logdex.kafka.batch.record_json import record_to_json
+
+    partition, record = row
+    return record_to_json(record, topic=partition.topic, partition=partition.partition)
+
+
+def _headers(row: RecordRow) -> list[Pair]:
+    from logdex.kafka.batch.record_json import header_key_text
+
+    return [(header_key_text(name), value) for name, value in row[1].headers]
+
+
+def _decode(row: RecordRow) -> dict[str, Any] | None:
+    from logdex.kafka.internal_topics.decode import decode_record
+
+    return decode_record(row[0].topic, row[1])
+
+
+def _size_of(value: bytes | None) -> int:
+    return -1 if value is None else len(value)
+
+
+RECORDS: RowShape[RecordRow] = RowShape(
+    fields=(
+        *("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers"),
+        *("leader_epoch", "producer_id", "producer_epoch", "sequence", "is_transactional", "is_control"),
+    ),
+    line=_line,
+    to_json=_to_json,
+    contents={"key": lambda row: row[1].key, "value": lambda row: row[1].value},
+    pairs_field="headers",
+    pairs=_headers,
+    pairs_are_bytes=True,
+    letters={
+        "s": lambda row: row[1].value,
+        "v": lambda row: row[1].value,
+        "S": lambda row: _size_of(row[1].value),
+        "k": lambda row: row[1].key,
+        "K": lambda row: _size_of(row[1].key),
+        "T": lambda row: row[1].timestamp_ms,
+        "D": lambda row: human_time(row[1].timestamp_ms if row[1].timestamp_ms >= 0 else None),
+        "t": lambda row: row[0].topic,
+        "p": lambda row: row[0].partition,
+        "o": lambda row: row[1].offset,
+        "h": lambda row: pairs_text(_headers(row)),
+        "e": lambda row: row[1].leader_epoch,
+        "P": lambda row: row[1].producer_id,
+    },
+    decode=_decode,
+    numbers=frozenset(
+        ["partition", "offset", "timestamp_ms", "leader_epoch", "producer_id", "producer_epoch", "sequence"]
+    ),
+    flags=frozenset(["is_transactional", "is_control"]),
+)
+"""How records are shown. The letters of `--format` stand in docs/guide/readable-output.md."""
+
+
+def scan_facts(scans: Sequence[KafkaScan[PartitionSnapshot]]) -> dict[str, Any]:
+    """Returns what `tell_scan` prints of scans, for programs."""
+    ends = [
+        {"path": each.segment.log.path, "position": each.end.position, "kind": each.end.kind.value}
+        for scan in scans
+        for each in scan.ends
+        if each.end.kind.value != "end"
+    ]
+    return {
+        "is_complete": all(scan.is_good for scan in scans),
+        "problems": [problem.message for scan in scans for problem in scan.problems],
+        "ends": ends,
+        "gaps": sum(scan.gaps for scan in scans),
+        "missing_offsets": sum(scan.missing_offsets for scan in scans),
+        "deleted": [each.path for scan in scans for each in scan.deleted],
+    }
 
 
 def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
-from logdex.cli.views.rocketmq.messages import MessagePrinter
+from logdex.cli.rows.entries import print_entries
+from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_filter import RowFilter
+from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter
 from logdex.jobs import look_again
 
 if TYPE_CHECKING:
+    from logdex.rocketmq.read.message_scan import LogScan
     from logdex.rocketmq.recognise.store_path import StorePath
     from logdex.rocketmq.scan.scanner import LogEnd
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -27,31 +33,71 @@ def show(
     offset: int | None,
     physical_offset: int | None,
     limit: int | None,
+    tail: int | None,
     follow: bool,
+    grep: str | None,
+    where: Sequence[str] | None,
     decompress: bool,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints the messages that pass the filter, up to the end of the log. Returns whether the log
     ends cleanly."""
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
+    if found.has_entries:
+        from logdex.rocketmq.snapshot.file_entries import file_entries
+
+        others: dict[str, object] = {
+            "--topic": topic,
+            "--queue": queue,
+            "--from": begin_ms,
+            "--to": end_ms,
+            "--tail": tail,
+        }
+        others |= {"--physical-offset": physical_offset, "--follow": follow, "--grep": grep, "--where": where}
+        print_entries(file_entries(found, first=offset, **settings), rows, limit, others, found.description)
+        return True
+    wanted = RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
-        wanted = (topic, queue, begin_ms, end_ms)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress, wanted=wanted, limit=limit)
+        bounds = (topic, queue, begin_ms, end_ms)
+        if tail is not None:
+            from logdex.cli.views.rocketmq.cat_tail import print_tail
+
+            is_good, physical_offset, seen = print_tail(snapshot, bounds, offset, physical_offset, tail, printer)
+            if not follow or printer.is_done:
+                return _end(rows, printer, None, is_good=is_good)
+        else:
+            seen = frozenset()
         while True:
-            scan = snapshot.scan(*wanted, start_offset=physical_offset, queue_offset=offset, limit=limit)
-            count = 0
-            for at, message in scan.items():
-                printer.print(message, at)
-                count += 1
+            whole = snapshot.scan(*bounds, start_offset=physical_offset, queue_offset=offset, limit=printer.scan_limit)
+            scan = whole.narrowed(wanted.conditions()) if wanted and not follow else whole
+            if scan is None:
+                return _end(rows, printer, None)
+            _print(scan, printer, seen)
             for path in scan.trimmed:
                 note(f"{path}: removed by the broker meanwhile")
-            limit = None if limit is None else limit - count
-            if not follow or scan.end is None:
+            if not follow or scan.end is None or printer.is_done:
                 break
             physical_offset = _wait(snapshot, scan.end)
     is_good = scan.end is None or tell_end(scan.end, found.path)
-    return is_good and not printer.problems
+    return _end(rows, printer, scan.end, is_good=is_good)
+
+
+def _end(rows: RowOptions, printer: MessagePrinter, end: LogEnd | None, *, is_good: bool = True) -> bool:
+    """Prints the last object of JSON lines, unless a limit ended them. Returns whether all is good."""
+    is_good = is_good and not printer.problems
+    if not (printer.is_done and is_good):
+        facts = None if end is None else {"offset": end.offset, "kind": end.kind.value, "reason": end.reason}
+        print_end(rows, "cat", count=printer.printed, is_complete=is_good, log_end=facts)
+    return is_good
+
+
+def _print(scan: LogScan, printer: MessagePrinter, seen: frozenset[int]) -> None:
+    with closing(scan.items()) as items:  # type: ignore[type-var]  # a generator
+        for at, message in items:
+            if at not in seen and not printer.print(message, at):
+                return
 
 
 def _wait(snapshot: StoreSnapshot, end: LogEnd) -> int:

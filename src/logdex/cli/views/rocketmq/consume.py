@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import human_count, note
+from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MessagePrinter
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
@@ -29,7 +31,7 @@ def show(
     follow: bool,
     limit: int | None,
     decompress: bool,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints messages and commits them. Returns whether all could be shown."""
     from logdex.rocketmq.consuming.consumer import Consumer
@@ -46,7 +48,7 @@ def show(
         if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
             raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
         require_queues(snapshot, DEFAULT_ENV)
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
         with Consumer(snapshot, group, topic, tags=tag, start="last" if start == "last" else "first") as consumer:
             while left is None or left > 0:
                 count = _AT_ONCE if left is None else min(left, _AT_ONCE)
@@ -62,4 +64,5 @@ def show(
             consumer.commit()
             shares = sum(each == consumer.topic for each, _ in consumer.assignment)
     note(f"group {group} goes on behind this; it read {human_count(shares, 'queue')} of {topic}")
+    print_end(rows, "consume", count=printer.printed, group=group, is_complete=not printer.problems)
     return not printer.problems

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
+from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
 from logdex.errors import UsageError
 
@@ -25,7 +27,7 @@ def show(
     max_bytes: int | None,
     tag: str | None,
     decompress: bool,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints messages of one queue from an offset or a time on. Returns whether all could be
     read."""
@@ -38,7 +40,7 @@ def show(
         raise UsageError("which queue?", hint=f"give --topic T --queue N; logdex info {path} lists them")
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic, queue)
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
         if offset is None:
             assert time_ms is not None
             offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
@@ -55,4 +57,17 @@ def show(
         hint(f"logdex info {path} lists the queues; logdex rebuild derives missing ones")
     if result.problem is not None:
         note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
-    return is_whole and result.problem is None and not printer.problems
+    is_complete = is_whole and result.problem is None and not printer.problems
+    print_end(
+        rows,
+        "get",
+        count=printer.printed,
+        status=result.status.value,
+        offset=offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        next_offset=result.next_begin_offset,
+        is_complete=is_complete,
+        problems=[] if result.problem is None else [result.problem.message],
+    )
+    return is_complete

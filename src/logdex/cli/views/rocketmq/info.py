@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
+from logdex.cli.views.file_facts import print_file
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -150,14 +151,7 @@ def _print_groups(look: StoreOverview) -> None:
 
 def _print_file(look: FileOverview) -> None:
     where = f" of the store {look.file.root}" if look.file.root is not None else ""
-    emit(f"{look.file.path}: {look.file.kind.value}{where}, {human_size(look.size_bytes)}")
-    table([(name.replace("_", " "), _fact_text(name, value)) for name, value in look.facts.items()])
+    print_file(look.file.path, f"{look.file.kind.value}{where}", look.size_bytes, look.facts)
     if look.content is not None:
         for line in json.dumps(look.content, indent=2, ensure_ascii=False).splitlines():
             emit(shown(line))
-
-
-def _fact_text(name: str, value: object) -> str:
-    if name.endswith("_timestamp_ms") and isinstance(value, int):
-        return f"{value}  {human_time(value)}" if value else "0"
-    return "-" if value is None else shown(str(value))

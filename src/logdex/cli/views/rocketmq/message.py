@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
+from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ Found = list[tuple[int, "StoredMessage"]]
 
 
 def show(
-    found: StorePath, settings: Mapping[str, Any], *, msg_id: str, topic: str | None, decompress: bool, as_json: bool
+    found: StorePath, settings: Mapping[str, Any], *, msg_id: str, topic: str | None, decompress: bool, rows: RowOptions
 ) -> bool:
     """Prints the message with a server's MessageID or, if `topic` is given, with a client's id.
     Returns whether it was found and could be read."""
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     with StoreSnapshot(found, **settings) as snapshot:
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
         messages = _by_place(snapshot, msg_id) if topic is None else _by_unique_key(snapshot, topic, msg_id)
         for at, stored in messages:
             printer.print_in_full(stored, at)

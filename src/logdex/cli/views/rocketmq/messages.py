@@ -1,10 +1,16 @@
-"""Prints RocketMQ's messages, one per line, as text or as JSON."""
+"""RocketMQ's messages as rows that commands print."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logdex.cli.output import emit, emit_json, hint, human_time, note, shown, shown_start
+from logdex.cli.output import emit, hint, human_time, note, shown
+from logdex.cli.rows.printer import RowPrinter
+from logdex.cli.rows.row_filter import RowFilter
+from logdex.cli.rows.row_options import RowOptions, Values
+from logdex.cli.rows.row_text import pairs_text
+from logdex.cli.rows.shape import Pair, RowShape
+from logdex.cli.rows.value_text import text_of
 from logdex.errors import CorruptError
 
 if TYPE_CHECKING:
@@ -13,29 +19,67 @@ if TYPE_CHECKING:
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
+class MessageRow(NamedTuple):
+    """A message, its actual place in the log, and its body as it is to be shown."""
+
+    message: StoredMessage
+    physical_offset: int
+    body: bytes
+
+
 class MessagePrinter:
     """Prints messages of one log in one way. `problems` counts the bodies that could not be
     decompressed."""
 
-    def __init__(self, log: CommitLog, *, as_json: bool, decompress: bool = False) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        rows: RowOptions,
+        *,
+        decompress: bool = False,
+        wanted: RowFilter[MessageRow] | None = None,
+        limit: int | None = None,
+    ) -> None:
         self.problems = 0
         self._log = log
-        self._as_json = as_json
-        self._decompress = decompress or not as_json
+        self._rows = rows
+        self._wanted = wanted
+        self._printer = RowPrinter(MESSAGES, rows, limit=limit)
+        self._decompress = decompress or not rows.shows_stored_bytes
 
-    def print(self, message: StoredMessage, physical_offset: int) -> None:
-        """Prints one line: the message at `physical_offset`."""
-        body = self._body(message, physical_offset) if self._decompress else message.body
-        if self._as_json:
-            from logdex.rocketmq.message.message_json import message_to_json
+    @property
+    def printed(self) -> int:
+        """How many messages are printed."""
+        return self._printer.printed
 
-            emit_json(message_to_json(message, physical_offset, body=body))
-        else:
-            emit(_line(message, physical_offset, body))
+    @property
+    def is_done(self) -> bool:
+        """Whether as many messages are printed as are to be."""
+        return self._printer.is_done
+
+    @property
+    def scan_limit(self) -> int | None:
+        """How many messages there are to read at most, None if that is not known."""
+        return None if self._wanted else self._printer.scan_limit
+
+    def wants(self, message: StoredMessage, physical_offset: int) -> bool:
+        """Whether the message at `physical_offset` passes the filter, which looks into compressed bodies."""
+        if not self._wanted:
+            return True
+        return self._wanted.passes(MessageRow(message, physical_offset, self._body(message, physical_offset)))
+
+    def print(self, message: StoredMessage, physical_offset: int) -> bool:
+        """Prints the message at `physical_offset` if it is wanted. Returns whether more may be."""
+        if self.wants(message, physical_offset):
+            body = self._body(message, physical_offset) if self._decompress else message.body
+            self._printer.print(MessageRow(message, physical_offset, body))
+        return not self.is_done
 
     def print_in_full(self, message: StoredMessage, physical_offset: int) -> None:
-        """Prints all fields of the message at `physical_offset`; as text, one line per field."""
-        if self._as_json:
+        """Prints all fields of the message at `physical_offset`, one line per field, unless the options
+        say how messages are printed."""
+        rows = self._rows
+        if rows.as_json or rows.template is not None or rows.columns is not None:
             self.print(message, physical_offset)
             return
         from logdex.rocketmq.message.message_json import message_to_json
@@ -50,7 +94,8 @@ class MessagePrinter:
             emit(f"{name:<{width}}  {', '.join(value) if isinstance(value, list) else '-' if value is None else value}")
         for property_name, text in message.properties.items():
             emit(f"{'property':<{width}}  {shown(property_name)} = {shown(text)}")
-        emit(f"{'body':<{width}}  {shown(body)}")
+        if rows.values is not Values.NONE:
+            emit(f"{'body':<{width}}  {text_of(body, rows.values or Values.TEXT)}")
 
     def _body(self, message: StoredMessage, physical_offset: int) -> bytes:
         from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
@@ -68,12 +113,13 @@ class MessagePrinter:
             return message.body
 
 
-def _line(message: StoredMessage, physical_offset: int, body: bytes) -> str:
+def _line(row: MessageRow) -> list[str]:
+    message = row.message
     parts = [
         human_time(message.store_timestamp_ms),
         f"{shown(message.topic)}/{message.queue_id}",
         f"offset {message.queue_offset}",
-        f"at {physical_offset}",
+        f"at {row.physical_offset}",
         f"{message.size_bytes} B",
     ]
     if message.tags is not None:
@@ -82,7 +128,83 @@ def _line(message: StoredMessage, physical_offset: int, body: bytes) -> str:
         parts.append(f"keys={','.join(map(shown, message.keys))}")
     if message.unique_key is not None:
         parts.append(f"id={shown(message.unique_key)}")
-    return "  ".join([*parts, shown_start(body)])
+    return parts
+
+
+def _to_json(row: MessageRow) -> dict[str, Any]:
+    from logdex.rocketmq.message.message_json import message_to_json
+
+    return message_to_json(row.message, row.physical_offset, body=row.body)
+
+
+def _properties(row: MessageRow) -> list[Pair]:
+    from logdex.rocketmq.message.message_json import to_text
+
+    return [(to_text(name), value) for name, value in row.message.properties.items()]
+
+
+def _decode(row: MessageRow) -> dict[str, Any] | None:
+    from logdex.rocketmq.message.own_topics import decode_message_of
+
+    return decode_message_of(row.message)
+
+
+def _keys(row: MessageRow) -> bytes | None:
+    return b" ".join(row.message.keys) if row.message.keys else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else shown(value)
+
+
+def _msg_id(row: MessageRow) -> str:
+    from logdex.rocketmq.message.message_id import MessageId
+
+    return str(MessageId(row.message.store_host, row.physical_offset))
+
+
+MESSAGES: RowShape[MessageRow] = RowShape(
+    fields=(
+        *("topic", "queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag", "flag"),
+        *("born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times"),
+        *("prepared_transaction_offset", "body_crc", "body", "properties", "tags", "keys", "unique_key", "msg_id"),
+    ),
+    line=_line,
+    to_json=_to_json,
+    contents={"body": lambda row: row.body},
+    pairs_field="properties",
+    pairs=_properties,
+    pairs_are_bytes=False,
+    letters={
+        "s": lambda row: row.body,
+        "v": lambda row: row.body,
+        "S": lambda row: len(row.body),
+        "k": lambda row: _text(_keys(row)),
+        "K": lambda row: -1 if (keys := _keys(row)) is None else len(keys),
+        "T": lambda row: row.message.store_timestamp_ms,
+        "D": lambda row: human_time(row.message.store_timestamp_ms),
+        "t": lambda row: shown(row.message.topic),
+        "p": lambda row: row.message.queue_id,
+        "o": lambda row: row.message.queue_offset,
+        "h": lambda row: pairs_text(_properties(row)),
+        "a": lambda row: row.physical_offset,
+        "b": lambda row: row.message.born_timestamp_ms,
+        "g": lambda row: _text(row.message.tags),
+        "i": _msg_id,
+        "r": lambda row: row.message.reconsume_times,
+        "u": lambda row: _text(row.message.unique_key),
+        "z": lambda row: row.message.size_bytes,
+    },
+    decode=_decode,
+    numbers=frozenset(
+        [
+            *("queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag", "flag", "born_timestamp_ms"),
+            *("store_timestamp_ms", "reconsume_times", "prepared_transaction_offset", "body_crc"),
+        ]
+    ),
+    flags=frozenset(),
+)
+"""How messages are shown. The letters of `--format` stand in docs/guide/readable-output.md."""
 
 
 def note_one_file(snapshot: StoreSnapshot) -> bool:

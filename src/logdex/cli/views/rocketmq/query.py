@@ -7,6 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, human_count, note
+from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
 from logdex.errors import UsageError
 
@@ -33,7 +35,7 @@ def show(
     broker_semantics: bool,
     scan_missing: bool,
     decompress: bool,
-    as_json: bool,
+    rows: RowOptions,
 ) -> bool:
     """Prints the messages with a key or a tag, newest first. Returns whether the answer is
     complete."""
@@ -48,11 +50,12 @@ def show(
     text, index_type = (key, None) if key is not None else (tag or "", "T")
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic)
-        printer = MessagePrinter(snapshot.commit_log, as_json=as_json, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
         more: dict[str, Any] = {"scan_missing": scan_missing, "cursor": cursor, "index_type": index_type}
         if broker_semantics:
             answer = snapshot.query_message(topic, text, begin_ms, end_ms, max_num, broker_semantics=True, **more)
             _print(zip(answer.phy_offsets, answer.messages, strict=True), printer, None)
+            print_end(rows, "query", count=printer.printed, is_complete=not printer.problems)
             return not printer.problems
         search = snapshot.search_messages(topic, text, begin_ms, end_ms, **more)
         with closing(search.items()) as items:
@@ -62,7 +65,18 @@ def show(
         note(f"there are more: continue with --cursor {next_cursor}")
     missing = () if search.source.log.is_one_file else search.source.missing  # `note_one_file` reported those
     is_complete = _tell_completeness(search, missing, scan_missing)
-    return is_complete and is_whole and not printer.problems
+    is_complete = is_complete and is_whole and not printer.problems
+    print_end(
+        rows,
+        "query",
+        count=printer.printed,
+        next_cursor=next_cursor,
+        is_complete=is_complete,
+        missing=[list(each) for each in missing],
+        is_missing_scanned=scan_missing,
+        problems=[problem.message for problem in search.problems],
+    )
+    return is_complete
 
 
 def _print(items: Iterable[tuple[int, StoredMessage]], printer: MessagePrinter, max_num: int | None) -> int | None:

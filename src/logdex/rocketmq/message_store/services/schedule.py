@@ -15,6 +15,7 @@ from logdex.errors import CorruptError, MissingFileError
 from logdex.io.atomic_file import write_atomically
 from logdex.rocketmq.files.config_files import DelayOffsets, next_data_version
 from logdex.rocketmq.files.config_json import format_config_json
+from logdex.rocketmq.message.own_topics import HALF_TOPIC_NAME
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.message_store.core import StoreCore
@@ -24,7 +25,6 @@ from logdex.rocketmq.message_store.put.message import PutMessageStatus
 from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place
 from logdex.rocketmq.read.get_message import QueueView
 
-HALF_TOPIC_NAME = b"RMQ_SYS_TRANS_HALF_TOPIC"
 _FILE = "delayOffset.json"
 _ENTRIES_AT_ONCE = 32
 

@@ -20,6 +20,7 @@ from logdex.primitives.java_hash_map import DEFAULT_CAPACITY
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.message import properties as props
+from logdex.rocketmq.message.own_topics import HALF_TOPIC_NAME, OP_TOPIC_NAME
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
@@ -27,10 +28,8 @@ from logdex.rocketmq.message_store.put.append import acknowledged, put_encoded, 
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
 from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place, stored_form
-from logdex.rocketmq.message_store.services.schedule import HALF_TOPIC_NAME
 from logdex.rocketmq.read.get_message import QueueView, get_message
 
-OP_TOPIC_NAME = b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _GROUP = b"CID_RMQ_SYS_TRANS"
 """The group under which a broker's check service commits how far it is."""
 _TRANSACTION_ID, _PRODUCER_GROUP, _IS_HALF = b"__transactionId__", b"PGROUP", b"TRAN_MSG"

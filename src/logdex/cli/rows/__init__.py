@@ -1,0 +1,1 @@
+"""How commands show the rows that they print, messages or records, whatever the format."""

@@ -1,0 +1,47 @@
+"""What a format says of its rows, so that all commands can print them in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Row = TypeVar("Row")
+Cell = bytes | str | int | None
+"""What a letter of `--format` stands for. Bytes are shown as `--values` says."""
+Pair = tuple[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape(Generic[Row]):
+    """How rows of one kind are shown.
+
+    `line` returns the parts of a line, but for the value. `to_json` returns the fields of JSON, named
+    `fields`, with base64 for those of `contents`, which are bytes. The last of these is the value of a
+    line. `pairs` returns the headers or properties, whose field is `pairs_field`; where
+    `pairs_are_bytes`, their values are base64 there too. `letters` are those of `--format`.
+    `decode` returns what a row of one of the broker's own topics means, None for others. The
+    fields `numbers` are whole numbers, `flags` are true or false.
+    """
+
+    fields: tuple[str, ...]
+    line: Callable[[Row], list[str]]
+    to_json: Callable[[Row], dict[str, Any]]
+    contents: Mapping[str, Callable[[Row], bytes | None]]
+    pairs_field: str
+    pairs: Callable[[Row], list[Pair]]
+    pairs_are_bytes: bool
+    letters: Mapping[str, Callable[[Row], Cell]]
+    decode: Callable[[Row], dict[str, Any] | None]
+    numbers: frozenset[str]
+    flags: frozenset[str]
+
+    @property
+    def value_field(self) -> str:
+        """The name of the field with the value or the body."""
+        return [*self.contents][-1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields that rows as JSON may have."""
+        return (*self.fields, *(f"{name}_text" for name in self.contents))

@@ -1,0 +1,78 @@
+"""Prints the last messages of each queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.cli.output import hint, note
+from logdex.cli.views.rocketmq.messages import MessagePrinter
+from logdex.errors import StoreError
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.message.stored_message import StoredMessage
+    from logdex.rocketmq.read.results import QueueInfo
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+Bounds = tuple[str | None, int | None, int | None, int | None]
+"""Topic, queue, and the first and last store time."""
+
+
+def print_tail(
+    snapshot: StoreSnapshot,
+    bounds: Bounds,
+    queue_offset: int | None,
+    physical_offset: int | None,
+    count: int,
+    printer: MessagePrinter,
+) -> tuple[bool, int | None, frozenset[int]]:
+    """Prints the last `count` messages of each queue that are wanted, in log order.
+
+    Returns whether all could be read, the physical offset of the newest message of all queues, from
+    which on what is new is found, and the offsets from there on that are known.
+    """
+    topic, queue_id, begin_ms, end_ms = bounds
+    snapshot.require_known(topic, queue_id)
+
+    def passes(at: int, message: StoredMessage) -> bool:
+        time_ms = message.store_timestamp_ms
+        is_late = (begin_ms is None or time_ms >= begin_ms) and (physical_offset is None or at >= physical_offset)
+        return is_late and (end_ms is None or time_ms <= end_ms) and printer.wants(message, at)
+
+    found: list[tuple[int, StoredMessage]] = []
+    is_good, newest = True, physical_offset
+    queues = snapshot.queues()
+    for queue in queues:
+        newest = _later(newest, _last_of(snapshot, queue))
+        if topic not in (None, _text(queue.topic)) or queue_id not in (None, queue.queue_id):
+            continue
+        tail = snapshot.get_tail(queue.topic, queue.queue_id, count, passes, queue_offset or 0)
+        found += tail.messages
+        is_good = is_good and not tail.problems
+        for problem in tail.problems:
+            note(problem.message)
+    if not queues:
+        note(f"{snapshot.root} has no ConsumeQueue")
+        hint("logdex rebuild derives ConsumeQueues")
+    if not is_good:
+        hint(f"logdex verify {snapshot.root} lists all damage")
+    for at, message in sorted(found, key=lambda pair: pair[0]):
+        printer.print(message, at)
+    return is_good, newest, frozenset([*(at for at, _ in found), *([] if newest is None else [newest])])
+
+
+def _text(topic: bytes) -> str:
+    return topic.decode("utf-8", "surrogateescape")
+
+
+def _last_of(snapshot: StoreSnapshot, queue: QueueInfo) -> int | None:
+    """Returns the physical offset of a queue's last message, None if there is none."""
+    if queue.max_offset <= queue.min_offset:
+        return None
+    try:
+        return snapshot.consume_queue(queue.topic, queue.queue_id).entry(queue.max_offset - 1).physical_offset
+    except StoreError:
+        return None
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)

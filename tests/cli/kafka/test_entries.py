@@ -1,0 +1,86 @@
+"""`cat` of one file beside a .log lists its entries."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+from logdex.kafka.state.producer_snapshot import load_producer_snapshot
+from tests.cli.helpers import run, run_json
+from tests.directories import tree_hash
+
+BASE = f"{67:020d}"
+
+
+def slots(path: Path, layout: str) -> list[tuple[int, ...]]:
+    """The entries of a sparse index without zeros at its end."""
+    found = [*struct.iter_unpack(layout, path.read_bytes())]
+    while found and not any(found[-1]):
+        found.pop()
+    return found
+
+
+def test_indexes(golden_log: Any) -> None:
+    root = golden_log("tiny-broker")
+    before = tree_hash(root)
+    partition = root / "orders-0"
+    index = partition / f"{BASE}.index"
+    expected = [{"offset": 67 + relative, "position": position} for relative, position in slots(index, ">ii")]
+    assert run_json("cat", index) == expected != []
+    assert run_json("cat", index, "--limit", 1) == expected[:1]
+    assert run("cat", index, "--columns", "position", "--limit", 1).stdout == f"{expected[0]['position']}\n"
+    first = expected[0]
+    assert run("cat", index, "--limit", 1).stdout == f"offset {first['offset']}  position {first['position']}\n"
+    times = partition / f"{BASE}.timeindex"
+    assert run_json("cat", times) == [{"timestamp_ms": t, "offset": 67 + at} for t, at in slots(times, ">qi")]
+    assert "Z)  offset " in run("cat", times, "--limit", 1).stdout
+    for path in partition.glob("*.txnindex"):
+        names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
+        rows = [dict(zip(names, row[1:], strict=True)) for row in struct.iter_unpack(">hqqqq", path.read_bytes())]
+        assert run_json("cat", path) == rows
+    assert tree_hash(root) == before
+
+
+def test_snapshots_of_producers(golden_log: Any) -> None:
+    paths = [*golden_log("tiny-broker").rglob("*.snapshot")]
+    assert paths
+    for path in paths:
+        states = load_producer_snapshot(str(path))
+        assert [row["producer_id"] for row in run_json("cat", path)] == [state.producer_id for state in states]
+
+
+def test_info_of_one_file(golden_log: Any, tmp_path: Path) -> None:
+    root = golden_log("tiny-broker")
+    partition = root / "orders-0"
+    (row,) = run_json("info", partition / f"{BASE}.index")
+    entries = run_json("cat", partition / f"{BASE}.index")
+    assert (row["kind"], row["engine"], row["base_offset"], row["problems"]) == ("index", "kafka", 67, [])
+    assert (row["entries"], row["last_offset"]) == (len(entries), entries[-1]["offset"])
+    (row,) = run_json("info", partition / f"{BASE}.timeindex")
+    assert row["end_timestamp_ms"] == run_json("cat", partition / f"{BASE}.timeindex")[-1]["timestamp_ms"]
+    for path in [*root.rglob("*.txnindex"), *root.rglob("*.snapshot")]:
+        (row,) = run_json("info", path)
+        assert row.get("entries", row.get("producers")) == len(run_json("cat", path))
+    text = run("info", partition / f"{BASE}.index").stdout
+    assert text.startswith(f"{partition}/{BASE}.index: a Kafka .index file, ")
+    assert f"last offset    {entries[-1]['offset']}\n" in text
+    assert run("rebuild", partition, "-o", tmp_path / "out", "--key-index", "--no-sync").exit_code == 0
+    (row,) = run_json("info", tmp_path / "out" / f"{BASE}.keyindex")
+    assert (row["kind"], row["base_offset"], row["version"]) == ("key_index", 67, 2)
+
+
+def test_a_damaged_index_is_told(golden_log: Any, tmp_path: Path) -> None:
+    path = tmp_path / f"{BASE}.snapshot"
+    path.write_bytes(b"\0\1\0\0\0\0" + b"x")
+    told = run("cat", path)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.startswith(f"logdex: {path}: ")
+
+
+def test_what_is_about_records_is_refused(golden_log: Any) -> None:
+    path = golden_log("tiny-broker") / "orders-0" / f"{BASE}.index"
+    for flags in (["--grep", "x"], ["--format", "%k"], ["--columns", "value"]):
+        refused = run("cat", path, *flags)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "is about messages" in refused.stderr or "there is no field 'value'" in refused.stderr

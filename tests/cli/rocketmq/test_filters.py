@@ -1,0 +1,99 @@
+"""`cat --tail`, `--grep` and `--where` of RocketMQ's stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logdex.io.env import Env
+from logdex.jobs import look_again
+from logdex.rocketmq import Message, MessageStore, StoreSnapshot
+from tests.cli.helpers import run
+
+COUNT = 200
+SIZES: Any = {"mapped_file_size_commit_log": 16384, "mapped_file_size_consume_queue": 2000}
+FLAGS = ("--mapped-file-size-commit-log", 16384, "--mapped-file-size-consume-queue", 2000)
+
+
+def put(store: MessageStore, number: int, topic: str = "t") -> None:
+    keys, tags = f"k{number % 7}", f"tag{number % 2}"
+    store.put_message(
+        Message(topic, b"body %d" % number, keys=keys, tags=tags, properties={"n": str(number)}, queue_id=number % 2)
+    )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with 200 messages in two queues of one topic, and one of another; only read it."""
+    root = tmp_path_factory.mktemp("filters") / "store"
+    with MessageStore.open(str(root), **SIZES) as store:
+        put(store, 0, "other")
+        for number in range(COUNT):
+            put(store, number)
+    return root
+
+
+def numbers(store: Path, *flags: object) -> list[int]:
+    result = run("cat", store, "--topic", "t", *FLAGS, *flags, "--columns", "properties.n")
+    assert result.exit_code == 0, result.stderr
+    return [int(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, COUNT])
+def test_the_last_of_each_queue(store: Path, count: int) -> None:
+    assert numbers(store, "--tail", count) == list(range(max(COUNT - 2 * count, 0), COUNT))
+    assert numbers(store, "--tail", count, "--queue", 1) == list(range(1, COUNT, 2))[max(COUNT // 2 - count, 0) :]
+
+
+def test_the_last_that_pass_the_filters(store: Path) -> None:
+    assert numbers(store, "--tail", 1, "--grep", "body 1") == [198, 199]
+    assert numbers(store, "--tail", 2, "--grep", "/n=[0-9]$/") == [6, 7, 8, 9]
+    assert numbers(store, "--tail", 2, "--where", "tags = tag1") == [197, 199]
+    assert numbers(store, "--tail", 9, "--offset", 98) == [196, 197, 198, 199]
+    assert numbers(store, "--tail", 9, "--to", 0) == []
+    assert numbers(store, "--tail", 2, "--limit", 3) == [196, 197, 198]
+
+
+def test_grep_and_where(store: Path) -> None:
+    assert numbers(store, "--grep", "KEYS=k3", "--where", "queue_offset < 9") == [3, 10, 17]
+    assert numbers(store, "--where", "queue_id = 1", "--where", "properties.n >= 195") == [195, 197, 199]
+    assert numbers(store, "--where", "keys = k0", "--limit", 2) == [0, 7]
+    assert numbers(store, "--where", "topic = elsewhere") == []
+    assert numbers(store, "--where", "queue_offset > 99999999999999999999999") == []
+
+
+def test_a_tail_reads_backwards_from_the_end(store: Path) -> None:
+    env = Env()
+    with StoreSnapshot(str(store), env=env, **SIZES) as snapshot:
+        snapshot.queues()
+        before = env.counters.read_bytes + env.counters.mapped_bytes
+        found = snapshot.get_tail("t", 1, 3)
+        assert [message.body for _, message in found.messages] == [b"body 195", b"body 197", b"body 199"]
+        assert env.counters.read_bytes + env.counters.mapped_bytes - before < 4096
+        assert snapshot.get_tail("none", 0, 3).messages == []
+
+
+def test_a_tail_passes_over_a_damaged_message_and_says_so(tmp_path: Path) -> None:
+    with MessageStore.open(str(tmp_path), **SIZES) as store:
+        for number in range(12):
+            put(store, number)
+    file = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"body 7")] ^= 1
+    file.write_bytes(data)
+    result = run("cat", tmp_path, *FLAGS, "--queue", 1, "--tail", 3, "--format", "%s ")
+    assert (result.exit_code, result.stdout) == (1, "body 5 body 9 body 11 "), result.stderr
+    assert "CRC" in result.stderr
+
+
+def test_a_tail_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessageStore.open(str(tmp_path), **SIZES) as store:
+        for number in range(6):
+            put(store, number)
+        store.dispatch()
+        coming = iter(range(6, 9))  # one is put each time that the command waits
+        monkeypatch.setattr(look_again, "pause", lambda: put(store, next(coming)))
+        found = numbers(tmp_path, "--tail", 1, "--follow", "--limit", 4, "--where", "properties.n != 7")
+    assert found == [4, 5, 6, 8]
