@@ -13,7 +13,7 @@ from logdex.formats.settings import RebuildSettings
 from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress, RebuildReport
 from logdex.jobs.settings import require_known
-from logdex.spark.tasks import TaskRunner
+from logdex.spark.tasks import runner_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,4 +51,4 @@ def rebuild(
         output = f"{found.path}-rebuilt"
     target = None if output is None else os.fspath(output)
     job = format_of(found).rebuild(found, given, target, in_place=in_place, sync=sync)
-    return job.run_on(TaskRunner(spark, progress), "spark")
+    return job.run_on(runner_of(spark, progress), "spark")

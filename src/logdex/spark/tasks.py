@@ -1,43 +1,43 @@
 """Runs tasks on Spark: plain functions in Python workers, one call per task, with small results.
 
-Uses plain RDDs, which have half the fixed cost of `mapInArrow` for tasks without rows. A worker
-returns Logdex's typed errors as data, and they are raised here. Spark retries a task that fails in
-any other way.
+A session of Spark Connect runs them through `connect_tasks.py`. A classic one uses plain RDDs, which
+have half the fixed cost of `mapInArrow` for tasks without rows. A worker returns Logdex's typed errors
+as data, and they are raised here. Spark retries a task that fails in any other way.
 """
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.errors import EnvironmentProblem, LogdexError, StorageError
+from logdex.errors import LogdexError
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Result, Task, TaskFunction
+from logdex.spark.attempts import attempt, failures_max, results_of
 from logdex.spark.failures import spark_failures
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from logdex.spark.connect_tasks import ConnectRunner
+
 POLL_S = 0.1
-_FREEZES = 3
-_frozen = 0
 
 
-def context_of(spark: SparkSession) -> SparkContext:
-    """The session's SparkContext. Raises `EnvironmentProblem` for Spark Connect, which has none."""
+def runner_of(spark: SparkSession, progress: Progress | None = None) -> TaskRunner | ConnectRunner:
+    """Returns a runner for a session, classic or Connect."""
     from pyspark.errors import PySparkException
 
     try:
-        return spark.sparkContext
-    except PySparkException as error:
-        raise EnvironmentProblem(
-            "this needs a classic Spark session, not Spark Connect", hint="use SparkSession.builder.master(...)"
-        ) from error
+        spark.sparkContext  # noqa: B018  # a session of Spark Connect has none
+    except PySparkException:
+        from logdex.spark.connect_tasks import ConnectRunner
+
+        return ConnectRunner(spark, progress)
+    return TaskRunner(spark, progress)
 
 
 class TaskRunner:
@@ -48,7 +48,7 @@ class TaskRunner:
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
-        self._context = context_of(spark)
+        self._context = spark.sparkContext
         self._progress = progress
         self._counts = (self._context.accumulator(0), self._context.accumulator(0)) if progress else None
         self.tasks = 0
@@ -68,15 +68,13 @@ class TaskRunner:
         if not tasks:
             return []
         self.tasks += len(tasks)
-        call = partial(_attempt, function, _failures_max(self._context), self._counts)
+        attempts = failures_max(
+            self._context.master or "", self._context.getConf().get("spark.task.maxFailures", "4") or "4"
+        )
+        call = partial(_attempt, function, attempts, self._counts)
         with spark_failures(), self._described(name), self._polled():
             outcomes = self._context.parallelize(tasks, len(tasks)).map(call).collect()
-        results: list[Result] = []
-        for outcome in outcomes:
-            if isinstance(outcome, LogdexError):
-                raise outcome
-            results.append(outcome)
-        return results
+        return results_of(outcomes)
 
     @contextmanager
     def _described(self, name: str) -> Iterator[None]:
@@ -119,45 +117,12 @@ class TaskRunner:
         say()
 
 
-def _failures_max(context: SparkContext) -> int:
-    """How often Spark attempts a task: once on a local master, unless it says ``local[2,3]``."""
-    master = context.master or ""
-    if master.startswith("local") and not master.startswith("local-cluster"):
-        _, comma, count = master.rstrip("]").partition(",")
-        return int(count) if comma else 1
-    return int(context.getConf().get("spark.task.maxFailures", "4") or 4)
-
-
 def _attempt(function: TaskFunction[Task, Result], failures_max: int, counts: Any, task: Task) -> Result | LogdexError:
     """One attempt at one task, in a worker."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None  # set in every worker
-    freeze_imports()
 
     def count(messages: int, size_bytes: int) -> None:
         if counts is not None:
             counts[0].add(messages)
             counts[1].add(size_bytes)
 
-    try:
-        return function(task, f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}", count)
-    except StorageError as error:
-        if context.attemptNumber() + 1 < failures_max:
-            raise  # another attempt, perhaps on another machine, may succeed
-        return error
-    except LogdexError as error:
-        return error
-
-
-def freeze_imports() -> None:
-    """Excludes imported objects from garbage collection.
-
-    A worker runs a full collection after each task, which would otherwise visit about 75,000
-    objects and cost more than a small task.
-    """
-    global _frozen
-    if _frozen < _FREEZES:
-        _frozen += 1
-        gc.freeze()
+    return attempt(function, failures_max, count, task)

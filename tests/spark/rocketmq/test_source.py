@@ -1,10 +1,7 @@
-"""`rocketmq_store` on a real Spark: rows, a user's schema, a look-up by key, a store that grows, SQL, Connect."""
+"""`rocketmq_store` on a real Spark: rows, a user's schema, a look-up by key, a store that grows, SQL."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-CONNECT = """
-import sys
-from logdex.spark import register
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.remote("local[1]").getOrCreate()
-register(spark)
-frame = spark.read.format("rocketmq_store").load(sys.argv[1])
-print(frame.count(), frame.where("topic = 'Orders'").count())
-spark.stop()
-"""
 
 
 def scanned(path: Path) -> tuple[list[dict[str, Any]], bool]:
@@ -96,12 +82,3 @@ def test_a_store_that_grows(spark: SparkSession, tmp_path: Path) -> None:
         store.put_message(Message(topic="t", body=b"z"))
         assert [bytes(row.body) for row in lazy.collect()] == [b"x", b"y"]
         assert frame.count() == 1
-
-
-@pytest.mark.slow
-def test_connect(golden_store: Callable[..., Path]) -> None:
-    pytest.importorskip("grpc")
-    command = [sys.executable, "-c", CONNECT, str(golden_store("tiny-broker"))]
-    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["60", "49"], done.stderr[-2000:]

@@ -21,7 +21,7 @@ def tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def runner(spark: None, progress: Any) -> LocalRunner:
         return LocalRunner(progress)
 
-    monkeypatch.setattr("logdex.spark.rebuild_job.TaskRunner", runner)
+    monkeypatch.setattr("logdex.spark.rebuild_job.runner_of", runner)
 
 
 def test_both_formats(golden_store: Callable[[str], Path], golden_log: Callable[[str], Path], tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from logdex.errors import EnvironmentProblem
 from logdex.io.env import DEFAULT_ENV
+from logdex.spark.attempts import freeze_imports
 from logdex.spark.sinks.commit import commit_batch
 from logdex.spark.sinks.sink import Sink
 from logdex.spark.sinks.staging import stage
-from logdex.spark.tasks import freeze_imports
 
 QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
 """The names under which Spark tells a task which query and batch it works for."""
