@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
@@ -68,6 +70,33 @@ def test_info_of_one_file(golden_log: Any, tmp_path: Path) -> None:
     assert run("rebuild", partition, "-o", tmp_path / "out", "--key-index", "--no-sync").exit_code == 0
     (row,) = run_json("info", tmp_path / "out" / f"{BASE}.keyindex")
     assert (row["kind"], row["base_offset"], row["version"]) == ("key_index", 67, 2)
+
+
+def test_checkpoints(golden_log: Any) -> None:
+    root = golden_log("tiny-broker")
+    before = tree_hash(root)
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
+        lines = [line.rsplit(" ", 2) for line in (root / name).read_text().splitlines()[2:]]
+        expected = [{"topic": topic, "partition": int(n), "offset": int(at)} for topic, n, at in lines]
+        assert run_json("cat", root / name) == expected
+        (row,) = run_json("info", root / name)
+        assert (row["kind"], row["entries"], row["problems"]) == ("checkpoint", len(expected), [])
+    epochs = root / "orders-0" / "leader-epoch-checkpoint"
+    pairs = [line.split() for line in epochs.read_text().splitlines()[2:]]
+    assert run_json("cat", epochs) == [{"epoch": int(epoch), "start_offset": int(at)} for epoch, at in pairs] != []
+    assert tree_hash(root) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["get", "--offset", "0"], ["query", "--key", "k"], ["verify"], ["rebuild", "-o", "out"], ["cat", "--tail", "1"]],
+)
+def test_other_commands_say_what_a_checkpoint_is(words: list[str], golden_log: Any) -> None:
+    path = golden_log("tiny-broker") / "orders-0" / "leader-epoch-checkpoint"
+    refused = run(words[0], path, *words[1:])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "checkpoint" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 2
 
 
 def test_a_damaged_index_is_told(golden_log: Any, tmp_path: Path) -> None:

@@ -115,8 +115,14 @@ def _names_after_swap(directory: str, env: Env) -> list[str]:
 
 
 def not_alone(found: KafkaPath) -> NotAStoreError:
-    """Returns the error for an index or a snapshot file, which cannot be read without its
+    """Returns the error for an index, a snapshot file or a checkpoint, which cannot be read without its
     segment."""
+    if found.kind is KafkaPathKind.CHECKPOINT:
+        return NotAStoreError(
+            "a checkpoint, which contains no records",
+            path=found.path,
+            hint=f"give {partition_directory(found)}; logdex cat lists the lines of this file",
+        )
     name = posixpath.basename(found.path).removesuffix(found.kind.value) + LOG_SUFFIX
     return NotAStoreError(
         f"a {found.kind.value} file: it speaks of its segment, and does not say by itself what is in it",

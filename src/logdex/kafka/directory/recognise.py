@@ -21,6 +21,10 @@ from logdex.layout.kafka import LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES, MAG
 
 _PARTITION_FILES = {files.PARTITION_METADATA, files.LEADER_EPOCH_CHECKPOINT}
 _AT_MAGIC = RECORD_BATCH.offset_of("magic")
+_CHECKPOINTS = {
+    *(files.LEADER_EPOCH_CHECKPOINT, files.RECOVERY_POINT_CHECKPOINT, files.LOG_START_CHECKPOINT),
+    *(files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT),
+}
 _HINT = "give a log directory (log.dirs), one topic-N directory or one of its files"
 
 
@@ -35,6 +39,7 @@ class KafkaPathKind(Enum):
     TXN_INDEX = files.TXN_INDEX_SUFFIX
     SNAPSHOT = files.SNAPSHOT_SUFFIX
     KEY_INDEX = files.KEY_INDEX_SUFFIX
+    CHECKPOINT = "checkpoint"
 
 
 _FILE_KINDS = {kind.value: kind for kind in KafkaPathKind if kind.value.startswith(".")}
@@ -55,8 +60,8 @@ class KafkaPath:
 
     @property
     def is_beside_a_log(self) -> bool:
-        """Whether it is one file that goes with a .log, such as an index."""
-        return self.kind in _FILE_KINDS.values() and self.kind is not KafkaPathKind.LOG
+        """Whether it is one file that goes with a .log, such as an index or a checkpoint."""
+        return self.kind not in (KafkaPathKind.LOG_DIR, KafkaPathKind.PARTITION, KafkaPathKind.LOG)
 
     @property
     def has_entries(self) -> bool:
@@ -127,11 +132,14 @@ def _first_offset(look: PathLook) -> int | None:
 
 
 def _file(look: PathLook) -> KafkaPath | None:
-    named = parse_offset_file(posixpath.basename(look.path))
+    name = posixpath.basename(look.path)
+    above = posixpath.basename(posixpath.dirname(look.real_path))
+    if name in _CHECKPOINTS:
+        return KafkaPath(look.path, KafkaPathKind.CHECKPOINT, parse_partition_dir(above))
+    named = parse_offset_file(name)
     kind = None if named is None else _FILE_KINDS.get(named[1])
     if named is None or kind is None:
         return None
-    above = posixpath.basename(posixpath.dirname(look.real_path))
     return KafkaPath(look.path, kind, parse_partition_dir(above), named[0])
 
 

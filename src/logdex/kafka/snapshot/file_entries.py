@@ -1,18 +1,22 @@
-"""The entries of one file beside a segment's .log: its indexes, and a snapshot of producers.
+"""The entries of one file beside a .log: its indexes, a snapshot of producers, a checkpoint.
 
 Source: ``docs/formats``: the pages of the files.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.files.checkpoints import read_offset_checkpoint
+from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
 from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.segment.time_index import TimeIndex
 from logdex.kafka.segment.transaction_index import TransactionIndex
+from logdex.kafka.state.leader_epochs import LeaderEpochs
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
 
 _SPARSE: Mapping[KafkaPathKind, type[OffsetIndex | TimeIndex]] = {
@@ -32,6 +36,8 @@ def file_entries(file: KafkaPath, *, env: Env = DEFAULT_ENV) -> Iterator[dict[st
         with TransactionIndex(file.path, file.offset, env=env) as transactions:
             for each in transactions.all_aborted_txns():
                 yield each._asdict()
+    elif file.kind is KafkaPathKind.CHECKPOINT:
+        yield from _lines(file, env)
     else:
         for state in load_producer_snapshot(file.path, env=env):
             last = state.batches[-1] if state.batches else None
@@ -44,3 +50,12 @@ def file_entries(file: KafkaPath, *, env: Env = DEFAULT_ENV) -> Iterator[dict[st
                 "coordinator_epoch": state.coordinator_epoch,
                 "current_txn_first_offset": state.current_txn_first_offset,
             }
+
+
+def _lines(file: KafkaPath, env: Env) -> Iterator[dict[str, Any]]:
+    if posixpath.basename(file.path) == LEADER_EPOCH_CHECKPOINT:
+        for epoch in LeaderEpochs.load(file.path, env=env).entries:
+            yield epoch._asdict()
+        return
+    for (topic, partition), offset in read_offset_checkpoint(file.path, env=env).items():
+        yield {"topic": topic, "partition": partition, "offset": offset}

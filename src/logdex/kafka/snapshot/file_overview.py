@@ -1,4 +1,5 @@
-"""An overview of one file beside a segment's .log: an index, a snapshot of producers, a key index.
+"""An overview of one file beside a segment's .log: an index, a snapshot of producers, a key index,
+a checkpoint.
 
 Whether the file agrees with its log is checked by `verify` of the partition. Source: ``docs/formats``:
 the pages of the files.
@@ -16,6 +17,7 @@ from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.segment.time_index import TimeIndex
 from logdex.kafka.segment.transaction_index import TransactionIndex
+from logdex.kafka.snapshot.file_entries import file_entries
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
 
 Facts = dict[str, Any]
@@ -84,10 +86,15 @@ def _key_index(file: KafkaPath, env: Env) -> Facts:
         return {name: value for name, value in asdict(index.header).items() if not name.endswith("crc")}
 
 
+def _checkpoint(file: KafkaPath, env: Env) -> Facts:
+    return {"entries": sum(1 for _ in file_entries(file, env=env))}
+
+
 _READERS: Mapping[KafkaPathKind, Callable[[KafkaPath, Env], Facts]] = {
     KafkaPathKind.INDEX: _index,
     KafkaPathKind.TIME_INDEX: _time_index,
     KafkaPathKind.TXN_INDEX: _transaction_index,
     KafkaPathKind.SNAPSHOT: _snapshot,
     KafkaPathKind.KEY_INDEX: _key_index,
+    KafkaPathKind.CHECKPOINT: _checkpoint,
 }
