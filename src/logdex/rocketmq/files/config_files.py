@@ -18,6 +18,7 @@ from logdex.rocketmq.files.config_json import parse_config_json
 
 Raw = dict[int | str, Any]
 _INT_BITS, _LONG_BITS = 32, 64
+_HINT = "restore the file from a replica or a backup, or move it and its .bak away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigF
         except StoreError as error:
             problem = problem or error
     if problem is not None:
+        problem.hint = problem.hint or _HINT
         raise problem
     return ConfigFile({}, None)
 
@@ -98,6 +100,7 @@ def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> C
         field=field_name,
         expected=expected,
         found=shown if len(shown) <= 60 else f"{shown[:57]}...",
+        hint=_HINT,
     )
 
 
