@@ -6,6 +6,7 @@ are drawn by the type that the option declares. So a new command, or a new optio
 
 from __future__ import annotations
 
+import inspect
 import io
 import random
 import shlex
@@ -15,13 +16,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.models import OptionInfo
 
+from logdex.cli.commands import app
 from tests.cli.helpers import command_line, run
 from tests.cli.small_places import make_places
 
@@ -63,17 +67,28 @@ def options_of(command: Any) -> list[Any]:
     return [each for each in command.params if each.opts[0].startswith("--") and ENDLESS.isdisjoint(each.opts)]
 
 
-def ways_of(option: Any) -> list[list[str]]:
+@cache
+def kinds_of(name: str) -> dict[str, Any]:
+    """The type of each option of a command, as its function declares it; `str` where a parser takes the text."""
+    callbacks = (each.callback for each in app.registered_commands if each.callback is not None)
+    (callback,) = (each for each in callbacks if command_line().commands[name].callback.__name__ == each.__name__)
+    found = {}
+    for parameter in inspect.signature(callback, eval_str=True).parameters.values():
+        declared, *marks = get_args(parameter.annotation)
+        kinds = [each for each in get_args(declared) or (declared,) if each is not type(None)]
+        has_parser = any(isinstance(mark, OptionInfo) and mark.parser is not None for mark in marks)
+        found[parameter.name] = str if has_parser else kinds[0]
+    return found
+
+
+def ways_of(command: Any, option: Any) -> list[list[str]]:
     """How an option is given on the command line, with values by its type."""
-    flag = option.opts[0]
+    flag, kind = option.opts[0], kinds_of(command.name).get(option.name, str)
     if option.is_flag:
         return [[flag]]
-    kind, info = option.type_descriptor.annotation, option.type_descriptor.parameter_info
-    if info.parser is not None or kind not in (int, float):
-        names = [each.value for each in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
-        pool = [*(name for name in names if name != "spark"), *TEXTS]
-    else:
-        pool = NUMBERS if kind is int else REALS
+    pool = NUMBERS if kind is int else REALS if kind is float else TEXTS
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        pool = [*(str(each.value) for each in kind if each.value != "spark"), *TEXTS]
     return [[flag, value] for value in pool]
 
 
@@ -88,7 +103,7 @@ def command_lines(draw: st.DrawFn, name: str | None = None) -> list[str]:
         del words[draw(st.integers(1, len(words) - 1)) if len(words) > 2 else -1]
     options = options_of(command)
     for option in draw(st.lists(st.sampled_from(options), max_size=3)):
-        words += draw(st.sampled_from(ways_of(option)))
+        words += draw(st.sampled_from(ways_of(command, option)))
     return words
 
 
@@ -122,7 +137,7 @@ def check(words: list[str], places: Path) -> None:
         assert ended.stderr.strip(), words
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(words=command_lines())
 def test_any_value_of_any_option(words: list[str], places: Path) -> None:
     check(words, places)
@@ -149,6 +164,6 @@ def test_each_value_of_each_option(name: str, places: Path) -> None:
     bases = {words[1].partition("/")[0]: words for words in reversed(examples_of(command))}
     for words in bases.values():
         for option in options_of(command):
-            ways = ways_of(option)
+            ways = ways_of(command, option)
             for way in chance.sample(ways, min(len(ways), 6)):
                 check([*words, *way], places)
