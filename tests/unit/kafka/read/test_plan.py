@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.splits import cuts as cuts_of_parts
+from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
@@ -236,6 +239,24 @@ def test_a_bad_batch_is_told(path: Path) -> None:
     read = plan.splits[0].to_batches(on_bad_batch=errors.append)
     assert next(read).column("offset")[0].as_py() == 4
     assert len(errors) == 1
+
+
+def test_a_log_that_ends_before_its_plan_does_is_damaged(path: Path) -> None:
+    """Truncated between two batches: what is left is whole, and yet not what was planned."""
+    file = path / offset_file_name(0, ".log")
+    with PartitionSnapshot(str(path)) as snapshot:
+        split = snapshot.plan_read(ReadFilter(), columns=["offset"]).splits[0]
+    third = int(next(BatchScanner().scan_file(str(file))).columns.position[2])
+    os.truncate(file, third)
+
+    def ended() -> Iterator[Any]:
+        yield (yield from split.to_batches())
+
+    *_, end = ended()
+    damage = split.damage_at(end, split.end)
+    assert damage is not None
+    assert (damage.path, damage.position, damage.end_position) == (split.path, third, split.end)
+    assert split.damage_at(end, third) is None
 
 
 def test_an_unknown_column_is_refused(path: Path) -> None:

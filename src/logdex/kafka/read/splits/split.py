@@ -121,9 +121,9 @@ class ReadSplit:
     def damage_at(self, end: ScanEnd | None, sure_end: int) -> CorruptError | None:
         """Returns the damage at which `to_batches` ended, given what that returned, if there is any.
         Up to `sure_end`, a position in the .log, batches were known to be."""
-        if end is None or end.kind not in (EndKind.TORN, EndKind.ZEROS) or end.position >= sure_end:
+        if end is None or end.kind is EndKind.CORRUPT or end.position >= min(self.end, sure_end):
             return None
-        what = "zeros where a batch must be"
+        what = "zeros where a batch must be" if end.kind is EndKind.ZEROS else "the file ends where a batch must be"
         error = end.error or CorruptError(what, path=self.path, position=end.position)
         error.end_position = self.end
         return error
