@@ -97,7 +97,8 @@ def test_a_commit_log_elsewhere(store: Path, tmp_path: Path) -> None:
     assert config.store_path_commit_log == str(elsewhere)
     assert verify(str(store), config).findings == []
     assert run("info", store, "--broker-conf", path).exit_code == 0
-    assert len(run("cat", store, "--broker-conf", path, "--json").stdout.splitlines()) == count
+    *printed, _end = run("cat", store, "--broker-conf", path, "--json").stdout.splitlines()
+    assert len(printed) == count
     assert run("rebuild", store, "--broker-conf", path, "--output", tmp_path / "out").exit_code == 0
     with StoreSnapshot(str(store), broker_conf=path) as opened:
         assert len(list(opened.scan())) == count
