@@ -16,9 +16,10 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from logdex.errors import CrcMismatchError
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
 from logdex.rocketmq.columns.message_arrow import SCHEMA, messages_to_batch
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -231,6 +232,8 @@ def test_scans_give_the_rows_and_the_end_of_a_full_scan(
         with StoreSnapshot(str(root), config=CONFIG) as store:
             full = store.scan()
             everything = list(full.items())
+            # Who does not read the last message's body does not find that its CRC is wrong.
+            assume(full.end is not None and not isinstance(full.end.error, CrcMismatchError))
             patch_sizes(patched, data)
             expected = [item for item in everything if passes(wanted, *item)]
             scan = LogScan(store.plan_source(wanted), wanted)
