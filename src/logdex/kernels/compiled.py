@@ -112,13 +112,6 @@ class _Waiting(Generic[_R]):
         assert self.made is not None
         return self.made(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if self.made is None:
-            load()
-        return getattr(self.made, name)
-
 
 def _waiting_for(function: Callable[..., _R], make: Callable[[Any], Any]) -> Any:
     with _LOCK:

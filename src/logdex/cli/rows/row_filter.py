@@ -61,10 +61,7 @@ def parse_comparison(text: str, shape: RowShape[Any]) -> Comparison:
     if found is None:
         raise UsageError(f"--where {text!r} is no comparison", hint="give FIELD = VALUE, or != < <= > >=")
     field, operation, value = found.groups()
-    names = [name for name in shape.names if name != shape.pairs_field]
-    if field not in names and not field.startswith(f"{shape.pairs_field}."):
-        known = f"{', '.join(names)}, {shape.pairs_field}.NAME"
-        raise UsageError(f"there is no field {field!r}", hint=f"choose from {known}")
+    shape.require_field(field, [name for name in shape.names if name != shape.pairs_field])
     return Comparison(field, _SAME.get(operation, operation), _value_of(value, field, shape))
 
 
@@ -111,8 +108,7 @@ class RowFilter(Generic[Row]):
             return _text(self._shape.contents[content](row))
         if name in fields:
             return fields[name]
-        wanted = name.removeprefix(f"{self._shape.pairs_field}.")
-        return next((_text(value) for each, value in self._shape.pairs(row) if each == wanted), None)
+        return _text(self._shape.pair(row, name.removeprefix(f"{self._shape.pairs_field}.")))
 
     def _texts(self, row: Row) -> list[bytes]:
         """Returns keys and values, and headers or properties as ``NAME=VALUE``."""

@@ -10,7 +10,6 @@ from logdex.cli.rows.row_options import RowOptions, Values
 from logdex.cli.rows.shape import Cell, Pair, Row, RowShape
 from logdex.cli.rows.template import compile_template
 from logdex.cli.rows.value_text import RawJson, json_value_of, text_of, utf8_or_none
-from logdex.errors import UsageError
 
 
 def renderer(shape: RowShape[Row], options: RowOptions) -> Callable[[Row], str]:
@@ -64,9 +63,7 @@ def check_columns(shape: RowShape[Row], options: RowOptions) -> None:
     """Raises `UsageError` for a column that is no field of the rows."""
     names = (*shape.names, *(("decoded",) if options.decode else ()))
     for name in options.columns or ():
-        if name not in names and not name.startswith(f"{shape.pairs_field}."):
-            known = f"{', '.join(names)}, {shape.pairs_field}.NAME"
-            raise UsageError(f"there is no field {name!r}", hint=f"choose from {known}")
+        shape.require_field(name, names)
 
 
 def json_fields(shape: RowShape[Row], options: RowOptions, row: Row) -> dict[str, Any]:
@@ -99,9 +96,8 @@ def _field(shape: RowShape[Row], options: RowOptions, row: Row, fields: dict[str
         return fields[name]
     field, _, wanted = name.partition(".")
     if field == shape.pairs_field:
-        value = next((value for each, value in shape.pairs(row) if each == wanted), None)
         how = options.values if shape.pairs_are_bytes else None
-        return json_value_of(value, how or Values.TEXT)
+        return json_value_of(shape.pair(row, wanted), how or Values.TEXT)
     return None if name in shape.contents else utf8_or_none(shape.contents[name.removesuffix("_text")](row))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from logdex.errors import UsageError
 
 Row = TypeVar("Row")
 Cell = bytes | str | int | None
@@ -45,3 +47,13 @@ class RowShape(Generic[Row]):
     def names(self) -> tuple[str, ...]:
         """The names of all fields that rows as JSON may have."""
         return (*self.fields, *(f"{name}_text" for name in self.contents))
+
+    def require_field(self, name: str, known: Sequence[str]) -> None:
+        """Raises `UsageError` unless a name is known, or is that of a header or property."""
+        if name not in known and not name.startswith(f"{self.pairs_field}."):
+            choices = f"{', '.join(known)}, {self.pairs_field}.NAME"
+            raise UsageError(f"there is no field {name!r}", hint=f"choose from {choices}")
+
+    def pair(self, row: Row, name: str) -> bytes | None:
+        """Returns the first header or property of a row with a name."""
+        return next((value for each, value in self.pairs(row) if each == name), None)

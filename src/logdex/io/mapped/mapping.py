@@ -177,12 +177,10 @@ def _read_whole(descriptor: int, size_bytes: int) -> ByteArray:
 
 
 def _mapping_of(array: npt.NDArray[Any]) -> _Mapping | None:
-    import numpy as np
+    from logdex.io.mapped.byte_array import owner_of
 
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, _Mapping) else None
+    owner = owner_of(array)
+    return owner if isinstance(owner, _Mapping) else None
 
 
 def is_mapped(array: npt.NDArray[Any]) -> bool:

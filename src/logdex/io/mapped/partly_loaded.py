@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import UnreadableError
-from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.mapped.byte_array import ByteArray, owner_of
 
 Read = Callable[[int, int], bytes]
 
@@ -82,10 +82,8 @@ def partly_loaded(path: str, size_bytes: int, read: Read, block_bytes: int) -> B
 
 
 def _owner_of(array: npt.NDArray[Any]) -> _PartlyLoaded | None:
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, _PartlyLoaded) else None
+    owner = owner_of(array)
+    return owner if isinstance(owner, _PartlyLoaded) else None
 
 
 def is_partly_loaded(array: npt.NDArray[Any]) -> bool:

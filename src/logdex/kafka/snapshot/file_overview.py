@@ -46,20 +46,23 @@ def file_overview(file: KafkaPath, *, env: Env = DEFAULT_ENV) -> KafkaFileOvervi
     return KafkaFileOverview(file, env.size_bytes(file.path), _READERS[file.kind](file, env))
 
 
+def _ends(index: OffsetIndex | TimeIndex, file: KafkaPath) -> tuple[Facts, Any, Any]:
+    """Returns facts about an index, and its first and last entry, each None if there is none."""
+    count = index.entries
+    first, last = (index.entry(0), index.entry(count - 1)) if count else (None, None)
+    return {"base_offset": file.offset, "entries": count}, first, last
+
+
 def _index(file: KafkaPath, env: Env) -> Facts:
     with OffsetIndex(file.path, file.offset, env=env) as index:
-        count = index.entries
-        first, last = (index.entry(0), index.entry(count - 1)) if count else (None, None)
-        facts: Facts = {"base_offset": file.offset, "entries": count}
+        facts, first, last = _ends(index, file)
         facts |= {"first_offset": first and first.offset, "last_offset": last and last.offset}
         return facts | {"last_position": last and last.position}
 
 
 def _time_index(file: KafkaPath, env: Env) -> Facts:
     with TimeIndex(file.path, file.offset, env=env) as index:
-        count = index.entries
-        first, last = (index.entry(0), index.entry(count - 1)) if count else (None, None)
-        facts: Facts = {"base_offset": file.offset, "entries": count}
+        facts, first, last = _ends(index, file)
         facts |= {"begin_timestamp_ms": first and first.timestamp_ms, "end_timestamp_ms": last and last.timestamp_ms}
         return facts | {"last_offset": last and last.offset}
 

@@ -57,7 +57,6 @@ class PlainWindow:
         rules: kernel.Rules,
     ) -> int:
         """Does what `kernel.pick_messages` does, and returns the reason why it stopped."""
-        reason = kernel.LIMIT
         for place, size, offset in zip(places.tolist(), sizes.tolist(), offsets.tolist(), strict=True):
             reason = kernel.WINDOW_FULL
             if not self._is_full(state):
