@@ -15,9 +15,11 @@ MORE_FILES = {
     "cli/commands": (20, "a command per file"),
     "cli/views/kafka": (16, "a command per file"),
     "cli/views/rocketmq": (16, "a command per file"),
+    "kafka/read": (13, "a way of reading per file"),
     "kafka/log": (16, "the parts of one open log"),
     "kernels/kafka": (13, "a kernel per file"),
     "kernels/rocketmq": (13, "a kernel per file"),
+    "rocketmq/read": (13, "a way of reading per file"),
     "rocketmq/verify": (14, "a check per file; they share the pass over the log"),
 }
 """Folders with more files than `FILES_PER_FOLDER_MAX`: how many at most, and why."""

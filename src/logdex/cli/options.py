@@ -22,7 +22,7 @@ from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, Format
 from logdex.jobs.settings import Flag, Setting, flag_of
-from logdex.primitives.questions import LONG_MAX
+from logdex.primitives.wrong_questions import LONG_MAX
 
 PathArgument = Annotated[
     str,

@@ -12,8 +12,8 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from logdex.errors import LogdexError, UsageError
+from logdex.frames.arrow_filters import conditions_of, fields_of
 from logdex.frames.conditions import Conditions
-from logdex.frames.expressions import conditions_of, fields_of
 from logdex.frames.tables import LazyTable
 
 _READAHEAD = 2

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from logdex.frames.conditions import Conditions
 from logdex.frames.extras import require
-from logdex.frames.predicates import conditions_of
+from logdex.frames.polars_filters import conditions_of
 from logdex.frames.tables import LazyTable
 
 

@@ -38,8 +38,8 @@ class _Lock:
     waiting: list[int] = field(default_factory=list)
 
 
-class _Table:
-    """The locks of this process, by file."""
+class _LockedDescriptors:
+    """The descriptors with which this process holds locks, by file."""
 
     def __init__(self) -> None:
         self.clear()
@@ -51,8 +51,8 @@ class _Table:
         self.locks: dict[Identity, _Lock] = {}
 
 
-_table = _Table()
-os.register_at_fork(after_in_child=_table.clear)
+_locked = _LockedDescriptors()
+os.register_at_fork(after_in_child=_locked.clear)
 
 
 def identity_of(descriptor: int) -> Identity:
@@ -64,11 +64,11 @@ def identity_of(descriptor: int) -> Identity:
 def try_record_lock(descriptor: int) -> bool:
     """Locks a whole open file until `close_descriptor` closes this descriptor. Returns False if
     this process or another holds a lock on the file."""
-    with _table.guard:
+    with _locked.guard:
         identity = identity_of(descriptor)
-        if identity in _table.locks:
+        if identity in _locked.locks:
             return False
-        _table.locks[identity] = _Lock(descriptor)
+        _locked.locks[identity] = _Lock(descriptor)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
@@ -81,7 +81,7 @@ def try_record_lock(descriptor: int) -> bool:
 
 def _forget(identity: Identity) -> None:
     """Removes a lock from the table, and closes the descriptors that waited for its release."""
-    lock = _table.locks.pop(identity, None)
+    lock = _locked.locks.pop(identity, None)
     for each in lock.waiting if lock is not None else ():
         with suppress(OSError):  # a writer has already synced what must be durable
             os.close(each)
@@ -95,8 +95,8 @@ def record_lock_is_held(descriptor: int, start: int = 0) -> bool | None:
     fields = [0] * 5
     fields[kind_at], fields[start_at] = fcntl.F_WRLCK, start
     asked = struct.pack(form, *fields).ljust(_FLOCK_SIZE_BYTES_MAX, b"\0")
-    with _table.guard:
-        if identity_of(descriptor) in _table.locks:
+    with _locked.guard:
+        if identity_of(descriptor) in _locked.locks:
             return True  # the system does not report a process's own locks to it
         try:
             answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
@@ -109,12 +109,12 @@ def close_descriptor(descriptor: int) -> None:
     """Closes a descriptor, and releases the lock that was taken with it. If this process holds a
     lock on the same file through another descriptor, this descriptor stays open until that lock is
     released."""
-    with _table.guard:
-        if not _table.locks:
+    with _locked.guard:
+        if not _locked.locks:
             os.close(descriptor)
             return
         identity = identity_of(descriptor)
-        lock = _table.locks.get(identity)
+        lock = _locked.locks.get(identity)
         if lock is not None and lock.descriptor != descriptor:
             lock.waiting.append(descriptor)
             return

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from logdex.errors import UsageError
-from logdex.primitives.questions import nearest
+from logdex.primitives.wrong_questions import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
+from logdex.kafka.read.tail import read_tail
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
-from logdex.kafka.snapshot.tail import read_tail
 from tests.cli.helpers import run
 
 START_MS = 1_700_000_000_000

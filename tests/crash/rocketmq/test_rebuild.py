@@ -1,4 +1,5 @@
-"""Rebuilds killed and refused at every operation: nothing half-published, nothing lost, the next run right."""
+"""Rebuilds that are killed, refused or cut by a power failure at every operation: nothing is half
+published, nothing is lost, and the next run is right."""
 
 from __future__ import annotations
 

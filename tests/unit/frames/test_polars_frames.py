@@ -25,8 +25,8 @@ from logdex.frames.conditions import (
     Conditions,
 )
 from logdex.frames.extras import to_install
+from logdex.frames.polars_filters import conditions_of
 from logdex.frames.polars_frames import data_frame, lazy_frame
-from logdex.frames.predicates import conditions_of
 from logdex.frames.tables import TimedTable
 
 A, B = pl.col("a"), pl.col("b")

@@ -252,7 +252,7 @@ from logdex.io.process_lock import ProcessLock, take_lock
 held, go = threading.Event(), threading.Event()
 
 def hold():
-    with process_lock._table.guard, record_lock._table.guard:
+    with process_lock._table.guard, record_lock._locked.guard:
         held.set()
         go.wait()
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import app, epilog
-from logdex.cli.dispatch import find, view_of
 from logdex.cli.figures import Figure
+from logdex.cli.find_view import find, view_of
 from logdex.cli.options import JsonOption, PathOptions, path_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, table
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.dispatch import find, log_source
 from logdex.cli.engines import Engine, EngineOption, MasterOption, session_of
+from logdex.cli.find_view import find, log_source
 from logdex.cli.options import JsonOption, PathOptions, path_command
 from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note_losses
 from logdex.cli.progress_bars import progress_bar

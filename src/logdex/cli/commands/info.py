@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.dispatch import find, view_of
+from logdex.cli.find_view import find, view_of
 from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit_json, note
 from logdex.errors import UsageError

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import app, epilog
-from logdex.cli.dispatch import show
+from logdex.cli.find_view import show
 from logdex.cli.options import JsonOption, PathOptions, TopicOption, path_command
 from logdex.cli.output import hint, note
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
-from logdex.primitives.questions import require_longs
+from logdex.primitives.wrong_questions import require_longs
 
 
 @app.command(

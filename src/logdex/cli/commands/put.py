@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import app, epilog
-from logdex.cli.dispatch import create_at, show
+from logdex.cli.find_view import create_at, show
 from logdex.cli.options import JsonOption, PartitionOption, PathOptions, QueueOption, path_command
 from logdex.errors import UsageError
 from logdex.formats import FORMATS

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.dispatch import show
+from logdex.cli.find_view import show
 from logdex.cli.options import DecompressOption, FromOption, PartitionOption, PathOptions, ToOption, path_command
 from logdex.cli.rows.row_options import RowOptions
 

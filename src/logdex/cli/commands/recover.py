@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.dispatch import find, view_of
+from logdex.cli.find_view import find, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit_json, note
 from logdex.cli.progress_bars import progress_bar

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.dispatch import find, log_source
 from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.find_view import find, log_source
 from logdex.cli.options import (
     FromOption,
     IsolationOption,

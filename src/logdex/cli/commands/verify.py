@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.dispatch import find
+from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit, emit_json, fail, human_count, human_size
 from logdex.cli.progress_bars import progress_bar

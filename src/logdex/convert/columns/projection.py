@@ -15,7 +15,7 @@ import pyarrow as pa
 from logdex.errors import UsageError
 from logdex.frames.conditions import Conditions, in_milliseconds
 from logdex.frames.times import TIMESTAMP, timestamps
-from logdex.primitives.questions import nearest
+from logdex.primitives.wrong_questions import nearest
 
 
 @dataclass(frozen=True, slots=True)

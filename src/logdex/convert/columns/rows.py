@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.errors import UsageError
-from logdex.primitives.questions import nearest
+from logdex.primitives.wrong_questions import nearest
 
 
 def require_columns(names: Collection[str], taken: Collection[str], ignored: Collection[str]) -> None:

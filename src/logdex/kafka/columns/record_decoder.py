@@ -156,7 +156,7 @@ class RecordDecoder:
             base=base,
             readable_end=base + self._data.size,
             arena=self._arena.ctypes.data,
-            arena_room=self._arena.size - kernel.SLACK,
+            arena_room=min(self._arena.size - kernel.SLACK, self._size_bytes_max),
             lz4_function=self._decompressors.lz4_function,
             zstd_function=self._decompressors.zstd_function,
             zstd_context=self._decompressors.zstd_context,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from logdex.kafka.read.log_read import check_isolation
-from logdex.primitives.questions import require_longs, require_times
+from logdex.primitives.wrong_questions import require_longs, require_times
 
 OFFSET_MAX = (1 << 63) - 1
 

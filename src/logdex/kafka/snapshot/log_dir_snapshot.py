@@ -26,8 +26,8 @@ from logdex.kafka.read.read_filter import FilterOptions, ReadFilter, filter_of
 from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
-from logdex.primitives.questions import require_longs, require_times, unknown_part, unknown_topic
 from logdex.primitives.shown import counted, repr_of
+from logdex.primitives.wrong_questions import require_longs, require_times, unknown_part, unknown_topic
 
 
 class LogDirSnapshot:

@@ -42,9 +42,9 @@ from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.directory_look import DirectoryLook
 from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
-from logdex.primitives.questions import require_longs, require_times
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_longs, require_times
 
 Key = str | bytes
 

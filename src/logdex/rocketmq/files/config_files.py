@@ -8,6 +8,8 @@ ScheduleMessageService, SubscriptionGroupManager.
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +137,11 @@ class ConsumerOffsets:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> ConsumerOffsets:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        file = read_config(directory, "consumerOffset.json", env=env)
+        return ConsumerOffsets.of(read_config(directory, "consumerOffset.json", env=env))
+
+    @staticmethod
+    def of(file: ConfigFile) -> ConsumerOffsets:
+        """Returns what a file that was read says."""
         offsets = {}
         for key, table in _table(file, "offsetTable", dict).items():
             topic, _, group = _name(key).partition(b"@")
@@ -164,7 +170,11 @@ class TopicConfigs:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> TopicConfigs:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        file = read_config(directory, "topics.json", env=env)
+        return TopicConfigs.of(read_config(directory, "topics.json", env=env))
+
+    @staticmethod
+    def of(file: ConfigFile) -> TopicConfigs:
+        """Returns what a file that was read says."""
         topics = {}
         for key, raw in _table(file, "topicConfigTable", dict).items():
             numbers = {}
@@ -193,7 +203,11 @@ class DelayOffsets:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> DelayOffsets:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        file = read_config(directory, "delayOffset.json", env=env)
+        return DelayOffsets.of(read_config(directory, "delayOffset.json", env=env))
+
+    @staticmethod
+    def of(file: ConfigFile) -> DelayOffsets:
+        """Returns what a file that was read says."""
         return DelayOffsets(file, _offsets(file, "offsetTable", _table(file, "offsetTable", int)))
 
 
@@ -207,7 +221,27 @@ class SubscriptionGroups:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> SubscriptionGroups:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        file = read_config(directory, "subscriptionGroup.json", env=env)
+        return SubscriptionGroups.of(read_config(directory, "subscriptionGroup.json", env=env))
+
+    @staticmethod
+    def of(file: ConfigFile) -> SubscriptionGroups:
+        """Returns what a file that was read says."""
         return SubscriptionGroups(
             file, {_name(key): raw for key, raw in _table(file, "subscriptionGroupTable", dict).items()}
         )
+
+
+_KINDS: dict[str, Callable[[ConfigFile], object]] = {
+    "consumerOffset.json": ConsumerOffsets.of,
+    "topics.json": TopicConfigs.of,
+    "delayOffset.json": DelayOffsets.of,
+    "subscriptionGroup.json": SubscriptionGroups.of,
+}
+
+
+def require_config(data: bytes, path: str) -> None:
+    """Raises `CorruptError` unless the bytes of a file in ``config/`` are what the broker parses there."""
+    file = ConfigFile(parse_config_json(data, path=path), path)
+    kind = _KINDS.get(posixpath.basename(path).removesuffix(".bak"))
+    if kind is not None:
+        kind(file)

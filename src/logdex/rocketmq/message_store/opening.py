@@ -44,7 +44,13 @@ from logdex.rocketmq.message_store.log_recovery import (
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.log_files import LogFiles
-from logdex.rocketmq.message_store.queue_recovery import is_damaged, lacks_consumed_queues, lacks_entries, last_offsets
+from logdex.rocketmq.message_store.queue_recovery import (
+    has_expired,
+    is_damaged,
+    lacks_consumed_queues,
+    lacks_entries,
+    last_offsets,
+)
 from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
@@ -221,7 +227,9 @@ class _Opening:
         self.report.log_end_offset, self.report.queues_from = end_offset, queues_from
         self.report.index_from = index.offset
         self.report.removed_index_files = list(index.doomed)
-        self.report.removed_queues = [queue.directory for queue in damaged]
+        for queue in damaged:
+            report = self.report.mended_queues if has_expired(queue, log.min_offset) else self.report.removed_queues
+            report.append(queue.directory)
         return _Found(end_offset, last_ms, queues_from, index)
 
     def _require_queue_size(self, queues: list[ConsumeQueue]) -> None:
@@ -322,6 +330,8 @@ class _Opening:
             if queue.directory in self.report.removed_queues:
                 queues.drop(queue)
             else:
+                if is_damaged(queue):
+                    queues.mend(queue)
                 queues.take_in(queue, before, thorough=not self.report.was_clean)
         return {folder for folder, writer in queues.writers.items() if writer.report.next_offset >= 0}
 

@@ -32,6 +32,15 @@ def is_damaged(queue: ConsumeQueue) -> bool:
     return bool(queue.wrong_sizes or queue.gaps())
 
 
+def has_expired(queue: ConsumeQueue, min_phy_offset: int) -> bool:
+    """Whether all messages that a queue's entries name lie before a physical offset, that of the
+    log's start. Nothing but the queue's files says then at which queue offset it goes on."""
+    if queue.max_offset == queue.start_offset:
+        return False
+    last = queue.entry(queue.max_offset - 1)
+    return last.is_message and last.physical_offset < min_phy_offset
+
+
 def last_offsets(queues: Iterable[ConsumeQueue], log: CommitLog) -> list[int]:
     """The physical offsets of the last message of each queue that is in the log."""
     found = []

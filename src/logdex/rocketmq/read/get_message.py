@@ -9,8 +9,7 @@ Source: DefaultMessageStore.getMessage.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,12 +28,6 @@ from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus
 _ENTRIES_AT_ONCE = 1024
 _AHEAD_BYTES_MAX = 1 << 20
 """An entry may state any size."""
-Placed = tuple[int, StoredMessage]
-"""A message with its physical offset."""
-
-WINDOW_ENTRIES_MAX = 1 << 16
-AT_ONCE_BYTES = 16 << 20
-"""The most bytes of messages that are read at once, so that memory is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,64 +251,3 @@ def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: Sto
         found=found,
         hint="logdex rebuild derives the queue anew",
     )
-
-
-# -- the last messages of a queue --------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class QueueTail:
-    """The last messages of a queue in its order, and what could not be read on the way."""
-
-    messages: list[Placed] = field(default_factory=list)
-    problems: list[CorruptError] = field(default_factory=list)
-
-
-def read_tail(
-    view: QueueView,
-    log: CommitLog,
-    count: int,
-    passes: Callable[[int, StoredMessage], bool] = lambda *_: True,
-    first_offset: int = 0,
-) -> QueueTail:
-    """Returns the last `count` messages of a queue that pass, from queue offset `first_offset` on.
-
-    Reads windows of entries, each twice as wide as the one after it, until there are enough messages.
-    A damaged message is passed over and noted.
-    """
-    tail = QueueTail()
-    low = max(view.min_offset, first_offset)
-    end, step = view.max_offset, max(count, 1)
-    while end > low and len(tail.messages) < count:
-        begin = max(low, end - step)
-        last: deque[Placed] = deque(maxlen=count - len(tail.messages))
-        problems = _read_window(view, log, begin, end, passes, last)
-        tail.messages[:0] = last
-        tail.problems[:0] = problems
-        end, step = begin, min(2 * step, WINDOW_ENTRIES_MAX)
-    return tail
-
-
-def _read_window(
-    view: QueueView,
-    log: CommitLog,
-    at: int,
-    end: int,
-    passes: Callable[[int, StoredMessage], bool],
-    last: deque[Placed],
-) -> list[CorruptError]:
-    """Adds the messages of the entries [`at`, `end`) that pass to `last`. Returns what could not be
-    read."""
-    problems: list[CorruptError] = []
-    while at < end:
-        try:
-            found = get_message(view, log, at, end - at, AT_ONCE_BYTES)
-        except CorruptError as error:
-            problems.append(error)
-            at += 1
-            continue
-        for place, message in zip(found.phy_offsets, found.messages, strict=True):
-            if passes(place, message):
-                last.append((place, message))
-        if found.problem is not None:
-            problems.append(found.problem)
-        at = max(found.next_begin_offset + (found.problem is not None), at + 1)
-    return problems

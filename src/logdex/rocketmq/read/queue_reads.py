@@ -11,8 +11,9 @@ from logdex.primitives.text import to_bytes
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.get_message import QueueTail, QueueView, get_message, read_tail
+from logdex.rocketmq.read.get_message import QueueView, get_message
 from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult
+from logdex.rocketmq.read.tail import QueueTail, read_tail
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from logdex import limits
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.primitives.questions import require_times
+from logdex.primitives.wrong_questions import require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE

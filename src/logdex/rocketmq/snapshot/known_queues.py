@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from logdex.errors import MissingFileError, StoreError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.primitives.questions import unknown_part, unknown_topic
+from logdex.primitives.wrong_questions import unknown_part, unknown_topic
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.store_files import StorePaths

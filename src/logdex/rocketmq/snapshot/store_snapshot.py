@@ -15,9 +15,9 @@ from logdex.errors import GeometryError, MissingFileError, StoreError, UsageErro
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
-from logdex.primitives.questions import require_longs, require_times
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_longs, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues

@@ -14,7 +14,7 @@ from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import is_queue_id
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
-from logdex.rocketmq.files.config_json import parse_config_json
+from logdex.rocketmq.files.config_files import require_config
 from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_paths import no_index_files
@@ -174,13 +174,14 @@ def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:
     try:
         data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
         if data:
-            parse_config_json(data, path=path)
+            require_config(data, path)
         else:
             out.info("empty-config", path, "empty: the broker falls back on the .bak file")
     except CorruptError as error:
         wanted, found = ("" if value is None else str(value) for value in (error.expected, error.found))
         mend = _mend_config(path, env)
-        return Finding("config-json", path, error.position, "the broker cannot parse it", wanted, found, mend)
+        what = "the broker cannot parse it" + (f": {error.field}" if error.field else "")
+        return Finding("config-json", path, error.position, what, wanted, found, mend)
     except StoreError as error:
         return Finding("unreadable", path, 0, error.message, expected, mend=error.hint or "")
     return None
@@ -191,7 +192,7 @@ def _mend_config(path: str, env: Env) -> str:
     try:
         data = env.read_file(backup, limits.CONFIG_FILE_SIZE_BYTES_MAX) if env.is_file(backup) else b""
         if data:
-            parse_config_json(data, path=backup)
+            require_config(data, backup)
             return f"copy {backup} over it: the broker falls back on that"
     except StoreError:
         pass

@@ -10,7 +10,7 @@ from typing import Any
 
 from logdex.errors import UsageError
 from logdex.formats.format import Format
-from logdex.primitives.questions import nearest
+from logdex.primitives.wrong_questions import nearest
 
 STREAM_OPTIONS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
 """The options that only a stream uses, as those of the same name of Spark's own sources."""

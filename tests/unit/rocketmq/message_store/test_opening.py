@@ -287,3 +287,34 @@ def test_another_size_of_queue_files_is_refused_before_anything_is_written(size:
     with pytest.raises(UsageError, match=f"files have 200 bytes, but .* is {size}|{size} is stated"):
         open_store(root, mapped_file_size_consume_queue=size)
     assert contents(root) == before
+
+
+@pytest.mark.parametrize("harm", ["short", "long", "odd", "gap"])
+@pytest.mark.parametrize("ends", ["closed", "killed"])
+def test_a_damaged_queue_whose_messages_have_expired_goes_on_where_it_ended(
+    ends: str, harm: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    store = open_store(root)
+    for _ in range(25):
+        assert store.put_message(Message("once", queue_id=0)).is_stored
+    fill(store)
+    store.dispatch()
+    store.delete_expired(0, now_ms=1 << 50)
+    assert store.get_message("once", 0, 0).min_offset == 25
+    store.close() if ends == "closed" else crash(store)
+    files = sorted((root / "consumequeue" / "once" / "0").iterdir())
+    if harm == "gap":
+        shutil.copy(files[-1], files[0].with_name(f"{0:020d}"))
+    else:
+        data = files[-1].read_bytes()
+        files[-1].write_bytes(data + b"x" if harm == "long" else data[: 101 if harm == "odd" else 100])
+    with open_store(root) as store:
+        report = store.load_report
+        assert (report.mended_queues, report.removed_queues) == ([str(root / "consumequeue" / "once" / "0")], [])
+        assert store.put_message(Message("once", b"again", queue_id=0)).queue_offset == 25
+        store.dispatch()
+        assert store.get_message("once", 0, 25).messages[0].body == b"again"
+    require_sound(root)
+    with open_store(root) as store:
+        assert store.load_report.queues_from == store.max_phy_offset

@@ -255,8 +255,7 @@ def index_extra(store: Store) -> Expected:
     previous = int.from_bytes(data[slot_at : slot_at + 4], "big")
     store.write(path, store.index_entry(count), struct.pack(">iqii", 5, 1, 0, previous))
     store.write(path, slot_at, struct.pack(">i", count))
-    end = struct.pack(">q", 1)
-    store.write(path, 24, end)
+    store.write(path, 24, struct.pack(">q", 1))
     store.write(path, 36, struct.pack(">i", count + 1))
     return "index-extra-entry", path, store.index_entry(count)
 
@@ -274,10 +273,13 @@ def checkpoint_cut(store: Store) -> Expected:
     return "checkpoint-size", "checkpoint", 100
 
 
-def config_json(store: Store) -> Expected:
-    (store.root / "config").mkdir(exist_ok=True)
-    (store.root / "config" / "topics.json").write_bytes(b'{"a":{1:2}')
-    return "config-json", "config/topics.json", 10
+def config(data: bytes, offset: int) -> Callable[[Store], Expected]:
+    def harm(store: Store) -> Expected:
+        (store.root / "config").mkdir(exist_ok=True)
+        (store.root / "config/topics.json").write_bytes(data)
+        return "config-json", "config/topics.json", offset
+
+    return harm
 
 
 def small_file(name: str) -> Callable[[Store], Expected]:
@@ -341,7 +343,8 @@ HARMS: dict[str, Callable[[Store], Expected]] = {
     "checkpoint time": checkpoint_field(8, "checkpoint-time"),
     "checkpoint offset": checkpoint_field(40, "checkpoint-offset"),
     "cut checkpoint": checkpoint_cut,
-    "config": config_json,
+    "config": config(b'{"a":{1:2}', 10),
+    "config with other types": config(b'{"topicConfigTable":{"T":5}}', 0),
     "abort": small_file("abort"),
     "lock": small_file("lock"),
 }

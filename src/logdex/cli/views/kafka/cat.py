@@ -114,7 +114,7 @@ def _print_tails(
     """Prints the last records of each partition. Returns what was found on the way, and the offsets behind
     them by the partition's path."""
     from logdex.kafka.read.log_read import READ_COMMITTED
-    from logdex.kafka.snapshot.tail import read_tail
+    from logdex.kafka.read.tail import read_tail
 
     scans, starts = [], dict[str, int]()
     for one in scan.partitions:

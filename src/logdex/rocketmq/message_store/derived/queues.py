@@ -189,6 +189,20 @@ class LiveQueues(ConsumeQueueSet):
         self._owners.clear()
         self.output.abandon()
 
+    def mend(self, queue: ConsumeQueue) -> None:
+        """Keeps the file with the last entry of a damaged queue, and gives it its size."""
+        at = (queue.max_offset - 1) * _ENTRY_SIZE
+        for file in queue.files:
+            if not file.start_offset <= at < file.end_offset:
+                self.output.remove(file.path)
+                continue
+            with self._env.open_write(file.path) as written:
+                write_zeros_from(written, at + _ENTRY_SIZE - file.start_offset, self._env)
+                written.truncate(self._file_size)
+                written.sync()
+        self._env.sync_dir(queue.directory)
+        queue.refresh()
+
     def drop(self, queue: ConsumeQueue) -> None:
         """Removes a queue that cannot be gone on with."""
         self.output.remove_dir(queue.directory)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from logdex.cli.commands import app
-from logdex.cli.dispatch import view_of, view_options
+from logdex.cli.find_view import view_of, view_options
 from logdex.cli.options import PathOptions
 from logdex.cli.rows.row_options import ROW_PARAMETERS
 from logdex.formats import FORMATS

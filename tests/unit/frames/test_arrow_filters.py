@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from logdex.frames.arrow_filters import conditions_of, fields_of
 from logdex.frames.conditions import EQUAL, GREATER, IN, IS_NOT_NULL, LESS, LESS_OR_EQUAL, Condition
-from logdex.frames.expressions import conditions_of, fields_of
 
 A, B = pc.field("a"), pc.field("b")
 
