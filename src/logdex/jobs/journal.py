@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex import limits
-from logdex.errors import CorruptError, StoreError
+from logdex.errors import CorruptError, StoreError, UsageError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
 from logdex.io.process_lock import lock_is_held
@@ -33,7 +33,9 @@ class Step:
 
     `kind` is ``aside`` (what has the name is kept as `kept`), ``put`` (the staged file or folder of that name takes its
     place, and what it replaces is kept as `kept`) or ``back`` (what was set aside as `kept` has its name again). `old`
-    and `new` identify what had the name before and what has it afterwards. Names are relative to the output.
+    and `new` identify what had the name before and what has it afterwards. If it is a folder, `old_files` and
+    `new_files` identify the state of all files below it, since a folder's own time stays when they are written to.
+    Names are relative to the output.
     """
 
     kind: str
@@ -41,6 +43,8 @@ class Step:
     kept: str | None = None
     old: FileStamp | None = None
     new: FileStamp | None = None
+    old_files: int | None = None
+    new_files: int | None = None
 
 
 @dataclass(slots=True)
@@ -125,11 +129,13 @@ def write_journal(directory: str, journal: Journal, *, sync: bool, env: Env) -> 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A publication that was broken off in `directory`, or is under way (`is_running`). `command` completes it."""
+    """A publication that was broken off in `directory`, or is under way (`is_running`). `command` completes it, and
+    `paths` are those that it changes."""
 
     directory: str
     command: str
     is_running: bool
+    paths: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -137,6 +143,12 @@ class Unfinished:
         if self.is_running:
             return f"{self.command} is publishing here"
         return f"{self.command} was killed while it published: some files are new, and some are as before"
+
+    @property
+    def error(self) -> UsageError:
+        """The error for whoever is about to write there."""
+        hint = "wait for it" if self.is_running else f"run it again, which first undoes that: {self.command}"
+        return UsageError(f"{self.directory}: {self.message}", hint=hint)
 
 
 UNFINISHED_CHECK = "unfinished-publication"
@@ -163,7 +175,9 @@ def find_unfinished(directories: Iterable[str], env: Env) -> list[Unfinished]:
             journal = read_journal(directory, env)
             if journal is not None and journal.steps:
                 is_running = lock_is_held(posixpath.join(directory, LOCK_NAME), env=env) is True
-                found.append(Unfinished(directory, journal.command, is_running))
+                output = posixpath.join(directory, journal.output)
+                paths = tuple(posixpath.normpath(posixpath.join(output, step.name)) for step in journal.steps)
+                found.append(Unfinished(directory, journal.command, is_running, paths))
         except StoreError:
             continue
     return found

@@ -12,6 +12,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from zlib import crc32
 
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
@@ -57,12 +58,15 @@ class Publication:
         return steps + [replace(step, kind=BACK) for step in first if step.name not in wanted.last]
 
     def _aside(self, name: str, stamp: str) -> Step:
-        return Step(ASIDE, name, self._free_name(f"{name}.{stamp}"), self._stamp(name))
+        path = self._path(name)
+        return Step(ASIDE, name, self._free_name(f"{name}.{stamp}"), self._stamp(name), old_files=self._files(path))
 
     def _put(self, name: str, stamp: str, *, is_gone: bool = False) -> Step:
         old = None if is_gone else self._stamp(name)
         kept = None if old is None else self._free_name(f"{name}.{stamp}")
-        return Step(PUT, name, kept, old, self._env.stamp(self._staged(name)))
+        old_files = None if old is None else self._files(self._path(name))
+        staged = self._staged(name)
+        return Step(PUT, name, kept, old, self._env.stamp(staged), old_files, self._files(staged))
 
     def _free_name(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -121,15 +125,17 @@ class Publication:
     def changed_since(self) -> list[str]:
         """Returns the names whose content is neither what the publication replaced nor what it published: somebody has
         written there since."""
-        known: dict[str, list[FileStamp | None]] = {}
+        known: dict[str, list[tuple[FileStamp | None, int | None]]] = {}
         for step in self.journal.steps:
-            known.setdefault(step.name, []).extend((step.old, step.new))
-        there = {name: self._stamp(name) for name in known}
-        return [
-            name
-            for name, stamps in known.items()
-            if there[name] is not None and not any(_matches(there[name], stamp) for stamp in stamps)
-        ]
+            known.setdefault(step.name, []).extend(((step.old, step.old_files), (step.new, step.new_files)))
+        return [name for name, states in known.items() if self._is_changed(name, states)]
+
+    def _is_changed(self, name: str, states: list[tuple[FileStamp | None, int | None]]) -> bool:
+        there = self._stamp(name)
+        if there is None:
+            return False
+        files = self._files(self._path(name))
+        return not any(_matches(there, stamp) and files == known for stamp, known in states)
 
     def undo(self) -> None:
         """Gives every name the content that it had before the publication, whatever steps were carried out."""
@@ -197,6 +203,26 @@ class Publication:
 
     def _stamp(self, name: str) -> FileStamp | None:
         return self._env.stamp(self._path(name))
+
+    def _files(self, path: str) -> int | None:
+        """Identifies the state of all files below a folder, by their names, sizes and times. None for what is no
+        folder."""
+        found = self._env.stamp(path)
+        if found is None or found.kind != DIRECTORY:
+            return None
+        state, folders = 0, [path]
+        while folders:
+            folder = folders.pop()
+            for name in self._env.list_dir(folder):
+                below = f"{folder}/{name}"
+                each = self._env.stamp(below)
+                is_folder = each is not None and each.kind == DIRECTORY
+                if is_folder:
+                    folders.append(below)
+                known = None if is_folder or each is None else (each.size_bytes, each.modified_ns)
+                told = f"{below.removeprefix(path)} {known}\n"
+                state = crc32(told.encode("utf-8", "surrogateescape"), state)
+        return state
 
     def _path(self, name: str) -> str:
         return posixpath.normpath(f"{self._output}/{name}")

@@ -9,7 +9,9 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
+from logdex.kafka.batch.record import Record
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE
+from logdex.kafka.log.log import Log
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from tests.crash.kafka.publications import Publications
@@ -20,7 +22,7 @@ from tests.crash.publications import (
     check_named_and_mended,
     killed_while_publishing,
 )
-from tests.crash.trees import Fresh
+from tests.crash.trees import Fresh, tree
 
 pytestmark = pytest.mark.timeout(1800)  # one kill per operation, with a run of its own each
 
@@ -103,3 +105,19 @@ def test_two_runs_in_place_are_kept_apart_without_the_brokers_lock(
 
     rebuild(f"{root}/{first}", f"{root}/{first}", in_place=True, env=OtherRuns())
     assert refused
+
+
+def test_a_half_published_partition_is_not_written(publications: Publications, tmp_path: Path) -> None:
+    """Its new .log may stand beside an old .index, and its other partitions are as they were."""
+    case = publications.recover_in_place("events-1")
+    target = killed_while_publishing(case, tmp_path)
+    before = tree(target)
+    with pytest.raises(UsageError, match=r"recover .* was killed while it published") as refused:
+        Log.open(target / "events-1")
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith(f"logdex recover {target}/events-1 --in-place")
+    assert tree(target) == before
+    Log.open(target / "events-0").close()
+    case.run(tmp_path / "killed", Env())
+    with Log.open(target / "events-1") as log:
+        assert log.append([Record(value=b"new")]).last_offset >= 0

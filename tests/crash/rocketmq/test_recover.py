@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import StorageError
+from logdex.errors import StorageError, UsageError
 from logdex.formats import detect, format_of
 from logdex.io.env import Env
+from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.recover import recover
 from logdex.testing import Fault, FaultEnv
-from tests.crash.publications import EVERY_KILL, OldDiskEnv, Publication, check_killed, check_named_and_mended, undated
+from tests.crash.publications import (
+    EVERY_KILL,
+    OldDiskEnv,
+    Publication,
+    check_killed,
+    check_named_and_mended,
+    killed_while_publishing,
+    undated,
+)
 from tests.crash.rocketmq.stores import CONFIG, make_outputs
 from tests.crash.trees import Fresh, Outputs, put_tree, tree
 from tests.unit.rocketmq.small_stores import FILE_SIZE
@@ -73,6 +82,21 @@ def test_in_place_where_names_cannot_be_exchanged(outputs: Outputs, fresh: Fresh
 def test_info_and_verify_name_it(outputs: Outputs, tmp_path: Path) -> None:
     target = check_named_and_mended(publication(outputs, in_place=True), tmp_path)
     assert not (target / "abort").exists()
+
+
+def test_a_half_published_store_is_not_written(outputs: Outputs, tmp_path: Path) -> None:
+    """What is put into such a store would be undone by the run that completes the recovery."""
+    case = publication(outputs, in_place=True)
+    target = killed_while_publishing(case, tmp_path)
+    before = tree(target)
+    with pytest.raises(UsageError, match=r"recover .* was killed while it published") as refused:
+        MessageStore.open(target)
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith(f"logdex recover {target} --in-place")
+    assert tree(target) == before
+    case.run(target.parent, Env())
+    with MessageStore.open(target, background=False) as store:
+        assert store.put_message(Message("T", b"new")).is_stored
 
 
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])

@@ -299,3 +299,25 @@ def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
         assert "written by a broker" in there["one"]
         assert list(there.values()).count("old") >= 4
     assert at > 10
+
+
+@pytest.mark.parametrize("folder", ["index", "queue", "fresh"])
+def test_what_was_changed_within_a_folder_since_a_kill_stays(tmp_path: Path, folder: str) -> None:
+    """A broker that goes on writes into the files of a folder, and the folder's own time stays as it was."""
+    for at in range(1, 30):
+        output = tmp_path / str(at)
+        old_output(output)
+        env = _KilledEnv(at)
+        with suppress(Killed):
+            publish_all(env, output)
+        if not env.is_dead:
+            break
+        if not (output / folder).exists():
+            continue
+        with (output / folder / "file").open("a") as file:
+            file.write(", written by a broker")
+        with Staging(Env(), str(output), sync=False) as staging:
+            (note,) = staging.notes
+            assert f"{folder} was changed since" in note
+        assert "written by a broker" in (output / folder / "file").read_text()
+    assert at > 10

@@ -43,6 +43,14 @@ def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
     return find_unfinished(journal_homes(found, env, but_unreadable=True), env)
 
 
+def require_published(partition: str, env: Env) -> None:
+    """Raises `UsageError` if files of a partition, given by its real path, are half-published: some are
+    new and some are as before, such as a .log and its .index."""
+    for each in find_unfinished((posixpath.dirname(partition), partition), env):
+        if any(f"{path}/".startswith(f"{partition}/") for path in each.paths):
+            raise each.error
+
+
 def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:
     """Undoes what a killed run published in `output`, before anything there is looked at. Returns
     what was undone, in words."""

@@ -24,6 +24,7 @@ from logdex.io.env import Env
 from logdex.kafka.directory.clean_mark import LoneMark, is_closed_cleanly, mark_covers
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.directory.partition_files import home_of
+from logdex.kafka.directory.unfinished import require_published
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
 from logdex.kafka.files.file_names import (
     CLEAN_SHUTDOWN,
@@ -51,6 +52,7 @@ class LogHome:
         """Errors in checkpoints. Their offsets then count as 0, as for the broker."""
         self._env = env
         self.directory, self.is_lone = home_of(self.path, env=env)
+        require_published(self.path, env)
         self._lock = DirectoryLock(self.directory, env=env, exclusive=self.is_lone)
         try:
             self._lock.claim(self.path)

@@ -18,6 +18,7 @@ from logdex.errors import MissingFileError, StorageError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.io.process_lock import ProcessLock
+from logdex.jobs.journal import find_unfinished
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.files.broker_lock import take_broker_lock
@@ -113,12 +114,15 @@ def open_store(
 
 
 def _require_place(path: str, env: Env) -> None:
-    """Raises an error if a directory holds something else, or a store that cannot be written."""
+    """Raises an error if a directory holds something else, or a store that cannot be written, or is
+    half-published."""
     look = PathLook(path, env)
     require_supported_layout(look)
     names = {name for name in look.names() if not name.startswith(".logdex-")}
     if names and not names & _NAMES:
         raise UsageError(f"{path}: not a store, and not empty", hint="give a store's root, or a new directory")
+    for unfinished in find_unfinished([path], env):
+        raise unfinished.error  # some files are new, and some are as before
 
 
 def _has_log(paths: StorePaths, env: Env) -> bool:
