@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import errno
 
+_VALUE_SHOWN = 300
+"""The most characters that a message has of a name or a value in a file."""
+
 
 class LogdexError(Exception):
     """Base class of all typed errors. `hint` states what to type or do next."""
@@ -34,6 +37,12 @@ def _rebuild(kind: type[LogdexError], state: dict[str, object], args: tuple[obje
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+def _shortened(value: object) -> str:
+    """Returns the text of a value, of which a damaged or hostile file may have megabytes."""
+    text = str(value)
+    return text if len(text) <= _VALUE_SHOWN else f"{text[: _VALUE_SHOWN - 3]}..."
 
 
 class UsageError(LogdexError):
@@ -138,9 +147,9 @@ class CorruptError(StoreError):
     ) -> None:
         text = f"byte {position}: {message}"
         if field is not None:
-            text += f" [{field}]"
+            text += f" [{_shortened(field)}]"
         if expected is not None or found is not None:
-            text += f": expected {expected}, found {found}"
+            text += f": expected {_shortened(expected)}, found {_shortened(found)}"
         super().__init__(text, path=path, hint=hint)
         self.position = position
         self.end_position: int | None = None

@@ -19,11 +19,11 @@ DEPTH_MAX = 64
 """The broker's files nest four levels deep."""
 _NUMBER_DIGITS_MAX = 64
 
-# Possessive: without backtracking, megabytes of blanks need no memory.
+# Possessive: without backtracking, megabytes of blanks or of escapes need no memory.
 _BLANKS = r"[ \t\r\n\f\b\ufeff]++|//[^\n]*+|/\*.*?\*/"
 _SPACE = re.compile(rf"(?:{_BLANKS})*+", re.DOTALL)
 _COMMAS = re.compile(rf"(?:{_BLANKS}|,++)*+", re.DOTALL)
-_STRING = re.compile(r""""([^"\\]*(?:\\.[^"\\]*)*)"|'([^'\\]*(?:\\.[^'\\]*)*)'""", re.DOTALL)
+_STRING = re.compile(r""""([^"\\]*+(?:\\.[^"\\]*+)*+)"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'""", re.DOTALL)
 _NUMBER = re.compile(r"(-?[0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?[LSBFDlsbfd]?(?![\w.])")
 _NAME = re.compile(r"[^\W\d][\w$.%|-]*|\$[\w$.-]*")
 _INT_KEY = re.compile(r"-?[0-9]+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -71,3 +72,13 @@ def test_any_bytes_are_a_value_of_json(value: bytes | None) -> None:
 @pytest.mark.parametrize(("value", "text"), [(b"a\n", "a\n"), (b"\xff", None), (None, None), ("ń".encode(), "ń")])
 def test_utf8_or_none(value: bytes | None, text: str | None) -> None:
     assert utf8_or_none(value) == text
+
+
+def test_a_long_text_in_json_takes_little_memory() -> None:
+    value = b'[ "' + b"ab\\n" * 100_000 + b'" ]'
+    tracemalloc.start()
+    try:
+        assert compact_json(value) == value.decode().replace(" ", "")
+        assert tracemalloc.get_traced_memory()[1] < 12e6
+    finally:
+        tracemalloc.stop()

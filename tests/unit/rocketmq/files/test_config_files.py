@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,24 @@ def test_values_of_the_wrong_type_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "delayOffset.json").write_text(text)
     with pytest.raises(CorruptError, match="offsetTable"):
         DelayOffsets.read(str(tmp_path))
+
+
+def test_a_long_name_is_not_in_the_error_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"' + "T" * 100_000 + '@G":[]}}')
+    with pytest.raises(CorruptError, match="offsetTable") as caught:
+        ConsumerOffsets.read(str(tmp_path))
+    assert len(str(caught.value)) < 2_000
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_string_of_escapes_takes_little_memory(quote: str) -> None:
+    text = "{" + quote + "\\n" * 20_000 + quote + ":1}"
+    tracemalloc.start()
+    try:
+        assert parse_config_json(text.encode()) == {"\n" * 20_000: 1}
+        assert tracemalloc.get_traced_memory()[1] < 1.5e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("nums", ["99999999999999999999", "2147483648", "4.0", '"4"', "true", "null"])
