@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from logdex.errors import LogFailedError
+from logdex.io import group_commit
 from logdex.io.group_commit import GroupCommit
 
 WAIT_S = 20
@@ -280,3 +281,26 @@ def test_what_is_made_durable_by_other_means_is_not_waited_for() -> None:
     disk.go.set()
     assert first.joined() == "durable"
     assert disk.fsyncs == 1
+
+
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_an_fsync_waits_a_moment_for_the_threads_that_were_just_woken(
+    comes_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_GATHER_PART", 1e9)
+    monkeypatch.setattr(group_commit, "_GATHER_S_MAX", WAIT_S if comes_again else 0.05)
+    disk = Disk()
+    first = held_up(disk)
+    others = [Waiting(disk) for _ in range(8)]
+    while len(disk.commit._waiting) < 8:
+        time.sleep(0.001)
+    disk.go.set()
+    assert [each.joined() for each in (first, *others)] == ["durable"] * 9
+    assert disk.fsyncs == 2  # at the end of the second one, seven threads were woken
+    last = Waiting(disk)
+    if comes_again:
+        time.sleep(0.05)
+        assert disk.fsyncs == 2
+        others = [Waiting(disk) for _ in range(7)]
+    assert [each.joined() for each in (last, *others)] == ["durable"] * (1 + len(others))
+    assert disk.fsyncs == 3

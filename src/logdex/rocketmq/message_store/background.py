@@ -93,7 +93,7 @@ class Background:
         if is_due or core.dirty_pages >= core.options.flush_commit_log_least_pages:
             if is_due:
                 self._flushed_s = now_s
-            if core.durable_offset < core.log.end_offset:
+            if core.durable_offset < core.log.next_offset:
                 core.flush_log()
         with suppress(StorageError):  # the put that needs the file tries again, and says so
             core.prepare_file()

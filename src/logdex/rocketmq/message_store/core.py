@@ -164,6 +164,25 @@ class StoreCore:
         if not self.appended.is_set():
             self.appended.set()
 
+    def writer(self, waits: bool) -> Callable[[bytes], None]:
+        """How a message is written: held, if its put waits for the disk."""
+        return self.hold if waits and self.options.flush == "sync" else self.append
+
+    def hold(self, data: bytes) -> None:
+        """As `append`, but the messages are written when the log is flushed the next time: threads that
+        wait for the same fsync share the write, too. Call it with the lock held."""
+        self.log.hold(data)
+
+    def write_held(self) -> None:
+        """Writes the messages that are held. Call it with the lock held."""
+        try:
+            self.log.write_held()
+        except BaseException as error:
+            self.group_commit.fail(error)
+            raise
+        if not self.appended.is_set():
+            self.appended.set()
+
     def append_rows(self, data: memoryview) -> None:
         """As `append`, for many messages. Lets them be flushed soon."""
         self.append(data)
@@ -183,6 +202,7 @@ class StoreCore:
     def _syncing_active(self) -> Iterator[Callable[[], None]]:
         """Yields the fsync of the active file. Earlier files are on disk already."""
         self.require_usable()
+        self.write_held()
         end, timestamp_ms = self.log.end_offset, self.last_timestamp_ms
         try:
             yield partial(self.stats.flush, self.log.active.sync)
@@ -196,7 +216,7 @@ class StoreCore:
     @property
     def dirty_pages(self) -> int:
         """How many pages of the log have been written since the last fsync."""
-        return self.log.end_offset // _PAGE_SIZE - self.durable_offset // _PAGE_SIZE
+        return self.log.next_offset // _PAGE_SIZE - self.durable_offset // _PAGE_SIZE
 
     def flush_log(self) -> None:
         """Writes all messages to disk."""

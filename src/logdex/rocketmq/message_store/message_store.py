@@ -218,7 +218,7 @@ class MessageStore(ReadableStore):
     def flush_log(self) -> None:
         """Writes all messages to disk, as a put with ``flush="sync"`` does for its own."""
         self._core.require_usable()
-        if self._core.durable_offset < self._core.log.end_offset:
+        if self._core.durable_offset < self._core.log.next_offset:
             self._core.flush_log()
 
     def dispatch(self) -> None:
@@ -278,6 +278,8 @@ class MessageStore(ReadableStore):
                         is_good = self._core.is_writeable and self._dispatch.error is None
                         self._core.closing = True
                         self._core.group_commit.wait_until_idle()
+                        if is_good:
+                            self._core.write_held()
                     if is_good:
                         self._close_cleanly()
             finally:

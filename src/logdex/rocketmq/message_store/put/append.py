@@ -7,7 +7,7 @@ CommitLog.asyncPutMessage, asyncPutMessages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from logdex.errors import UsageError
@@ -47,7 +47,7 @@ def put_encoded(core: StoreCore, encoded: Encoded, waits: bool) -> PutMessageRes
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         if not core.make_room(encoded.size_bytes):
             return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
-        result = _append(core, encoded)
+        result = _append(core, encoded, core.writer(waits))
         ticket = core.group_commit.next_ticket()
     return acknowledged(core, result, ticket, waits)
 
@@ -72,13 +72,13 @@ def queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -
     return core.topics.choose_queue(topic) if queue_id is None else queue_id
 
 
-def _append(core: StoreCore, encoded: Encoded) -> PutMessageResult:
+def _append(core: StoreCore, encoded: Encoded, write: Callable[[bytes], None]) -> PutMessageResult:
     """Writes one message for which there is room. Call it with the lock held."""
-    now_ms, at = core.clock_ms(), core.log.end_offset
+    now_ms, at = core.clock_ms(), core.log.next_offset
     key = (encoded.topic, encoded.queue_id)
     is_queued = encoded.is_queued
     queue_offset = core.queue_offsets.get(key, 0) if is_queued else 0
-    core.append(encoded.place(queue_offset, at, now_ms))
+    write(encoded.place(queue_offset, at, now_ms))
     if is_queued:
         core.queue_offsets[key] = queue_offset + 1
     core.last_timestamp_ms = now_ms
@@ -95,9 +95,11 @@ def acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: 
         return result
     if options.flush == "sync" and not core.group_commit.wait(ticket, options.sync_flush_timeout_ms / 1000):
         result = result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        with core.lock:
+            core.write_held()
     wait_slaves = core.wait_slaves
     if wait_slaves is not None and result.is_stored:
-        status = wait_slaves(core.log.end_offset)
+        status = wait_slaves(core.log.next_offset)
         if status is not PutMessageStatus.PUT_OK:
             return result._replace(status=status)
     return result
@@ -136,9 +138,10 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         if not core.make_room(total):
             return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
-        result = _append_batch(core, batch, total)
+        waits = all(each.wait_store_msg_ok for each in messages)
+        result = _append_batch(core, batch, total, core.writer(waits))
         ticket = core.group_commit.next_ticket()
-    return acknowledged(core, result, ticket, all(each.wait_store_msg_ok for each in messages))
+    return acknowledged(core, result, ticket, waits)
 
 
 def _size_in_batch(encoded: Encoded) -> int:
@@ -147,9 +150,11 @@ def _size_in_batch(encoded: Encoded) -> int:
     return _BATCH_ITEM_SIZE_BYTES + rest - 3
 
 
-def _append_batch(core: StoreCore, batch: list[Encoded], total: int) -> PutMessageResult:
+def _append_batch(
+    core: StoreCore, batch: list[Encoded], total: int, write: Callable[[bytes], None]
+) -> PutMessageResult:
     """Writes a batch for which there is room. Call it with the lock held."""
-    now_ms, begin = core.clock_ms(), core.log.end_offset
+    now_ms, begin = core.clock_ms(), core.log.next_offset
     first = batch[0]
     key = (first.topic, first.queue_id)
     queue_offset = core.queue_offsets.get(key, 0)
@@ -158,7 +163,7 @@ def _append_batch(core: StoreCore, batch: list[Encoded], total: int) -> PutMessa
         parts.append(encoded.place(queue_offset + place, at, now_ms))
         offsets.append(at)
         at += encoded.size_bytes
-    core.append(b"".join(parts))
+    write(b"".join(parts))
     core.queue_offsets[key] = queue_offset + len(batch)
     core.last_timestamp_ms = now_ms
     core.stats.puts += 1

@@ -310,7 +310,7 @@ class _Writing:
     def run(self) -> PutMessageResult:
         """Writes all rows; fewer if the next file cannot be created, which the status says."""
         core, rows = self._core, self._rows
-        begin, done, count = core.log.end_offset, 0, len(rows.queue)
+        begin, done, count = core.log.next_offset, 0, len(rows.queue)
         first_queue = int(rows.queue[0])
         first_offset, status = int(self._next[first_queue]), PutMessageStatus.PUT_OK
         buffer = np.empty(min(_BUFFER_BYTES, int(rows.sizes.sum())) + 1, np.uint8)
@@ -322,7 +322,7 @@ class _Writing:
             if needed >= len(buffer):
                 buffer = np.empty(needed + 1, np.uint8)
             if done == 0:
-                begin = core.log.end_offset
+                begin = core.log.next_offset
             done = self._write_some(done, count, buffer)
         core.queue_offsets.update(zip(self._keys, self._next.tolist(), strict=True))
         written = int(rows.sizes[:done].sum())
@@ -342,7 +342,7 @@ class _Writing:
             count,
             buffer.ctypes.data,
             room,
-            log.end_offset,
+            log.next_offset,
             now_ms,
             self._columns,
             self._rules,

@@ -28,10 +28,13 @@ class LogFiles:
         self.directory = directory
         self.file_size_bytes = file_size_bytes
         self.end_offset = end_offset
-        """The physical offset after the last message. Any thread may read it."""
+        """The physical offset after the last message that is written. Any thread may read it."""
+        self.next_offset = end_offset
+        """The physical offset of the next message, after those that are held."""
         self.start_offset = end_offset - end_offset % file_size_bytes
         self._env = env
         self._warm = warm
+        self._held: list[bytes] = []
         self._ahead: WriteFile | None = None
         self._active = self._open(self.start_offset, self.position)
 
@@ -41,8 +44,8 @@ class LogFiles:
 
     @property
     def position(self) -> int:
-        """The position after the last message in the file that is written."""
-        return self.end_offset - self.start_offset
+        """The position of the next message in the active file."""
+        return self.next_offset - self.start_offset
 
     @property
     def active(self) -> WriteFile:
@@ -52,13 +55,28 @@ class LogFiles:
     def fits(self, size_bytes: int) -> bool:
         """Whether a message of this size goes into the active file: the filler must fit after
         it."""
-        return self.end_offset - self.start_offset + size_bytes + BLANK.size_bytes <= self.file_size_bytes
+        return self.next_offset - self.start_offset + size_bytes + BLANK.size_bytes <= self.file_size_bytes
 
     def append(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
-        """Writes messages that `fits` admits at the end of the log."""
+        """Writes messages that `fits` admits at the end of the log, after those that are held."""
+        if self._held:
+            self.write_held()
         at = self.end_offset
         self._active.write_at(at - self.start_offset, data)
-        self.end_offset = at + len(data)
+        self.end_offset = self.next_offset = at + len(data)
+
+    def hold(self, data: bytes) -> None:
+        """Keeps messages that `fits` admits in memory until `write_held`, `append` or `end_file`."""
+        self._held.append(data)
+        self.next_offset += len(data)
+
+    def write_held(self) -> None:
+        """Writes the messages that are held at the end of the log."""
+        if self._held:
+            data = b"".join(self._held)
+            self._active.write_at(self.end_offset - self.start_offset, data)
+            self._held.clear()
+            self.end_offset += len(data)
 
     def _open(self, start_offset: int, position: int = 0) -> WriteFile:
         """Opens a file with its full size and with zeros from `position` on. All of that is on disk
@@ -91,12 +109,13 @@ class LogFiles:
         """Ends the active file with the filler and goes on in the prepared one. The old file is on
         disk by then, through `sync`, which is given its fsync; it is returned for closing."""
         assert self._ahead is not None
+        self.write_held()
         old = self._active
         old.write_at(self.position, BLANK.pack(self.file_size_bytes - self.position, BLANK_MAGIC))
         sync(old.sync)
         self._active, self._ahead = self._ahead, None
-        self.end_offset = self.start_offset + self.file_size_bytes
-        self.start_offset = self.end_offset
+        self.start_offset += self.file_size_bytes
+        self.end_offset = self.next_offset = self.start_offset
         return old
 
     def drop_ahead(self) -> None:

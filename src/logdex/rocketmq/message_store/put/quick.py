@@ -82,7 +82,7 @@ class QuickPuts:
         if queue_id is None:
             queue_id = core.topics.choose_queue(topic[0])
         parts = body, topic[1], len(properties).to_bytes(2, "big"), properties
-        result, ticket = self._append((topic[0], queue_id), size, parts, now_ms)
+        result, ticket = self._append((topic[0], queue_id), size, parts, now_ms, message.wait_store_msg_ok)
         if self._is_async and core.wait_slaves is None:
             return result
         return acknowledged(core, result, ticket, message.wait_store_msg_ok)
@@ -116,7 +116,7 @@ class QuickPuts:
         return raw if len(raw) <= PROPERTIES_SIZE_BYTES_MAX else None
 
     def _append(
-        self, queue: tuple[bytes, int], size: int, parts: tuple[bytes, bytes, bytes, bytes], born_ms: int
+        self, queue: tuple[bytes, int], size: int, parts: tuple[bytes, bytes, bytes, bytes], born_ms: int, waits: bool
     ) -> tuple[PutMessageResult, int]:
         """Writes a message at the end of the log. Returns its place and its ticket."""
         core, encoder, body = self._core, self._encoder, parts[0]
@@ -127,7 +127,7 @@ class QuickPuts:
                 return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE), 0
             if not log.fits(size) and not core.make_room(size):
                 return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED), 0
-            at, now_ms, queue_offset = log.end_offset, core.clock_ms(), queue_offsets.get(queue, 0)
+            at, now_ms, queue_offset = log.next_offset, core.clock_ms(), queue_offsets.get(queue, 0)
             head = self._head.pack(
                 size,
                 MESSAGE_MAGIC_V1,
@@ -145,7 +145,8 @@ class QuickPuts:
                 0,
                 len(body),
             )
-            core.append(b"".join((head, *parts)))
+            write = core.append if self._is_async or not waits else core.hold
+            write(b"".join((head, *parts)))
             queue_offsets[queue] = queue_offset + 1
             core.last_timestamp_ms = now_ms
             core.stats.puts += 1
