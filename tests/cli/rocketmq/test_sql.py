@@ -6,6 +6,7 @@ import csv
 import io
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -70,6 +71,18 @@ def test_parquet(store: Path, tmp_path: Path) -> None:
     failed = run("sql", store, "SELECT topic::INT FROM messages", "--parquet", tmp_path / "other", *GEOMETRY)
     assert failed.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["found.parquet"]
+
+
+def test_a_parquet_file_with_the_name_of_an_address(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "localhost:1.tmp").write_bytes(b"left by a killed run")
+    assert run("sql", store, "SELECT 1 AS one", "--parquet", "localhost:1", *GEOMETRY).exit_code == 0
+    assert pq.read_table(pa.BufferReader((tmp_path / "localhost:1").read_bytes())).to_pylist() == [{"one": 1}]
+    refused = run("sql", store, "SELECT 1 AS one", "--parquet", "s3://localhost/found", *GEOMETRY)
+    assert refused.exit_code == 2
+    assert "this is a bug" not in refused.stderr
 
 
 def test_no_rows(store: Path) -> None:

@@ -124,25 +124,29 @@ def _time(value: int, kind: pa.DataType) -> str:
 
 def _write_parquet(batches: Iterator[pa.RecordBatch], path: str) -> int:
     """Writes a new file, which has its name when it is whole. Returns the number of rows."""
-    import pyarrow.parquet as pq
+    from logdex.convert.export.parquet_file import ParquetFile
 
     env, beside = DEFAULT_ENV, f"{path}.tmp"
     if env.exists(path):
         raise UsageError(f"{path} exists", hint="name a new file")
-    rows, first = 0, next(batches, None)
+    first = next(batches, None)
     if first is None:
         raise UsageError("the statement has no result", hint="leave out --parquet")
+    if env.exists(beside):
+        env.remove(beside)  # a killed run has left it
+    file = ParquetFile(beside, first.schema, order=(), keys=(), codec="snappy", rows_max=0, env=env, sync=False)
     try:
-        with pq.ParquetWriter(beside, first.schema) as writer:
-            for batch in chain([first], batches):
-                writer.write_batch(batch)
-                rows += len(batch)
+        for batch in chain([first], batches):
+            if len(batch):
+                file.write(pa.Table.from_batches([batch]))
+        file.close()
         env.rename(beside, path)
     except BaseException:
+        file.abandon()
         if env.exists(beside):
             try:
                 env.remove(beside)
             except LogdexError:
                 pass  # the first error is the one to raise
         raise
-    return rows
+    return file.rows
