@@ -18,6 +18,8 @@ from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 
 VERSION = 0
+_LINES_MAX = 500_000
+"""A line is a partition of the log directory, or a leader epoch, and takes 400 bytes of memory."""
 _NUMBER = re.compile(r"[+-]?\d{1,19}")
 _HINT = "remove the file: a broker then derives it from the log again"
 
@@ -90,6 +92,9 @@ def split_checkpoint(data: bytes, *, path: str = "<bytes>") -> list[CheckpointLi
 
 
 def _lines(data: bytes, path: str) -> list[CheckpointLine]:
+    breaks = data.count(b"\n") + data.count(b"\r")
+    if breaks > 2 * _LINES_MAX:
+        raise malformed(path, CheckpointLine(1, 0, f"{breaks} line breaks"), f"at most {_LINES_MAX} lines")
     lines, at = [], 0
     for number, raw in enumerate(data.splitlines(keepends=True), 1):
         try:

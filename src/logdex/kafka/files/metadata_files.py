@@ -19,6 +19,8 @@ from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.files.file_names import PARTITION_METADATA
 
+_SIZE_BYTES_MAX = limits.BROKER_CONF_SIZE_BYTES_MAX
+"""Of each of these files, which have a few lines."""
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -54,7 +56,7 @@ class PartitionMetadata(NamedTuple):
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> PartitionMetadata:
         """Reads the file at `path`. Raises `CorruptError`, with line and byte position."""
-        data = env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
+        data = env.read_file(path, _SIZE_BYTES_MAX)
         lines = [*data.decode("utf-8", "backslashreplace").splitlines(), "", ""]
         if _value(lines[0], "version") != "0":
             raise _malformed(path, 0, "line 1", "version: 0", repr(lines[0][:80]))
@@ -105,7 +107,7 @@ class MetaProperties(NamedTuple):
     def read(path: str, *, env: Env = DEFAULT_ENV) -> MetaProperties:
         """Reads the file at `path`. Raises `CorruptError` for an unknown version or a malformed
         number."""
-        data = env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
+        data = env.read_file(path, _SIZE_BYTES_MAX)
         found = _properties(data.decode("utf-8", "backslashreplace"))
         version = _number(path, data, found, "version") or 0
         if version not in (0, 1):
@@ -163,7 +165,9 @@ class CleanShutdown(NamedTuple):
         """
         if not env.exists(path):
             return None
-        data = env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX)
+        if env.size_bytes(path) > _SIZE_BYTES_MAX:
+            return CleanShutdown()
+        data = env.read_file(path, _SIZE_BYTES_MAX)
         try:
             fields = json.loads(data)
             return CleanShutdown(int(fields["brokerEpoch"]), int(fields["version"]))

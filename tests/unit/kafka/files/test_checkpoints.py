@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError, StorageError
+from logdex.errors import CorruptError, StorageError, UnusableFileError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env, WriteFile
 from logdex.kafka.files.checkpoints import (
@@ -142,3 +142,15 @@ def test_the_clean_shutdown_mark(tmp_path: Path) -> None:
     for text in ("", "{}", "[1]", '{"version":0,"brokerEpoch":"x"}'):
         path.write_text(text)
         assert CleanShutdown.read(str(path)) == CleanShutdown(-1)
+
+
+def test_small_files_of_any_size_take_little_memory(tmp_path: Path) -> None:
+    """Each line and each property takes many times its bytes."""
+    with pytest.raises(CorruptError, match="at most 500000 lines"):
+        split_checkpoint(b"0\n1000100\n" + b"\n" * 1_000_100)
+    path = tmp_path / "small"
+    path.write_bytes(b"version=1\n" + b"a\n" * 600_000)
+    for read in (MetaProperties.read, PartitionMetadata.read):
+        with pytest.raises(UnusableFileError, match="at most 1048576"):
+            read(str(path))
+    assert CleanShutdown.read(str(path)) == CleanShutdown()
