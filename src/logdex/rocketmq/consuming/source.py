@@ -112,8 +112,11 @@ def source_of(store: MessageStore | StoreSnapshot | str | os.PathLike[str], env:
 
 def queue_ids(root: str, topic: bytes, env: Env) -> list[int]:
     """The queues that a topic has for consumers: those of topics.json, which no consumer need agree
-    about with another, or those on disk if the topic is not in it."""
-    config = TopicConfigs.read(StorePaths(root).config, env=env).topics.get(topic)
+    about with another, or those on disk if the topic is not in it. Raises `StorageError` if the file
+    cannot be read: its ``.bak`` may lack a new topic."""
+    configs = TopicConfigs.read(StorePaths(root).config, env=env)
+    configs.file.require_newest()
+    config = configs.topics.get(topic)
     if config is not None:
         if config.read_queue_nums > _QUEUES_MAX:
             text = f"{root}: topics.json gives the topic {decode_utf8(topic)} {config.read_queue_nums} queues"

@@ -60,7 +60,7 @@ from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
-_NAMES = {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock"}
+_NAMES = {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "abort.bak", "lock"}
 """Names of which a store's directory has at least one."""
 
 
