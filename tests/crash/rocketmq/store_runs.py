@@ -245,8 +245,8 @@ class Run:
         if known:
             with self.adding(known):
                 count = self.store.deliver_due(1 << 60)
-            del self.model.puts[-len(known) :]
             left = {level: end - start for level, (start, end) in self.store.delay_progress().items()}
+            del self.model.puts[-len(known) :]
             self.model.puts += [
                 each for level, all_of in levels.items() for each in all_of[: len(all_of) - left[level]]
             ]
