@@ -279,8 +279,8 @@ def test_a_second_signal_while_the_first_is_undone_leaves_it_to_the_next_run(tmp
         assert texts(output) == old
 
 
-def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
-    """Somebody, such as a broker, has gone on with what a killed run left."""
+def outputs_of_kills(tmp_path: Path) -> Iterator[Path]:
+    """An output per change of a publication, killed at it: at least ten."""
     for at in range(1, 30):
         output = tmp_path / str(at)
         old_output(output)
@@ -289,6 +289,13 @@ def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
             publish_all(env, output)
         if not env.is_dead:
             break
+        yield output
+    assert at > 10
+
+
+def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
+    """Somebody, such as a broker, has gone on with what a killed run left."""
+    for output in outputs_of_kills(tmp_path):
         (output / "one").write_text(f"written by a broker: {(output / 'one').read_text()}")
         before = texts(output)
         with Staging(Env(), str(output), sync=False) as staging:
@@ -298,20 +305,12 @@ def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
         assert set(before.values()) - {before[LOCK_NAME]} <= set(there.values())
         assert "written by a broker" in there["one"]
         assert list(there.values()).count("old") >= 4
-    assert at > 10
 
 
 @pytest.mark.parametrize("folder", ["index", "queue", "fresh"])
 def test_what_was_changed_within_a_folder_since_a_kill_stays(tmp_path: Path, folder: str) -> None:
     """A broker that goes on writes into the files of a folder, and the folder's own time stays as it was."""
-    for at in range(1, 30):
-        output = tmp_path / str(at)
-        old_output(output)
-        env = _KilledEnv(at)
-        with suppress(Killed):
-            publish_all(env, output)
-        if not env.is_dead:
-            break
+    for output in outputs_of_kills(tmp_path):
         if not (output / folder).exists():
             continue
         with (output / folder / "file").open("a") as file:
@@ -320,4 +319,3 @@ def test_what_was_changed_within_a_folder_since_a_kill_stays(tmp_path: Path, fol
             (note,) = staging.notes
             assert f"{folder} was changed since" in note
         assert "written by a broker" in (output / folder / "file").read_text()
-    assert at > 10
