@@ -35,6 +35,11 @@ class ConfigFile:
     path: str | None
     problem: StoreError | None = None
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether the file itself was read, and not its ``.bak``."""
+        return self.path is not None and not self.path.endswith(".bak")
+
     def require_newest(self) -> None:
         """Raises the error if the ``.bak`` was read because the file itself could not be read: it may
         be sound, and newer than its ``.bak``, and must not be replaced."""

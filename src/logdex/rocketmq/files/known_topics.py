@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.offset_files import list_offset_files
@@ -36,8 +36,8 @@ _SYSTEM_TOPICS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownTopics:
-    """The topics of a store's ``config/topics.json``; None if there is no such file, or no valid
-    one."""
+    """The topics of a store's ``config/topics.json``; None if there is no such file, or no valid one:
+    topics that were made since its ``.bak`` are not deleted."""
 
     root: str
     topics: frozenset[str] | None
@@ -51,9 +51,11 @@ class KnownTopics:
         if every or _is_in_rocksdb(StorePaths(root).config, env):
             return KnownTopics(root, None, env)
         try:
-            found = TopicConfigs.read(StorePaths(root).config, env=env).topics
-        except CorruptError:
-            found = {}  # verify reports it
+            read = TopicConfigs.read(StorePaths(root).config, env=env)
+            read.file.require_newest()
+        except (CorruptError, UnreadableError):
+            return KnownTopics(root, None, env)  # verify reports it
+        found = read.topics if read.file.is_newest else {}
         return KnownTopics(root, frozenset(name.decode("utf-8", "replace") for name in found) or None, env)
 
     def is_deleted(self, topic: bytes) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from logdex.errors import StorageError
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.rocketmq.verify import verify
+from logdex.testing import Fault, FaultEnv
 from logdex.testing.store_builder import make_message
 from tests.directories import contents
 from tests.unit.rocketmq.rebuild.test_job import Serial, facts
@@ -49,6 +52,26 @@ def test_without_a_valid_file_no_topic_is_deleted(store: Path, text: str | None)
     if text is not None:
         (store / "config" / "topics.json").write_text(text)
     assert not KnownTopics.read(str(store)).is_deleted(b"Gone")
+
+
+@pytest.mark.parametrize("text", [None, "", "{"])
+def test_an_older_backup_tells_of_no_deleted_topic(store: Path, text: str | None) -> None:
+    """Topics that were made since are not in it."""
+    remove_queue(store, "Gone")
+    path = store / "config" / "topics.json"
+    path.rename(f"{path}.bak")
+    if text is not None:
+        path.write_text(text)
+    assert not KnownTopics.read(str(store)).is_deleted(b"Gone")
+
+
+def test_a_file_that_is_refused_is_not_replaced_by_its_backup(store: Path) -> None:
+    remove_queue(store, "Gone")
+    (store / "config" / "topics.json.bak").write_text(TOPICS)
+    for code in (errno.EMFILE, errno.EACCES):
+        env = FaultEnv(str(store), Fault(1, errno=code, kinds=frozenset({"open_read"})))
+        with pytest.raises(StorageError, match=r"topics\.json"):
+            KnownTopics.read(str(store), env=env)
 
 
 def test_an_old_file_beside_a_configuration_in_rocksdb_does_not_count(store: Path) -> None:
