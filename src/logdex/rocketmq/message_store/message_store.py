@@ -302,6 +302,8 @@ class MessageStore(ReadableStore):
             state = closed_state(core.paths, core.reader, core.log.end_offset, queues, keyless, core.config, core.env)
         if state is not None:
             state.write(core.paths.root, core.env)
+        if not core.config.dialect.checkpoint_has_logics_offset:
+            self._dispatch.checkpoint.write(logics_physical_offset=0)  # else the store looks like a newer one
         core.env.remove(core.paths.abort)
         core.env.sync_dir(core.paths.root)
 

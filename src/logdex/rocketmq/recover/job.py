@@ -121,7 +121,7 @@ class _Recovery:
         report.files = write_log(new, self._directory, size, sync=self._sync, env=env, on_read=self._on_read)
         self._derive(new)
         with OutputFiles(env, sync=self._sync) as output:
-            write_checkpoint(self._root, self._directory, new, output, env)
+            write_checkpoint(self._root, self._directory, new, self._config.dialect, output, env)
             has_config = False
             if is_store and not in_place:
                 has_config = copy_config(self._root, self._directory, output, report.notes, env)

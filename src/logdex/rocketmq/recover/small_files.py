@@ -12,11 +12,12 @@ from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, INDEX_DIR, StoreP
 from logdex.rocketmq.geometry.index_geometry import read_header
 from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.recover.place import NewLog
+from logdex.rocketmq.settings.dialect import Dialect
 
 CONFIG_DIR = "config"
 
 
-def write_checkpoint(root: str, directory: str, log: NewLog, output: OutputFiles, env: Env) -> None:
+def write_checkpoint(root: str, directory: str, log: NewLog, dialect: Dialect, output: OutputFiles, env: Env) -> None:
     """Writes ``directory/checkpoint``, which states that all files of the new store are on disk. What
     the old one states of replication is taken over, up to the end of the new log."""
     try:
@@ -33,7 +34,7 @@ def write_checkpoint(root: str, directory: str, log: NewLog, output: OutputFiles
         index_msg_timestamp_ms=max(index_ms, 0),
         master_flushed_offset=max(old.master_flushed_offset, 0),
         confirm_phy_offset=min(max(old.confirm_phy_offset, 0), log.end_offset),
-        logics_physical_offset=last_offset,
+        logics_physical_offset=last_offset if dialect.checkpoint_has_logics_offset else 0,
     )
     output.put(f"{directory}/{CHECKPOINT_FILE}", checkpoint.pack())
 

@@ -63,15 +63,19 @@ class Dialect:
     number_keys_share_a_line: bool
     """In config/*.json, the entries of a map with numbers as keys stand on one line (before
     5.1.0)."""
+    checkpoint_has_logics_offset: bool
+    """The checkpoint has logicsPhysicalOffset (from 5.5.0)."""
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The version as (major, minor, patch), to compare."""
+        return _number(self.version)
 
     @staticmethod
     def of(version: str) -> Dialect:
         """The dialect of a version such as ``5.5.0``. Raises `UsageError` for text that is no
         version, and for a version whose rules are not known."""
-        parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.upper().replace("_", ".").lower())
-        if not parts:
-            raise UsageError(f"rocketmq version {version!r} does not look like {DEFAULT_VERSION}")
-        number = tuple(int(part or 0) for part in parts.groups())
+        number = _number(version)
         if not _OLDEST <= number[:2] <= _NEWEST:
             known = f"{'.'.join(map(str, _OLDEST))} to {'.'.join(map(str, _NEWEST))}"
             raise UsageError(
@@ -97,4 +101,12 @@ class Dialect:
             commit_drops_place=number >= (5, 4, 0),
             waits_for_slaves=number >= (5, 0, 0),
             number_keys_share_a_line=number < (5, 1, 0),
+            checkpoint_has_logics_offset=number >= (5, 5, 0),
         )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.lower().replace("_", "."))
+    if not parts:
+        raise UsageError(f"rocketmq version {version!r} does not look like {DEFAULT_VERSION}")
+    return tuple(int(part or 0) for part in parts.groups())

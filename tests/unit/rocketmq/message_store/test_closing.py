@@ -12,8 +12,10 @@ import pytest
 
 from logdex.errors import LogClosedError, StorageError
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from logdex.rocketmq.recover.job import recover
 from logdex.testing import Fault, FaultEnv
 from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 
@@ -129,3 +131,27 @@ def test_a_closed_store_is_not_flushed_nor_dispatched(tmp_path: Path) -> None:
     for use in (store.flush, store.dispatch, store.flush_log, store._dispatch.run_batch):
         with pytest.raises(LogClosedError):
             use()
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"), [("4.9.7", "4.9.8"), ("5.1.0", "5.1.4"), ("5.3.3", "5.3.3"), ("5.5.0", "5.5.0")]
+)
+def test_a_closed_store_shows_which_version_wrote_it(version: str, shown: str, tmp_path: Path) -> None:
+    """Also where the IndexFiles show nothing, because no message has a tag: as the last version with the same rules."""
+    with open_store(tmp_path, rocketmq_version=version) as store:
+        store.put_message(Message("T", b"x", keys="k"))
+    config = resolve_config(str(tmp_path))
+    assert config.dialect.version == shown
+    assert not config.assumed
+
+
+@pytest.mark.parametrize(("version", "has_offset"), [("5.4.0", False), ("5.5.0", True)])
+def test_the_checkpoint_has_the_fields_of_its_version(version: str, has_offset: bool, tmp_path: Path) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    with open_store(store, rocketmq_version=version) as opened:
+        opened.put_message(Message("T", b"x", keys="k"))
+    recover(str(store), str(copy), resolve_config(str(store), rocketmq_version=version), sync=False)
+    for root in (store, copy):
+        checkpoint = StoreCheckpoint.read(str(root / "checkpoint"))
+        assert checkpoint.logics_msg_timestamp_ms > 0
+        assert has_offset or checkpoint.logics_physical_offset == 0
