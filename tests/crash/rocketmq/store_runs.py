@@ -63,7 +63,7 @@ def sizes_of(chance: random.Random) -> dict[str, Any]:
 
 
 def config_of(sizes: dict[str, Any]) -> StoreConfig:
-    numbers = {name: value for name, value in sizes.items() if name != "rocketmq_version"}
+    numbers: dict[str, Any] = {name: value for name, value in sizes.items() if isinstance(value, int)}
     return StoreConfig(**numbers, dialect=Dialect.of(sizes["rocketmq_version"]))
 
 

@@ -123,6 +123,14 @@ def contradiction(config: StoreConfig) -> UsageError | None:
     )
 
 
+def is_upgrade(root: str, *, env: Env = DEFAULT_ENV, **given: Unpack[StoreSettings]) -> bool:
+    """Whether the stated version is newer than the one that the files show. A store that is written
+    goes on with the rules of the stated one then, as under a broker that was upgraded."""
+    stated, given["rocketmq_version"] = given.get("rocketmq_version"), None
+    shown = resolve_config(root, env=env, **given).dialect
+    return stated is not None and Dialect.of(stated).number > shown.number
+
+
 def resolve_in_any_case(
     root: str, *, env: Env = DEFAULT_ENV, **given: Unpack[StoreSettings]
 ) -> tuple[StoreConfig, GeometryError | None]:

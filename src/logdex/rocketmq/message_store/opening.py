@@ -26,7 +26,7 @@ from logdex.rocketmq.files.config_files import DelayOffsets
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.offset_files import list_offset_files
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.geometry.resolve import contradiction, resolve_config
+from logdex.rocketmq.geometry.resolve import contradiction, is_upgrade, resolve_config
 from logdex.rocketmq.message_store.closed_state import ClosedState
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
@@ -102,7 +102,7 @@ def open_store(
             settings = {**settings, "rocketmq_version": DEFAULT_VERSION}  # nothing shows it yet
         config = resolve_config(path, env=env, **settings)
         problem = contradiction(config)
-        if problem is not None:
+        if problem is not None and not is_upgrade(path, env=env, **settings):
             raise problem
         if config.more_store_paths_commit_log:
             text = f"{path}: a log in several store paths is read, and not written"

@@ -318,3 +318,14 @@ def test_a_damaged_queue_whose_messages_have_expired_goes_on_where_it_ended(
     require_sound(root)
     with open_store(root) as store:
         assert store.load_report.queues_from == store.max_phy_offset
+
+
+def test_a_newer_version_is_an_upgrade_and_an_older_one_is_refused(tmp_path: Path) -> None:
+    for version in ("4.9.7", "5.5.0"):
+        with open_store(tmp_path, rocketmq_version=version) as store:
+            for turn in range(5):
+                store.put_message(Message("T", b"x", keys=f"{version}-{turn}", tags="a"))
+            assert [len(store.query_message("T", f"{version}-{turn}").messages) for turn in range(5)] == [1] * 5
+    require_sound(tmp_path)
+    with pytest.raises(UsageError, match=r"rocketmq-version 4\.9\.7: the IndexFile holds tags"):
+        open_store(tmp_path, rocketmq_version="4.9.7")
