@@ -1,7 +1,7 @@
 """Derives a segment's .index and .timeindex from its batches, for append, recovery, rebuild and
 verify.
 
-Source: Kafka's LogSegment.append and recover (entries per batch, as from 3.9.1);
+Source: Kafka's LogSegment.append and recover (entries per batch, as from KAFKA-806 on);
 ``docs/formats/kafka-offset-index.md``, ``docs/formats/kafka-time-index.md``. For each batch the
 largest timestamp so far is updated. Then, if more than `interval_bytes` bytes follow the last
 entry, .index gets the entry (last offset, position) of the batch. If the largest timestamp has

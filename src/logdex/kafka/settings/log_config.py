@@ -61,8 +61,14 @@ class LogConfig:
     """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` writes them to
     disk."""
     kafka_version: Annotated[str, Flag("Version of the broker that wrote the log (Kafka).", "VERSION")] = "4.4.0"
-    """The broker that wrote the log, 0.8 to 4.x. Before 3.9.1 an index has at most one entry per
-    append."""
+    """The broker that wrote the log, 0.8 to 4.x."""
+
+    @property
+    def has_entry_per_batch(self) -> bool:
+        """Whether an append of several batches may make several index entries (KAFKA-806, in 3.9.1 and
+        4.0.1), and not one at most."""
+        version = parse_kafka_version(self.kafka_version)
+        return version >= (3, 9, 1) and (*version, 0, 0)[:3] != (4, 0, 0)
 
     @property
     def is_compacted(self) -> bool:

@@ -125,15 +125,16 @@ def test_what_cannot_be_checked_is_refused(root: Path, tmp_path: Path) -> None:
         verify(str(root / INDEX))
 
 
-def test_brokers_before_3_9_1_wrote_an_entry_an_append(root: Path) -> None:
+def test_brokers_before_3_9_1_and_4_0_0_write_an_entry_per_append(root: Path) -> None:
     """An entry then names the last offset of a later batch of the append, and a record's own offset with its time."""
     put(INDEX, 16, struct.pack(">i", 8))(root)  # at the fourth batch's position: relative offset 8 is the fifth's last
     put(TIME, 8, struct.pack(">i", 2))(root)  # the second batch's first record
     newer = [(finding.check, finding.position) for finding in run(root).findings]
     assert newer == [("offset-index-offset", 16), ("time-index-offset", 0)]
-    for version in ("3.7.0", "v3.9.0", "0.11.0.3"):
+    for version in ("3.7.0", "v3.9.0", "0.11.0.3", "4.0.0", "4.0"):
         assert verify(str(root), replace(CONFIG, kafka_version=version)).findings == []
-    assert len(verify(str(root), replace(CONFIG, kafka_version="v3.9.2-rc1")).findings) == 2
+    for version in ("v3.9.2-rc1", "4.0.1", "4.1"):
+        assert len(verify(str(root), replace(CONFIG, kafka_version=version)).findings) == 2
 
 
 def test_partitions_of_programs_beside_each_other(tmp_path: Path) -> None:

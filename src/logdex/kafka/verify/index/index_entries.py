@@ -32,8 +32,8 @@ class IndexEntries(ABC):
     """The entries of one index file, which are compared with the log's batches window by window.
     Call `add` per window, then `finish`. Not thread-safe.
 
-    `is_exact` is true for brokers from 3.9.1 on, which write an entry per batch. Older brokers
-    write an entry per append, and it may name a later batch of that append.
+    `is_exact` is true for brokers that write an entry per batch (`LogConfig.has_entry_per_batch`).
+    Others write an entry per append, and it may name a later batch of that append.
     """
 
     layout: ClassVar[Layout]

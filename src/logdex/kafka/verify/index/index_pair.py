@@ -9,15 +9,13 @@ from logdex.jobs.findings import counted
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
-from logdex.kafka.settings.log_config import LogConfig, parse_kafka_version
+from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.index.index_entries import IndexEntries
 from logdex.kafka.verify.index.offset_index_check import OffsetIndexEntries
 from logdex.kafka.verify.index.time_index_check import TimeIndexEntries
 from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
 from logdex.kernels.kafka.batch_columns import BatchColumns
-
-_ENTRY_PER_BATCH = (3, 9, 1)
 
 
 class IndexPair:
@@ -26,7 +24,7 @@ class IndexPair:
 
     def __init__(self, segment: Segment, config: LogConfig, out: Collector, env: Env) -> None:
         stem = segment.path.removesuffix(LOG_SUFFIX)
-        is_exact = parse_kafka_version(config.kafka_version) >= _ENTRY_PER_BATCH
+        is_exact = config.has_entry_per_batch
         self._segment = segment
         self._out = out
         self._offset = OffsetIndexEntries(stem + INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
