@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from logdex.convert.sources.source import LogSource, SourcePart
+from logdex.convert.stats.counted_columns import COLUMNS
 from logdex.convert.stats.counts import Counts
-from logdex.convert.stats.formats import COLUMNS, group_lags
+from logdex.convert.stats.group_lag import group_lags
 from logdex.convert.stats.report import HourFigures, KeyFigures, QueueFigures, StatsReport, TopicFigures
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.tasks import Count, LocalRunner, Runner, group_parts

@@ -24,7 +24,6 @@ from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import is_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.read.record_scan import records_of
-from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 
@@ -170,14 +169,3 @@ class _Store:
 
     def __exit__(self, *_: object) -> None:
         self._store.close()
-
-
-def commit_offsets(folder: str, done: ConvertedLogs, env: Env) -> list[str]:
-    """Commits the offsets of groups in the new store. Returns losses."""
-    manager, losses = ConsumerOffsetManager(folder, env=env), []
-    for group, offsets in sorted(done.offsets.items()):
-        try:
-            manager.commit_offsets(group, offsets)
-        except UsageError as error:
-            losses.append(error.message)
-    return losses

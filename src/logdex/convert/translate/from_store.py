@@ -4,7 +4,6 @@ offsets."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -22,10 +21,7 @@ from logdex.io.env import Env
 from logdex.jobs.tasks import Count, Runner, group_parts
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
-from logdex.kafka.internal_topics.consumer_offsets import TOPIC, offset_commit, partition_for
 from logdex.rocketmq.columns.plain_flags import are_queued
-from logdex.rocketmq.files.config_files import ConsumerOffsets
-from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 SPLIT_BYTES = 64 << 20
@@ -151,36 +147,3 @@ def count_escaped(properties: pa.MapArray) -> int:
 def _texts(properties: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     first, last = properties.offsets[0].as_py(), properties.offsets[-1].as_py()
     return properties.keys.slice(first, last - first), properties.items.slice(first, last - first)
-
-
-def write_offsets(
-    source: StoreSource, shifts: Mapping[Place, int], folder: str, now_ms: int, env: Env
-) -> tuple[int, list[str]]:
-    """Writes the offsets that groups have committed of the converted queues into partitions of
-    `__consumer_offsets` below `folder`. Returns (number of groups, notes on
-    offsets of queues that have no messages)."""
-    commits: dict[str, list[tuple[TopicPartition, int]]] = {}
-    notes: list[str] = []
-    for (topic, group), offsets in ConsumerOffsets.read(StorePaths(source.path).config, env=env).offsets.items():
-        name = topic.decode("utf-8", "backslashreplace")
-        for queue_id, offset in offsets.items():
-            shift = shifts.get((name, queue_id))
-            if shift is None:
-                if name not in SYSTEM_TOPICS and source.wanted.topic in (None, topic):
-                    notes.append(f"the group {group!r} has an offset of {name} {queue_id}, which has no messages")
-                continue
-            place = TopicPartition(kafka_topic(name), queue_id)
-            commits.setdefault(group.decode("utf-8", "backslashreplace"), []).append((place, max(offset + shift, 0)))
-    with PartitionWriter(folder, compression=Compression.NONE, env=env) as writer:
-        for committer, places in sorted(commits.items()):
-            records = [offset_commit(committer, place, offset, now_ms) for place, offset in places]
-            table = pa.table(
-                {
-                    "key": pa.array([record.key for record in records], pa.binary()),
-                    "value": pa.array([record.value for record in records], pa.binary()),
-                    "timestamp_ms": pa.array([now_ms] * len(records), pa.int64()),
-                }
-            )
-            numbers = np.arange(len(records), dtype=np.int64)
-            writer.append(TopicPartition(TOPIC, partition_for(committer)), table, numbers)
-    return len(commits), notes

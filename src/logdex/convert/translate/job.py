@@ -17,6 +17,7 @@ from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.sources.source import LogSource
 from logdex.convert.translate import from_logs, from_store
+from logdex.convert.translate.committed_offsets import put_committed_offsets, write_committed_offsets
 from logdex.convert.translate.partition_writer import join_directories
 from logdex.convert.translate.report import ConvertReport
 from logdex.errors import UsageError
@@ -78,7 +79,7 @@ def _to_kafka(
             f"{escaped} messages have properties with \\x, which may stand for bytes that are not UTF-8"
         )
     now_ms = time.time_ns() // 1_000_000
-    report.groups, notes = from_store.write_offsets(source, shifts, f"{home}/offsets", now_ms, env)
+    report.groups, notes = write_committed_offsets(source, shifts, f"{home}/offsets", now_ms, env)
     report.notes += notes
     moved = [f"{topic} {queue}" for (topic, queue), shift in shifts.items() if shift]
     if moved:
@@ -98,6 +99,6 @@ def _to_rocketmq(
     (done,) = runner.run("logdex convert", task, [source])
     report.messages, report.bytes, report.files = done.messages, done.size_bytes, done.queues
     report.groups = len(done.offsets)
-    report.losses += done.losses + from_logs.commit_offsets(done.folder, done, env)
+    report.losses += done.losses + put_committed_offsets(done.folder, done, env)
     report.notes += done.notes
     return done.folder

@@ -1,13 +1,6 @@
-"""What the figures need of each format: columns of a read, and how far consumer groups are."""
+"""How far consumer groups are in the queues or partitions of which they have committed offsets."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
@@ -18,42 +11,6 @@ from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot, open_kafka
 from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class FigureColumns:
-    """The columns of a format's read that are counted."""
-
-    reads: tuple[str, ...]
-    queue: str
-    time_ms: str
-    sizes: Callable[[pa.RecordBatch], pa.Array]
-    keys: Callable[[pa.RecordBatch], pa.Array]
-
-
-def _record_sizes(batch: pa.RecordBatch) -> pa.Array:
-    lengths = [pc.binary_length(batch.column(name)).fill_null(0).cast(pa.int64()) for name in ("key", "value")]
-    return pc.add(*lengths)
-
-
-def _record_keys(batch: pa.RecordBatch) -> pa.Array:
-    keys = batch.column("key")
-    ends = np.concatenate([[0], np.cumsum(keys.is_valid().to_numpy(zero_copy_only=False))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(ends), keys.drop_null())
-
-
-COLUMNS: Mapping[str, FigureColumns] = {
-    "rocketmq": FigureColumns(
-        ("topic", "queue_id", "store_timestamp_ms", "size_bytes", "keys"),
-        "queue_id",
-        "store_timestamp_ms",
-        lambda batch: batch.column("size_bytes"),
-        lambda batch: batch.column("keys"),
-    ),
-    "kafka": FigureColumns(
-        ("topic", "partition", "timestamp_ms", "key", "value"), "partition", "timestamp_ms", _record_sizes, _record_keys
-    ),
-}
 
 
 def group_lags(source: LogSource, env: Env) -> list[GroupLag]:
