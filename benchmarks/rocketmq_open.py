@@ -39,7 +39,7 @@ def opening(
         yield _unclean(name, data, repeats)
 
 
-# -- clean -------------------------------------------------------------------------------------------------------------
+# -- clean ---------------------------------------------------------------------------------------
 def _clean(root: Path, repeats: int, gib: int) -> dict[str, Any]:
     """`work_s` is the CPU time of the best opening, `seconds` its time by the clock."""
     _make_large(root, gib)
@@ -85,7 +85,7 @@ def _dig_holes(path: Path) -> None:
         subprocess.run(["fallocate", "--dig-holes", str(path)], check=False, stderr=subprocess.DEVNULL)
 
 
-# -- unclean -----------------------------------------------------------------------------------------------------------
+# -- unclean -------------------------------------------------------------------------------------
 def _unclean(name: str, data: Path, repeats: int) -> dict[str, Any]:
     """Recovery and dispatch of everything: ours, the engine's (the median of its warm rounds), ours
     again. `work_s` is the CPU time of our best opening."""

@@ -66,7 +66,7 @@ def make_message(number: int) -> Message:
     return Message(topic, b"x" * 100, tags=tag, keys=key, queue_id=number // 2 % QUEUES)
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------------------------
 def _bulk(root: Path, repeats: int, messages: int, body: int) -> dict[str, Any]:
     """Arrow tables of some ten thousand rows, until all of them are dispatched. `ratio` is against
     the engine's puts with their dispatch, `ratio_to_puts` against its puts alone."""
@@ -104,7 +104,7 @@ def _bulk_rate(root: Path, table: pa.Table) -> float:
     return float(table.num_rows / seconds)
 
 
-# -- one by one --------------------------------------------------------------------------------------------------------
+# -- one by one ----------------------------------------------------------------------------------
 def _single(root: Path, repeats: int, messages: int) -> dict[str, Any]:
     """One thread, async. The message objects are made shortly before they are put, as programs do;
     making them is not counted. `on_core_us` is the thread's CPU time per put, `beside_us` that of
@@ -170,7 +170,7 @@ def _synced_rate(root: Path, messages: int) -> float:
     return each * SYNC_THREADS / seconds
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
+# -- memory --------------------------------------------------------------------------------------
 def _memory_of_tables(root: Path, messages: int) -> dict[str, Any]:
     remove(root)
     table, taken = make_table(ROWS_AT_ONCE, 100), [anonymous_bytes()]

@@ -1,5 +1,5 @@
-"""The Spark sources on local[2], without Spark's start: `rocketmq_store`, and `kafka_log` beside Spark's own `kafka`
-source on the same log directory."""
+"""The Spark sources on local[2], without Spark's start: `rocketmq_store`, and `kafka_log` beside
+Spark's own `kafka` source on the same log directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def rocketmq_source(data: Path, repeats: int, name: str = "1k") -> list[dict[str
 
 
 def kafka_source(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> list[dict[str, Any]]:
-    """Millions of records per second, for each codec; `ratio` is to Spark's own source where that can run."""
+    """Millions of records per second, for each codec; `ratio` is to Spark's own source where that
+    can run."""
     peer = _peer(data / "spark-kafka", repeats)
     paths = {codec: str(data / "spark-kafka" if peer else kafka_data.ensure(data, codec, records)) for codec in CODECS}
     rows: list[dict[str, Any]] = []
@@ -85,8 +86,8 @@ def _measured(
 
 
 def _peer(directory: Path, repeats: int) -> dict[str, dict[str, float]]:
-    """What Spark's own source reads from a real broker on `directory`, by topic; nothing where it cannot run. The
-    directory is made if it is missing."""
+    """What Spark's own source reads from a real broker on `directory`, by topic; nothing where it
+    cannot run. The directory is made if it is missing."""
     script = kafka_peer.PEERS / "kafka" / "spark_kafka_source.py"
     if kafka_peer.why_missing() is not None or not script.is_file():
         return {}

@@ -20,8 +20,8 @@ QUERIES = {
 
 
 def queries(data: Path, repeats: int, name: str = "1k") -> list[dict[str, Any]]:
-    """GB/s of CommitLog. `ratio` is to the scan kernel without CRCs, `to_parquet` how many times as long as DuckDB
-    takes on a Parquet file without bodies."""
+    """GB/s of CommitLog. `ratio` is to the scan kernel without CRCs, `to_parquet` how many times as
+    long as DuckDB takes on a Parquet file without bodies."""
     root = stores.ensure(stores.SPECS[name], data)
     stores.read_in(root)
     log = CommitLog(str(root / "commitlog"))

@@ -72,8 +72,8 @@ MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_
 
 
 def _may_wait(item: pytest.Item) -> bool:
-    """Whether only `scripts/test --all` runs a conformance test: each takes a fifth of the stores in ../shared, and its
-    neighbours take others."""
+    """Whether only `scripts/test --all` runs a conformance test: each takes a fifth of the stores
+    in ../shared, and its neighbours take others."""
     given = getattr(item, "callspec", None)
     stores = [value for value in given.params.values() if value in FROM_SHARED] if given else []
     return bool(stores) and zlib.crc32(f"{item.name.partition('[')[0]} {stores[0]}".encode()) % 5 > 0
@@ -81,8 +81,9 @@ def _may_wait(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, and in one those of the
-    golden stores, which are unpacked and whose manifests are parsed once then."""
+    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, and
+    in one those of the golden stores, which are unpacked and whose manifests are parsed once
+    then."""
     reasons = {name: missing() for name, missing in MARKERS.items()}
     for item in items:
         for name, reason in reasons.items():
@@ -97,7 +98,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests stay until the end: the garbage collector does not look at them again and again."""
+    """Ten thousand tests stay until the end: the garbage collector does not look at them again and
+    again."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -105,8 +107,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers in this process look again at once where a broker may be writing: only the tests in `interop` have a
-    broker that needs the time."""
+    """Readers in this process look again at once where a broker may be writing: only the tests in
+    `interop` have a broker that needs the time."""
     if "interop" not in request.node.path.parts:
         monkeypatch.setattr(look_again, "PAUSE_S", 0.0)
 
@@ -131,7 +133,8 @@ def peers_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def golden_store(tmp_path_factory: pytest.TempPathFactory) -> GoldenStore:
-    """`golden_store(name, recovered=False)`: the unpacked directory, one a session. Only read it."""
+    """`golden_store(name, recovered=False)`: the unpacked directory, one a session. Only read
+    it."""
     unpacked: dict[tuple[str, bool], Path] = {}
 
     def get(name: str, *, recovered: bool = False) -> Path:
@@ -145,13 +148,15 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> GoldenStore:
 
 @pytest.fixture
 def golden_copy(tmp_path: Path) -> GoldenStore:
-    """`golden_copy(name, recovered=False)`: a directory of the test's own, to harm or rebuild in place."""
+    """`golden_copy(name, recovered=False)`: a directory of the test's own, to harm or rebuild in
+    place."""
     return lambda name, *, recovered=False: golden.unpack(name, tmp_path / "golden" / name, recovered=recovered)
 
 
 @pytest.fixture(scope="session")
 def golden_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`golden_log(name)`: the unpacked Kafka log directory of a case, one a session. Only read it."""
+    """`golden_log(name)`: the unpacked Kafka log directory of a case, one a session. Only read
+    it."""
     unpacked: dict[str, Path] = {}
 
     def get(name: str) -> Path:

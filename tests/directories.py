@@ -1,4 +1,5 @@
-"""Directories compared as a whole: what a test must find unchanged, or the same as somewhere else."""
+"""Directories compared as a whole: what a test must find unchanged, or the same as somewhere
+else."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def digests(root: Path) -> dict[str, str]:
 
 
 def tree_hash(root: Path) -> str:
-    """A digest over names, modes, modification times and bytes of `root` and everything below it."""
+    """A digest over names, modes, modification times and bytes of `root` and everything below
+    it."""
     digest, skipped = hashlib.sha256(), len(str(root))
     for folder, folders, names in os.walk(root):
         folders.sort()
@@ -42,9 +44,9 @@ ZEROS = bytes(BLOCK)
 
 
 def _written(path: str, status: os.stat_result) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes) of each block of a file with a byte that is not zero. Holes are not read, because a store's
-    sparse files are a gigabyte of them. Which parts are holes may change: some file systems allot blocks when a hole
-    is read through a mapping."""
+    """(position, bytes) of each block of a file with a byte that is not zero. Holes are not read,
+    because a store's sparse files are a gigabyte of them. Which parts are holes may change: some
+    file systems allot blocks when a hole is read through a mapping."""
     with open(path, "rb") as file:
         end = 0
         while end < status.st_size:

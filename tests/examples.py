@@ -1,5 +1,6 @@
-"""Which part of a test's examples the default run takes. `scripts/test --all` takes all, but for a few tests that would
-take hours: of their seeds it takes some, and with LOGDEX_TEST_SEEDS=all every one."""
+"""Which part of a test's examples the default run takes. `scripts/test --all` takes all, but for a
+few tests that would take hours: of their seeds it takes some, and with LOGDEX_TEST_SEEDS=all every
+one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ ALL_EXAMPLES = "LOGDEX_TEST_ALL"
 """The environment variable that `scripts/test --all` sets."""
 
 ALL_SEEDS = "LOGDEX_TEST_SEEDS"
-"""The environment variable that, set to `all`, makes the longest of the slow tests try every seed, for hours."""
+"""The environment variable that, set to `all`, makes the longest of the slow tests try every seed,
+for hours."""
 
 T = TypeVar("T")
 
@@ -24,17 +26,20 @@ def takes_all() -> bool:
 
 
 def examples(most: int) -> int:
-    """How many examples a property tries, for `settings(max_examples=examples(most))`: an eighth in the default run."""
+    """How many examples a property tries, for `settings(max_examples=examples(most))`: an eighth in
+    the default run."""
     return most if takes_all() else -(-most // 8)
 
 
 def some(items: Sequence[T], one_of: int, *, first: int = 0) -> Sequence[T]:
-    """Returns all of a test's examples, such as places to harm; in the default run one of `one_of`, from `first` on."""
+    """Returns all of a test's examples, such as places to harm; in the default run one of `one_of`,
+    from `first` on."""
     return items if takes_all() else items[first % one_of :: one_of]
 
 
 def cases(items: Iterable[T], one_of: int, *, first: int = 0) -> list[Any]:
-    """Returns the cases of `pytest.mark.parametrize`: the default run takes one of `one_of`, the others are slow."""
+    """Returns the cases of `pytest.mark.parametrize`: the default run takes one of `one_of`, the
+    others are slow."""
     return [
         item
         if place % one_of == first
@@ -44,6 +49,6 @@ def cases(items: Iterable[T], one_of: int, *, first: int = 0) -> list[Any]:
 
 
 def every(step: int, seeds: range) -> range:
-    """Which of its seeds, or sizes of a cut file, a long test tries: every `step`-th, or all of them if
-    LOGDEX_TEST_SEEDS is `all`."""
+    """Which of its seeds, or sizes of a cut file, a long test tries: every `step`-th, or all of
+    them if LOGDEX_TEST_SEEDS is `all`."""
     return seeds if os.environ.get(ALL_SEEDS) == "all" else seeds[::step]

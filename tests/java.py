@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
-"""No optimising compiler, for these programs end before it would pay, and no verification of classes
-that come in released jars: half the seconds of a start."""
+"""No optimising compiler, for these programs end before it would pay, and no verification of
+classes that come in released jars: half the seconds of a start."""
 
 
 def path_without_java(tmp_path: Path) -> str:

@@ -19,9 +19,9 @@ ROUNDS_MAX = 4
 
 @dataclass
 class Mending:
-    """A harmed directory `root`, and `sound`, the same before it was harmed, which stands for a replica. `flags` are
-    given to `verify`. Outputs of commands lie in `work`. `mends` are those that were carried out. Without
-    `has_replica`, what is said to do if there is none is done."""
+    """A harmed directory `root`, and `sound`, the same before it was harmed, which stands for a
+    replica. `flags` are given to `verify`. Outputs of commands lie in `work`. `mends` are those
+    that were carried out. Without `has_replica`, what is said to do if there is none is done."""
 
     root: Path
     sound: Path
@@ -42,7 +42,8 @@ class Mending:
         return found
 
     def mend(self) -> list[Finding]:
-        """Carries out what is printed until nothing is left to do. Returns the findings that are left."""
+        """Carries out what is printed until nothing is left to do. Returns the findings that are
+        left."""
         for _ in range(ROUNDS_MAX):
             left = self.verify()
             to_do = {finding["mend"]: finding for finding in left if not finding["mend"].startswith("nothing")}
@@ -65,7 +66,7 @@ class Mending:
                 return
         raise AssertionError(f"nobody knows how to do this: {mend}")
 
-    # -- what is done --------------------------------------------------------------------------------------------------
+    # -- what is done -----------------------------------------------------------------------------
     def command(self, _path: Path, finding: Finding, _found: re.Match[str]) -> None:
         """Runs a command, with a directory for DIR, and puts its output in place."""
         words = shlex.split(finding["mend"].partition("; ")[0])
@@ -90,7 +91,8 @@ class Mending:
         shutil.copytree(output, self.root, dirs_exist_ok=True)
 
     def _stale(self, output: Path) -> list[Path]:
-        """Kafka's derived files that the rebuild did not write, such as a .txnindex without entries."""
+        """Kafka's derived files that the rebuild did not write, such as a .txnindex without
+        entries."""
         suffixes = {".index", ".timeindex", ".txnindex", ".snapshot"}
         found = []
         for path in self.root.rglob("*.*"):

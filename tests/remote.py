@@ -54,7 +54,8 @@ def in_memory(root: Path, name: str = "store") -> Iterator[str]:
 
 
 def put_tree(system: Any, root: Path, target: str) -> None:
-    """Copies the files of a directory, as an upload to an object store does: empty folders are left out."""
+    """Copies the files of a directory, as an upload to an object store does: empty folders are left
+    out."""
     for path in sorted(root.rglob("*")):
         if path.is_file():
             system.pipe_file(f"{target}/{path.relative_to(root)}", path.read_bytes())

@@ -1,4 +1,5 @@
-"""The benchmarks of both engines on small data, without the peers: what they measure is the work that they name."""
+"""The benchmarks of both engines on small data, without the peers: what they measure is the work
+that they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""scripts/demo.py: shows what it promises, leaves nothing behind, and fails where something differs."""
+"""scripts/demo.py: shows what it promises, leaves nothing behind, and fails where something
+differs."""
 
 from __future__ import annotations
 

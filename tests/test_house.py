@@ -47,8 +47,8 @@ def imports() -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other: what is left after leaving out, again and again, what imports
-    nothing that is left, or is imported by nothing that is left."""
+    """Groups of modules that import each other: what is left after leaving out, again and again,
+    what imports nothing that is left, or is imported by nothing that is left."""
     left = {name: set(targets) for name, targets in graph.items()}
     while True:
         targets = set().union(*left.values()) if left else set()
@@ -66,7 +66,8 @@ def folders() -> Iterator[Path]:
 
 
 def test_no_import_circles() -> None:
-    # The packages of the two formats and the top import lazily, by name, so they are no part of this.
+    # The packages of the two formats and the top import lazily, by name, so they are no part of
+    # this.
     assert circles(imports()) == []
 
 
@@ -91,7 +92,8 @@ def test_the_map_equals_the_tree() -> None:
 
 
 def test_the_map_of_the_tests_equals_the_tree() -> None:
-    """Every folder below tests/ that holds tests has a row in ARCHITECTURE, and the other way round."""
+    """Every folder below tests/ that holds tests has a row in ARCHITECTURE, and the other way
+    round."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").split("\n## Tests\n")[1]
     named = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
     held = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}

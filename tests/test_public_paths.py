@@ -16,12 +16,13 @@ from logdex import kafka, rocketmq
 NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store", "key_index_dir"}
 JOBS = [f"{home}.{job}" for home in ("rocketmq", "kafka") for job in ("verify", "rebuild", "recover")] + ["spark"]
 OWN_TEXT = {"Finding", "FollowReport", "Info", "LoadReport", "QueueInfo", "RecordBatch", "unpack", "rename"}
-"""Values that name a path in what is returned or in a message, decoders that name it in errors, and names that a writer
-gives itself."""
+"""Values that name a path in what is returned or in a message, decoders that name it in errors, and
+names that a writer gives itself."""
 
 
 def public_calls() -> dict[str, Callable[..., Any]]:
-    """The functions, constructors, class methods and static methods that programs call with a path."""
+    """The functions, constructors, class methods and static methods that programs call with a
+    path."""
     found: dict[str, Callable[..., Any]] = {"open": logdex.open}
     exported: dict[str, Any] = {}
     for home in ("rocketmq", "kafka", *JOBS):

@@ -1,4 +1,5 @@
-"""scripts/_setup.sh says plainly what is missing. Every interpreter here is a stub; nothing is installed."""
+"""scripts/_setup.sh says plainly what is missing. Every interpreter here is a stub; nothing is
+installed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ esac
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with nothing but what set-up reads, and a `programs` folder that is all of PATH."""
+    """A checkout with nothing but what set-up reads, and a `programs` folder that is all of
+    PATH."""
     (tmp_path / "scripts").mkdir()
     for name in ("pyproject.toml", "constraints.txt", "scripts/_setup.sh", "scripts/demo"):
         shutil.copy(ROOT / name, tmp_path / name)

@@ -1,6 +1,8 @@
-"""What the house asks of every file: small, documented, finished, and the operating system behind `Env`.
+"""What the house asks of every file: small, documented, finished, and the operating system behind
+`Env`.
 
-Each check goes from source text to a list of complaints; the last part shows each a snippet that it must refuse.
+Each check goes from source text to a list of complaints; the last part shows each a snippet that it
+must refuse.
 """
 
 from __future__ import annotations
@@ -98,7 +100,8 @@ def function_lengths(source: str) -> list[str]:
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
                 found.append(f"{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}")
-        # Only a statement holds a function, and only these fields hold statements: the rest of the tree is not visited.
+        # Only a statement holds a function, and only these fields hold statements: the rest of the
+        # tree is not visited.
         waiting += [
             each for field in ("body", "orelse", "finalbody", "handlers", "cases") for each in getattr(node, field, [])
         ]
@@ -255,7 +258,8 @@ def test_nothing_of_this_machine() -> None:
 
 
 def test_unit_tests_mirror_the_source() -> None:
-    """Every folder of unit tests is a folder of the source, and what lies in none of them tests a module beside it."""
+    """Every folder of unit tests is a folder of the source, and what lies in none of them tests a
+    module beside it."""
     unit = ROOT / "tests" / "unit"
     folders = {path.parent.relative_to(unit) for path in unit.rglob("*.py")}
     assert [str(folder) for folder in sorted(folders) if not any((SRC / folder).glob("*.py"))] == []

@@ -1,4 +1,5 @@
-"""What type checkers know of the public names: mypy checks these programs with all others, and here they run."""
+"""What type checkers know of the public names: mypy checks these programs with all others, and here
+they run."""
 
 from __future__ import annotations
 

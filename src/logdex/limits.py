@@ -53,7 +53,7 @@ HA_MESSAGE_SIZE_BYTES_MAX = 64 << 20
 """A slave keeps a message in memory until all of it has come. A remoting frame, in which a producer
 sends messages to a broker, has at most 16 MiB."""
 
-# -- Kafka ---------------------------------------------------------------------------------------------------------
+# -- Kafka ----------------------------------------------------------------------------------------
 
 BATCH_SIZE_BYTES_MAX = (1 << 31) - 1
 """A batch is within one segment, whose positions are Java ints."""

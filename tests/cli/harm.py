@@ -1,4 +1,5 @@
-"""Harming the files of a store or log directory and running commands on it: what must hold of each run."""
+"""Harming the files of a store or log directory and running commands on it: what must hold of each
+run."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def take_output(folder: Path) -> dict[str, bytes]:
 
 
 def check_run(root: Path, work: Callable[[], Run], name: str) -> Run:
-    """Runs a command on what lies harmed in `root`: an exit code and clear lines in time, and nothing is written there.
-    `name` says what was run and on what, where it fails."""
+    """Runs a command on what lies harmed in `root`: an exit code and clear lines in time, and
+    nothing is written there. `name` says what was run and on what, where it fails."""
     before, begin = tree_hash(root), time.monotonic()
     result = work()
     seconds = time.monotonic() - begin

@@ -29,7 +29,8 @@ def command_line() -> Any:
 
 
 def run(*arguments: object) -> Ended:
-    """`logdex ARGUMENTS` in this process; fails the test where an exception would have been a traceback."""
+    """`logdex ARGUMENTS` in this process; fails the test where an exception would have been a
+    traceback."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
     code: Any = 0
     with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
@@ -48,7 +49,8 @@ def run_json(*arguments: object, exit_code: int = 0) -> list[dict[str, Any]]:
 
 
 def rows_of(stdout: str) -> list[dict[str, Any]]:
-    """The rows of JSON lines: all but the last object, which says what a program needs to know of the answer."""
+    """The rows of JSON lines: all but the last object, which says what a program needs to know of
+    the answer."""
     return [json.loads(line) for line in without_end(stdout).splitlines()]
 
 

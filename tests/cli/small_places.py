@@ -1,4 +1,5 @@
-"""A small store and a small Kafka log directory with the same topics, for tests that ask both the same."""
+"""A small store and a small Kafka log directory with the same topics, for tests that ask both the
+same."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_hash_slot_num
 
 
 def make_places(root: Path) -> Path:
-    """Makes `root`/store and `root`/logs: the topics orders and payments with two queues or partitions, and, in the
-    store, the topic planned without a message. Returns `root`."""
+    """Makes `root`/store and `root`/logs: the topics orders and payments with two queues or
+    partitions, and, in the store, the topic planned without a message. Returns `root`."""
     with MessageStore.open(root / "store", background=False, default_topic_queue_nums=2, **SIZES) as store:
         for topic in ("orders", "payments"):
             for queue_id in range(2):

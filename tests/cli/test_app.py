@@ -178,7 +178,8 @@ def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path)
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
-    # What runs the tests may be in the background, where shells have Ctrl-C ignored: not so for a person's command.
+    # What runs the tests may be in the background, where shells have Ctrl-C ignored: not so for a
+    # person's command.
     listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=listening) as process:
         assert process.stdout is not None
@@ -216,7 +217,8 @@ def test_interrupted_while_python_ends(arguments: list[str], exit_code: int, tmp
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("command", ["cat", "verify"])
 def test_interrupted_at_any_moment(command: str, tmp_path: Path) -> None:
-    """From the first line of the output on, until a while after the end; all of `verify` prints at its end."""
+    """From the first line of the output on, until a while after the end; all of `verify` prints at
+    its end."""
     golden.unpack_demo(tmp_path)
     chance, codes = random.Random(command), set()
     listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,5 @@
-"""`logdex convert` and `logdex export`: what they refuse, and the exit code where something is lost."""
+"""`logdex convert` and `logdex export`: what they refuse, and the exit code where something is
+lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A file is truncated while `cat` prints it: it ends with an error that says where, and no signal."""
+"""A file is truncated while `cat` prints it: it ends with an error that says where, and no
+signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`logdex doctor`, as a command: what it says with a Java, without one, and with one that will not do."""
+"""`logdex doctor`, as a command: what it says with a Java, without one, and with one that will not
+do."""
 
 from __future__ import annotations
 

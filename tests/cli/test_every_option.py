@@ -1,7 +1,8 @@
 """No value of any option, of any command, gives a traceback or "this is a bug".
 
-The command lines begin as an example of the command's --help and have a few options more, or other ones, whose values
-are drawn by the type that the option declares. So a new command, or a new option, is covered as soon as it is there.
+The command lines begin as an example of the command's --help and have a few options more, or other
+ones, whose values are drawn by the type that the option declares. So a new command, or a new
+option, is covered as soon as it is there.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def options_of(command: Any) -> list[Any]:
 
 @cache
 def kinds_of(name: str) -> dict[str, Any]:
-    """The type of each option of a command, as its function declares it; `str` where a parser takes the text."""
+    """The type of each option of a command, as its function declares it; `str` where a parser takes
+    the text."""
     callbacks = (each.callback for each in app.registered_commands if each.callback is not None)
     (callback,) = (each for each in callbacks if command_line().commands[name].callback.__name__ == each.__name__)
     found = {}

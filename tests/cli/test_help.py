@@ -26,8 +26,9 @@ def examples(command: str) -> list[str]:
 
 EXAMPLES = [example for command in COMMANDS for example in examples(command)]
 RUN_ELSEWHERE = ("logdex doctor", "logdex doctor --json", *examples("follow"), *examples("import"))
-"""`test_doctor.py` runs the first ones, each of which starts a Spark of its own, `rocketmq/test_follow.py`
-those that need a master, and `test_import.py` those that need a Parquet file."""
+"""`test_doctor.py` runs the first ones, each of which starts a Spark of its own,
+`rocketmq/test_follow.py` those that need a master, and `test_import.py` those that need a Parquet
+file."""
 
 
 def test_commands() -> None:

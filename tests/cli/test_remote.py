@@ -1,5 +1,6 @@
-"""Commands on a path with a scheme: those that only read print what they print of the same directory on this machine,
-those that derive files write them to this machine, and nothing is written to such a path."""
+"""Commands on a path with a scheme: those that only read print what they print of the same
+directory on this machine, those that derive files write them to this machine, and nothing is
+written to such a path."""
 
 from __future__ import annotations
 
@@ -77,8 +78,8 @@ def test_what_derives_files(pair: tuple[Path, str], tmp_path: Path, case: int) -
 
 
 def files(root: Path) -> dict[str, str]:
-    """The checksums of what is written, without what names the source or the moment: a difference between large files
-    is too long to be shown."""
+    """The checksums of what is written, without what names the source or the moment: a difference
+    between large files is too long to be shown."""
     moment = rb'("timestamp":)\d+'
     return {
         name: sha256(re.sub(moment, rb"\1", data) if ".json" in name else data).hexdigest()

@@ -1,4 +1,5 @@
-"""Commands that do little import little: the time and the memory of a small command are its imports."""
+"""Commands that do little import little: the time and the memory of a small command are its
+imports."""
 
 from __future__ import annotations
 

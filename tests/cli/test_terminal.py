@@ -1,6 +1,7 @@
 """Every command with its stderr at a terminal: whatever stdout is, the data goes there, all of it.
 
-A progress bar is shown only where stderr is a terminal, so what it does to stdout is seen only there.
+A progress bar is shown only where stderr is a terminal, so what it does to stdout is seen only
+there.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def timeless(text: str) -> str:
 
 
 def run_at_terminal(stdout: Any, *arguments: str) -> tuple[int, str]:
-    """`logdex ARGUMENTS` with stderr at a terminal: the exit code, and what was written to stderr."""
+    """`logdex ARGUMENTS` with stderr at a terminal: the exit code, and what was written to
+    stderr."""
     stderr, code = Terminal(), 0
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = stdout, stderr.file

@@ -1,5 +1,5 @@
-"""The same mistake has the same answer in both formats, on the command line and in Python: one clear line, what to type
-next, exit code 2."""
+"""The same mistake has the same answer in both formats, on the command line and in Python: one
+clear line, what to type next, exit code 2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TOLD = r"no topic 'ordres' \(did you mean 'orders'\?"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in `store` and a Kafka log directory in `logs`, with the topics orders and payments."""
+    """A store in `store` and a Kafka log directory in `logs`, with the topics orders and
+    payments."""
     return make_places(tmp_path_factory.mktemp("questions"))
 
 

@@ -1,4 +1,5 @@
-"""Every golden case of both formats to the other and back: nothing is lost that the other can carry."""
+"""Every golden case of both formats to the other and back: nothing is lost that the other can
+carry."""
 
 from __future__ import annotations
 

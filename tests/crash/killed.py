@@ -28,8 +28,9 @@ def acknowledged(pipe: int) -> int:
 
 
 def kill_writers(write: Callable[[int, int], None], check: Callable[[int], int], rounds: int, seed: int) -> int:
-    """Forks `write(pipe, seed)`, which never ends by itself, and kills it, `rounds` times. After each, `check(known)`
-    requires what was acknowledged and returns the end that it found. Returns the last end."""
+    """Forks `write(pipe, seed)`, which never ends by itself, and kills it, `rounds` times. After
+    each, `check(known)` requires what was acknowledged and returns the end that it found. Returns
+    the last end."""
     chance, known = random.Random(seed), 0
     for number in range(rounds):
         reader, writer = os.pipe()

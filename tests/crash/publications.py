@@ -1,6 +1,8 @@
-"""A command that publishes, killed before and after every change of the disk: what is left, and the same command again.
+"""A command that publishes, killed before and after every change of the disk: what is left, and the
+same command again.
 
-"After" an operation is before the next one, whatever its kind, because a kill strikes before an operation.
+"After" an operation is before the next one, whatever its kind, because a kill strikes before an
+operation.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ _DATED = re.compile(r"\.\d{8}T\d{6}Z(\.\d+)?")
 
 @dataclass(frozen=True)
 class Publication:
-    """A command: `start` fills an empty directory and returns where the command will publish, `run` runs it there and
-    returns its report as one comparable value. `marks` vouch for other files, and so may be missing meanwhile. Power is
-    not cut where workers write that `FaultEnv` does not see."""
+    """A command: `start` fills an empty directory and returns where the command will publish, `run`
+    runs it there and returns its report as one comparable value. `marks` vouch for other files, and
+    so may be missing meanwhile. Power is not cut where workers write that `FaultEnv` does not
+    see."""
 
     start: Callable[[Path], Path]
     run: Callable[[Path, Env], object]
@@ -63,8 +66,9 @@ def _is_left_over(path: str) -> bool:
 
 
 def kills_of(log: list[tuple[str, str]], every: int) -> list[int]:
-    """The operations at which a run with these operations is killed: from the journal on those before and after every
-    change of the disk, and some of the others. Where not every one is asked for, some of many."""
+    """The operations at which a run with these operations is killed: from the journal on those
+    before and after every change of the disk, and some of the others. Where not every one is asked
+    for, some of many."""
     begin = max(
         (at for at, (kind, path) in enumerate(log, 1) if kind == "sync" and path.endswith(LOCK_NAME)), default=1
     )
@@ -79,8 +83,8 @@ def kills_of(log: list[tuple[str, str]], every: int) -> list[int]:
 def check_killed(
     publication: Publication, fresh: Fresh, every: int, env_of: type[FaultEnv] = FaultEnv, *, may_miss: bool = False
 ) -> None:
-    """Kills the command at its operations, checks what is left, and runs it again; then the same after a power cut.
-    With `may_miss`, a name may be missing in what is left."""
+    """Kills the command at its operations, checks what is left, and runs it again; then the same
+    after a power cut. With `may_miss`, a name may be missing in what is left."""
     folder = fresh()
     target = publication.start(folder)
     before = _tree(target)
@@ -149,7 +153,8 @@ def killed_while_publishing(publication: Publication, folder: Path) -> Path:
 
 
 def check_named_and_mended(publication: Publication, folder: Path) -> Path:
-    """`info` and `verify` name what was broken off, and the mend that `verify` prints is executed. Returns where."""
+    """`info` and `verify` name what was broken off, and the mend that `verify` prints is executed.
+    Returns where."""
     target = killed_while_publishing(publication, folder)
     found = detect(str(target))
     own = format_of(found)

@@ -1,4 +1,5 @@
-"""Runs of a sink that are killed, or refused: two batches of a query, each committed again until it is in."""
+"""Runs of a sink that are killed, or refused: two batches of a query, each committed again until it
+is in."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def commit(sink: Sink, number: int, rows: Sequence[pa.RecordBatch], env: Env, *,
 
 
 def play(sink: Sink, batches: Sequence[Sequence[pa.RecordBatch]], env: Env, first: int = 0) -> int:
-    """Commits the batches from number `first` on. Returns the number of the one at which it was killed, or of all."""
+    """Commits the batches from number `first` on. Returns the number of the one at which it was
+    killed, or of all."""
     for number in range(first, len(batches)):
         try:
             commit(sink, number, batches[number], env)
@@ -50,8 +52,8 @@ def killed_at_each(
     first: int = 1,
     power_cut: bool = False,
 ) -> int:
-    """Kills a run at every `step`-th operation, and runs the batch again, with its rows in another order, as Spark may
-    do. Every row is there once. Returns the number of kills."""
+    """Kills a run at every `step`-th operation, and runs the batch again, with its rows in another
+    order, as Spark may do. Every row is there once. Returns the number of kills."""
     expected = sorted(row for batch in batches for each in batch for row in each.column(0).to_pylist())
     kills, at = 0, first
     while True:
@@ -86,8 +88,8 @@ def refused_at_each(
     step: int,
     first: int = 1,
 ) -> int:
-    """The disk is full at every `step`-th operation that changes it: an error, and the batch is run again. Every row is
-    there once. Returns the number of errors."""
+    """The disk is full at every `step`-th operation that changes it: an error, and the batch is run
+    again. Every row is there once. Returns the number of errors."""
     expected = sorted(row for batch in batches for each in batch for row in each.column(0).to_pylist())
     errors, at = 0, first
     while True:

@@ -1,4 +1,5 @@
-"""Exports killed and refused at every operation: the next run gives what an undisturbed one does."""
+"""Exports killed and refused at every operation: the next run gives what an undisturbed one
+does."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class Outputs:
     old: dict[str, Tree]
 
     def check(self, output: Path, *, had_old: bool) -> None:
-        """Each name is nothing, the old whole or the new whole; the old is there, under its own name, a dated one, or
-        in the staging folder for the moment between two names."""
+        """Each name is nothing, the old whole or the new whole; the old is there, under its own
+        name, a dated one, or in the staging folder for the moment between two names."""
         for name in self.right:
             whole = [self.right[name], *([self.old[name]] if had_old else [])]
             found = [tree(path) for path in output.glob(f"{name}*")]
@@ -105,7 +105,8 @@ def operations(run: Run, outputs: Outputs, folder: Path, *, had_old: bool) -> li
 
 
 def killed_at(run: Run, outputs: Outputs, folder: Path, at: int, *, had_old: bool) -> tuple[Path, FaultEnv]:
-    """A run that was killed at its operation `at`: the output, and the system that the power may now be cut of."""
+    """A run that was killed at its operation `at`: the output, and the system that the power may
+    now be cut of."""
     output = place(outputs, folder, had_old=had_old)
     env = FaultEnv(str(folder), Fault(at))
     with pytest.raises(Killed):
@@ -115,7 +116,8 @@ def killed_at(run: Run, outputs: Outputs, folder: Path, at: int, *, had_old: boo
 
 
 def refused_at(run: Run, outputs: Outputs, folder: Path, at: int, code: int, *, had_old: bool) -> Path:
-    """The output of a run whose operation `at` was refused: the error says with what, and no file is left open."""
+    """The output of a run whose operation `at` was refused: the error says with what, and no file
+    is left open."""
     output = place(outputs, folder, had_old=had_old)
     env = FaultEnv(str(folder), Fault(at, code))
     with pytest.raises(LogdexError) as raised:
@@ -145,7 +147,8 @@ def check_outlives_power_cuts(run: Run, outputs: Outputs, folder: Path, *, had_o
 
 
 def count_harmed_without_sync(run: Run, outputs: Outputs, folder: Path, *, seeds: int) -> int:
-    """After how many power cuts of `seeds` the output is not what it may be, where nothing was synced."""
+    """After how many power cuts of `seeds` the output is not what it may be, where nothing was
+    synced."""
     env = FaultEnv(str(folder))
     run(outputs, place(outputs, folder, had_old=True), env, sync=False)
     harmed = 0

@@ -1,4 +1,5 @@
-"""Running the blocks of a page as a reader would type them, in a folder with what its examples use."""
+"""Running the blocks of a page as a reader would type them, in a folder with what its examples
+use."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ from tests.golden import rocketmq as golden
 
 BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = [True, pytest.param(False, marks=pytest.mark.slow)]
-"""How the blocks of a page are run: by this process and, in `scripts/test --all`, by one process each as well."""
+"""How the blocks of a page are run: by this process and, in `scripts/test --all`, by one process
+each as well."""
 
 KAFKA = {"logs": "tiny-broker", "crashed": "tiny-crash"}
-"""Which directories of tests/conformance/kafka the pages' examples are about, by the names that they have there."""
+"""Which directories of tests/conformance/kafka the pages' examples are about, by the names that
+they have there."""
 
 
 def unpack_kafka(folder: Path) -> None:
@@ -36,7 +39,8 @@ def unpack_all(folder: Path) -> None:
 
 
 def run_block(language: str, code: str, folder: Path, *, served: bool = False) -> str:
-    """What a block prints, run by a process of its own or `served` by this one; fails where its exit code is not 0."""
+    """What a block prints, run by a process of its own or `served` by this one; fails where its
+    exit code is not 0."""
     if served and language == "python":
         return run_python(code, folder)
     if served:

@@ -31,7 +31,8 @@ exit "$code"
 
 
 def run_bash(code: str, folder: Path, calls: Path) -> subprocess.CompletedProcess[str]:
-    """What bash does with `code` in `folder`; `calls` is an empty folder for what passes to and fro."""
+    """What bash does with `code` in `folder`; `calls` is an empty folder for what passes to and
+    fro."""
     stand_in = calls / "logdex"
     stand_in.write_text(STAND_IN)
     stand_in.chmod(0o755)

@@ -1,4 +1,5 @@
-"""The guide to conversions: every block runs, in order, and prints the lines that the page shows."""
+"""The guide to conversions: every block runs, in order, and prints the lines that the page
+shows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The guide to logs as DataFrames: every block runs, in order, and prints the lines that the page shows; the tables of
-options and columns have all that there are."""
+"""The guide to logs as DataFrames: every block runs, in order, and prints the lines that the page
+shows; the tables of options and columns have all that there are."""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def block(text: str) -> str:
 
 @dataclass(frozen=True)
 class Example:
-    """`size` bytes at byte `at` of `file` in the store `store` (or in its recovered directory), decoded as `kind`."""
+    """`size` bytes at byte `at` of `file` in the store `store` (or in its recovered directory),
+    decoded as `kind`."""
 
     store: str
     file: str
@@ -95,7 +96,8 @@ class Example:
 
 
 def example_bytes(example: Example, store: GoldenStore, log: GoldenLog | None = None) -> bytes:
-    """The bytes that an example is about; for the two kinds of message id, those of the id of the message there."""
+    """The bytes that an example is about; for the two kinds of message id, those of the id of the
+    message there."""
     root = log(example.store) if example.is_kafka and log else store(example.store, recovered=example.recovered)
     with (root / example.file).open("rb") as stream:
         stream.seek(example.at)

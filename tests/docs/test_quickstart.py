@@ -1,5 +1,5 @@
-"""The quickstart and the guide to exports, as a reader would type them: every block runs, in order, and prints the
-lines that the page shows."""
+"""The quickstart and the guide to exports, as a reader would type them: every block runs, in order,
+and prints the lines that the page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""README.md and the guides on rebuilding as a reader would type them, and the links of all documents."""
+"""README.md and the guides on rebuilding as a reader would type them, and the links of all
+documents."""
 
 from __future__ import annotations
 

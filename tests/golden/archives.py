@@ -1,4 +1,5 @@
-"""Packed directories that real brokers wrote, of either format: where they lie, and unpacking them."""
+"""Packed directories that real brokers wrote, of either format: where they lie, and unpacking
+them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The golden Kafka log directories: which there are, what their manifests say, and unpacking them.
 
-`NAME.tar.zst` is a log directory as it lay on the broker's disk, `NAME.json` what the real engine says of it,
-`NAME.records.jsonl.zst` every batch and record. They lie in ../shared/golden/kafka and, a few small ones, in
-tests/conformance/kafka/stores. The fields of each line are those of the peers' `ReadLog`.
+`NAME.tar.zst` is a log directory as it lay on the broker's disk, `NAME.json` what the real engine
+says of it, `NAME.records.jsonl.zst` every batch and record. They lie in ../shared/golden/kafka and,
+a few small ones, in tests/conformance/kafka/stores. The fields of each line are those of the peers'
+`ReadLog`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def index_interval_bytes(name: str) -> int:
 
 
 def lines(name: str, section: str, kind: str | None = None) -> list[Line]:
-    """Lines of a manifest's section (``raw``, ``recovered``, ``loaded.clean``, ``broker``), of one `kind` or of all."""
+    """Lines of a manifest's section (``raw``, ``recovered``, ``loaded.clean``, ``broker``), of one
+    `kind` or of all."""
     found: Any = manifest(name)
     for part in section.split("."):
         found = (found or {}).get(part) or {}
@@ -74,15 +76,16 @@ def records(name: str) -> tuple[Line, ...]:
 
 @cache
 def cut_partitions(name: str) -> frozenset[str]:
-    """Partitions of which the real broker, recovering them, loads less than lies there: there is a batch with a wrong
-    checksum, or a segment in the middle that ends within a batch."""
+    """Partitions of which the real broker, recovering them, loads less than lies there: there is a
+    batch with a wrong checksum, or a segment in the middle that ends within a batch."""
     invalid = {line["partition"] for line in records(name) if line["kind"] == "batch" and not line["valid"]}
     return frozenset(invalid | {line["partition"] for line in lines(name, "recovered", "dropped")})
 
 
 @cache
 def segments_of_harmed_headers(name: str) -> frozenset[tuple[str, int]]:
-    """(partition, base offset) of the segments with a flip in a batch's header: what look-ups say by it is anyone's."""
+    """(partition, base offset) of the segments with a flip in a batch's header: what look-ups say
+    by it is anyone's."""
     flips = [harm for harm in manifest(name).get("damage") or [] if harm["op"] == "flip"]
     found = set()
     for line in records(name) if flips else ():

@@ -1,8 +1,8 @@
 """The golden stores of RocketMQ: which there are, their manifests, and unpacking them.
 
-`NAME.json` tells what is in `NAME.tar.zst` (a directory `store/`) and, where the end was unclean, in
-`NAME.recovered.tar.zst` (`recovered/`). They lie in ../shared/golden/rocketmq and, a few,
-in tests/conformance/rocketmq/stores.
+`NAME.json` tells what is in `NAME.tar.zst` (a directory `store/`) and, where the end was unclean,
+in `NAME.recovered.tar.zst` (`recovered/`). They lie in ../shared/golden/rocketmq and, a few, in
+tests/conformance/rocketmq/stores.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def manifest(name: str) -> dict[str, Any]:
 
 
 def can_be_meant(question: dict[str, Any]) -> bool:
-    """Whether a query of a manifest is about a topic that the store has, and its times are in order."""
+    """Whether a query of a manifest is about a topic that the store has, and its times are in
+    order."""
     return bool(question["topic"] != "NoTopic" and question["begin"] <= question["end"])
 
 
@@ -42,7 +43,8 @@ def has_recovered(name: str) -> bool:
 
 
 def unpack(name: str, target: Path, *, recovered: bool = False) -> Path:
-    """Unpacks a case below `target`; the path of its `store` (or `recovered`) directory. Sparse files stay sparse."""
+    """Unpacks a case below `target`; the path of its `store` (or `recovered`) directory. Sparse
+    files stay sparse."""
     extract(CASES[name].with_suffix(".recovered.tar.zst" if recovered else ".tar.zst"), target)
     return target / ("recovered" if recovered else "store")
 
@@ -53,8 +55,9 @@ def unpack_demo(target: Path) -> None:
 
 
 def derived_anew() -> list[str]:
-    """The cases whose ConsumeQueues and IndexFiles all follow from their CommitLog: a clean end and nothing taken away
-    since (then those of `store`), or an engine that found none and made them all (then those of `recovered`)."""
+    """The cases whose ConsumeQueues and IndexFiles all follow from their CommitLog: a clean end and
+    nothing taken away since (then those of `store`), or an engine that found none and made them all
+    (then those of `recovered`)."""
     follow = []
     for name in NAMES:
         case = manifest(name)

@@ -1,7 +1,8 @@
 """Readers whose files are truncated while they read, in a process of their own: it must not die.
 
-Each reader is a function of a root and an Env, which gives its rows one by one, comparable with ==. Rows of a run in
-which a file was cut must be rows of the run in which none was; else an error of Logdex ends it.
+Each reader is a function of a root and an Env, which gives its rows one by one, comparable with ==.
+Rows of a run in which a file was cut must be rows of the run in which none was; else an error of
+Logdex ends it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Reader = Callable[[Path, Env], Iterator[Any]]
 
 
 class CuttingEnv(Env):
-    """Truncates a file below `root` to a part of its size: after it was opened or mapped for the `at`-th time, counted
-    from 1 over all files; -1 for never."""
+    """Truncates a file below `root` to a part of its size: after it was opened or mapped for the
+    `at`-th time, counted from 1 over all files; -1 for never."""
 
     def __init__(self, root: Path, at: int, part: float) -> None:
         super().__init__()
@@ -106,7 +107,8 @@ class Cuts:
                 cutter.join()
 
     def between_rows(self, trials: int) -> None:
-        """Cuts a random file between two rows of a reader, whose rows so far the caller still holds."""
+        """Cuts a random file between two rows of a reader, whose rows so far the caller still
+        holds."""
         files = [path.relative_to(self.sound) for path in self.sound.rglob("*") if path.is_file()]
         for number in range(trials):
             for name in self.readers:
@@ -159,8 +161,8 @@ def _cut_later(path: Path, size_bytes: int, delay: float) -> None:
 
 
 def main(make: Callable[[Path], Path], readers: dict[str, Reader]) -> None:
-    """The program that `run_apart` runs. `make` writes the directory that is read. The arguments are a folder, a seed,
-    and how many openings and trials; what a parent reads is printed."""
+    """The program that `run_apart` runs. `make` writes the directory that is read. The arguments
+    are a folder, a seed, and how many openings and trials; what a parent reads is printed."""
     folder, seed, opens, trials = Path(sys.argv[1]), *map(int, sys.argv[2:5])
     cuts = Cuts(make(folder / "sound"), readers, seed)
     cuts.at_each_open((0.0, 0.31, 0.77), opens)
@@ -170,7 +172,8 @@ def main(make: Callable[[Path], Path], readers: dict[str, Reader]) -> None:
 
 
 def run_apart(module: str, folder: Path, *arguments: object) -> dict[str, Any]:
-    """Runs a module of cut readers in a process of its own; fails with what it did last if it dies."""
+    """Runs a module of cut readers in a process of its own; fails with what it did last if it
+    dies."""
     command = [sys.executable, "-m", module, str(folder), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     last = "\n".join(done.stderr.splitlines()[-12:])

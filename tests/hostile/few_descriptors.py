@@ -20,7 +20,8 @@ else:
 
 
 def run_limited(*words: object, exit_code: int = 0) -> str:
-    """The output of ``logdex WORDS``, or of the Python text after ``-c``, which sees the rest as `sys.argv`."""
+    """The output of ``logdex WORDS``, or of the Python text after ``-c``, which sees the rest as
+    `sys.argv`."""
     arguments = [str(word) for word in words]
     given = arguments if arguments[0] == "-c" else ["logdex", *arguments]
     done = subprocess.run([sys.executable, "-c", _PROGRAM, *given], capture_output=True, text=True)

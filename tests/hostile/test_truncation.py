@@ -1,4 +1,5 @@
-"""Files are truncated under every reader: none dies, none returns rows that are not in the log (law 11)."""
+"""Files are truncated under every reader: none dies, none returns rows that are not in the log (law
+11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A soak: reading commands run in loops beside a real broker that is written to, killed, restarted and upgraded."""
+"""A soak: reading commands run in loops beside a real broker that is written to, killed, restarted
+and upgraded."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ COMMAND_TIMEOUT_S = 1800
 
 
 class Beside:
-    """Runs looks (functions that raise where an answer is wrong) in turn, in loops of their own threads, until it is
-    closed. `problems` holds what was raised, `rounds` how often each look ended, by name."""
+    """Runs looks (functions that raise where an answer is wrong) in turn, in loops of their own
+    threads, until it is closed. `problems` holds what was raised, `rounds` how often each look
+    ended, by name."""
 
     def __init__(self, looks: dict[str, Callable[[], None]]) -> None:
         self.problems: list[str] = []

@@ -1,4 +1,5 @@
-"""What `convert` and `import` write is served by the real engines: a store as Kafka logs, an export as a store."""
+"""What `convert` and `import` write is served by the real engines: a store as Kafka logs, an export
+as a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The lock of this process and Java's `FileLock`, as both brokers take it, refuse each other and see each other."""
+"""The lock of this process and Java's `FileLock`, as both brokers take it, refuse each other and
+see each other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Sources and jobs on Spark Connect. They run in one process of their own, which runs a server too, because a process
-has classic sessions or Connect sessions, not both."""
+"""Sources and jobs on Spark Connect. They run in one process of their own, which runs a server too,
+because a process has classic sessions or Connect sessions, not both."""
 
 from __future__ import annotations
 

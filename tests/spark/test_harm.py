@@ -1,5 +1,5 @@
-"""What goes wrong in the tasks of sources, sinks and jobs: a clear error, nothing that is published by halves, and the
-next run makes it right."""
+"""What goes wrong in the tasks of sources, sinks and jobs: a clear error, nothing that is published
+by halves, and the next run makes it right."""
 
 from __future__ import annotations
 
@@ -72,10 +72,11 @@ def wrapped(harm: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return wrap
 
 
-# -- sinks -------------------------------------------------------------------------------------------------------------
+# -- sinks ---------------------------------------------------------------------------------------
 def register_harmed_sink(spark: SparkSession, log_format: str, harm: str) -> None:
-    """The sink of a format as the format `harmed`: its second task is killed, or finds the disk full, while it writes
-    what it stages. Spark sends these classes to its workers whole, because they are made in a function."""
+    """The sink of a format as the format `harmed`: its second task is killed, or finds the disk
+    full, while it writes what it stages. Spark sends these classes to its workers whole, because
+    they are made in a function."""
     from pyspark.sql.datasource import DataSource
 
     from logdex.spark.sinks.kafka.sink import LogDirSink
@@ -111,7 +112,8 @@ def register_harmed_sink(spark: SparkSession, log_format: str, harm: str) -> Non
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("log_format", FORMATS)
 def test_a_task_of_a_sink(spark: SparkSession, tmp_path: Path, log_format: str, harm: str) -> None:
-    """The log is as it was; what the other tasks had staged is removed; and the rows can be written again."""
+    """The log is as it was; what the other tasks had staged is removed; and the rows can be written
+    again."""
     path = tmp_path / "log"
     register_harmed_sink(spark, log_format, harm)
     said = "file too large" if harm == "full disk" else "exited unexpectedly|crashed"
@@ -122,14 +124,15 @@ def test_a_task_of_a_sink(spark: SparkSession, tmp_path: Path, log_format: str, 
         if not expected:
             rows(spark, log_format, 30).write.format(log_format).mode("append").save(str(path))
     staged = list(path.glob(".logdex-sink-*"))
-    # A killed task cannot remove its file, nor can the driver those of tasks that still run; later commits do.
+    # A killed task cannot remove its file, nor can the driver those of tasks that still run; later
+    # commits do.
     assert len(staged) <= 2 * (3 if harm == "kill" else 2)
 
 
 @pytest.mark.parametrize("log_format", FORMATS)
 def test_two_streams_into_one_directory(spark: SparkSession, tmp_path: Path, log_format: str) -> None:
-    """Where both commit at once, one of them gets an error, and goes on when it is started again. Each row comes once
-    from each of them."""
+    """Where both commit at once, one of them gets an error, and goes on when it is started again.
+    Each row comes once from each of them."""
     source, path = tmp_path / "source", tmp_path / "log"
     with MessageStore.open(source) as store:
         for number in range(40):
@@ -155,7 +158,7 @@ def test_two_streams_into_one_directory(spark: SparkSession, tmp_path: Path, log
     assert list(path.glob(".logdex-sink-*")) == []
 
 
-# -- sources -----------------------------------------------------------------------------------------------------------
+# -- sources -------------------------------------------------------------------------------------
 def make_store(path: Path, count: int) -> Path:
     """A store of several megabytes with one CommitLog file, which it returns."""
     with MessageStore.open(path, background=False, mapped_file_size_commit_log=count * 5000) as store:
@@ -165,7 +168,8 @@ def make_store(path: Path, count: int) -> Path:
 
 
 def register_harmed_source(spark: SparkSession, file: Path) -> None:
-    """The source of stores as the format `harmed`: a file is truncated after the first rows of a task."""
+    """The source of stores as the format `harmed`: a file is truncated after the first rows of a
+    task."""
     from logdex.spark.sources.rocketmq.source import RocketmqStoreSource
     from logdex.spark.sources.source import LogReader
 
@@ -196,7 +200,8 @@ def register_harmed_source(spark: SparkSession, file: Path) -> None:
 
 @pytest.mark.parametrize("while_read", [False, True])
 def test_a_file_that_is_truncated(spark: SparkSession, tmp_path: Path, while_read: bool) -> None:
-    """After the read was planned, or while a task reads the file: an error that names the file, and Spark goes on."""
+    """After the read was planned, or while a task reads the file: an error that names the file, and
+    Spark goes on."""
     file = make_store(tmp_path / "log", 3000)
     register_harmed_source(spark, file)
     source = spark.read.format("harmed" if while_read else "rocketmq_store").option("maxPartitionBytes", "1g")
@@ -209,7 +214,7 @@ def test_a_file_that_is_truncated(spark: SparkSession, tmp_path: Path, while_rea
     assert spark.range(3).count() == 3
 
 
-# -- jobs --------------------------------------------------------------------------------------------------------------
+# -- jobs ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("log_format", FORMATS)
 def test_a_task_of_a_dispatch(spark: SparkSession, tmp_path: Path, log_format: str, harm: str) -> None:

@@ -65,8 +65,8 @@ def _show_traceback() -> None:
 
 
 def command_line_of(program: str) -> str:
-    """Returns what to type for a program of this installation: its name, if the shell finds it, else
-    how it was started."""
+    """Returns what to type for a program of this installation: its name, if the shell finds it,
+    else how it was started."""
     if shutil.which(program) is not None:
         return program
     started = sys.argv[0]
@@ -109,8 +109,9 @@ def logdex_command(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """RocketMQ's and Kafka's storage engines: look into a store, check it, rebuild its indexes, query it.
+    """RocketMQ's and Kafka's storage engines: look into a store, check it, rebuild its indexes,
+    query it.
 
-    Data goes to stdout, progress and messages to stderr. Exit codes: 0 good, 1 problems found, 2 cannot run,
-    3 done but lossy.
+    Data goes to stdout, progress and messages to stderr. Exit codes: 0 good, 1 problems found, 2
+    cannot run, 3 done but lossy.
     """

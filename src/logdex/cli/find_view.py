@@ -64,8 +64,8 @@ def show(command: str, target: PathOptions, **options: Any) -> bool:
 
 
 def log_source(target: PathOptions, **bounds: Any) -> LogSource:
-    """Returns the messages at PATH that pass a filter, as a conversion reads them. Raises what `show`
-    raises."""
+    """Returns the messages at PATH that pass a filter, as a conversion reads them. Raises what
+    `show` raises."""
     source: LogSource = _call("log_source", "make", target, bounds)
     return source
 

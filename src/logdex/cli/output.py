@@ -126,7 +126,8 @@ def kept_rows(kept: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def human_loss(report: RecoverReport) -> str:
-    """Returns what a recovery lost of the log, as far as it is known: 8.7 KiB and 1 file of unknown size."""
+    """Returns what a recovery lost of the log, as far as it is known: 8.7 KiB and 1 file of unknown
+    size."""
     if not report.lossy:
         return "nothing"
     unsized = report.unsized_files

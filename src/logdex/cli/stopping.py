@@ -1,4 +1,5 @@
-"""Jobs that work until they are stopped: by Ctrl-C or SIGTERM, after which they end in good order."""
+"""Jobs that work until they are stopped: by Ctrl-C or SIGTERM, after which they end in good
+order."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What is above both formats: a log as a table, and conversions from one kind of data to another."""
+"""What is above both formats: a log as a table, and conversions from one kind of data to
+another."""

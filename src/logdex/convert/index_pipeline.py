@@ -30,8 +30,9 @@ class Lake:
 
 
 class IndexPipeline:
-    """The steps of a dispatch and of its lake, with their tasks on `runner`, or else in this process.
-    Several threads may use it, and one at a time makes a step. `engine` is that of the report."""
+    """The steps of a dispatch and of its lake, with their tasks on `runner`, or else in this
+    process. Several threads may use it, and one at a time makes a step. `engine` is that of the
+    report."""
 
     def __init__(
         self,
@@ -52,7 +53,8 @@ class IndexPipeline:
         job.report.engine = engine
 
     def step(self, until: Ends | None = None) -> None:
-        """Takes in what there is now, at least up to `until`. Does nothing once the job is stopped."""
+        """Takes in what there is now, at least up to `until`. Does nothing once the job is
+        stopped."""
         with self._lock:
             if self.job.is_stopped:
                 return

@@ -19,8 +19,8 @@ _TASKS = "tasks"
 
 @dataclass(slots=True)
 class NewDirectory:
-    """An output that is being made. Tasks write into folders below `home`. `notes` say what was left
-    of a killed run."""
+    """An output that is being made. Tasks write into folders below `home`. `notes` say what was
+    left of a killed run."""
 
     home: str
     notes: list[str] = field(default_factory=list)

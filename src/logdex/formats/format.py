@@ -136,8 +136,8 @@ class Format:
     """``(found, settings, output, *, env)``: prepares to derive the indexes into a directory, from
     where an earlier run ended. None if the format has no such job."""
     tables: Callable[..., LogTables] | None = None
-    """``(found, snapshot, *, env, **options)``: returns the tables of an opened snapshot, for SQL. None
-    if the format has none."""
+    """``(found, snapshot, *, env, **options)``: returns the tables of an opened snapshot, for SQL.
+    None if the format has none."""
     table_options: tuple[str, ...] = ()
     """The names of the options of `tables`."""
 

@@ -2,10 +2,12 @@
 
 An Arrow expression cannot be taken apart in Python. But it can be pickled, and its pickled form is
 an Arrow file with one row: the values of the row are the expression's literals, and the schema's
-metadata lists its parts in order, each call before its arguments. `Schema.metadata` is a dictionary,
-which has no repeated names, so the list is read from the schema's form in Arrow's C interface.
+metadata lists its parts in order, each call before its arguments. `Schema.metadata` is a
+dictionary, which has no repeated names, so the list is read from the schema's form in Arrow's C
+interface.
 
-What is not understood gives no condition, so another form in another version costs time, but no row.
+What is not understood gives no condition, so another form in another version costs time, but no
+row.
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ def _plain(scalar: pa.Scalar) -> int | str | bytes | None:
     return value if isinstance(value, int | str | bytes) and not isinstance(value, bool) else None
 
 
-# -- taking an expression apart ----------------------------------------------------------------------------------------
+# -- taking an expression apart ------------------------------------------------------------------
 def _tree(expression: pc.Expression | None) -> Any:
     """Returns an expression as a tree of `_Call`, `_Field` and `_Literal`; None if that fails."""
     if expression is None:

@@ -1,8 +1,8 @@
 """The conditions that a query pushes down to a log, in a form that read plans can use.
 
-Spark, DuckDB, Polars and Arrow each have filters of their own; what they have in common is here. All
-conditions must hold, so each can be used by itself, or ignored: whoever asks checks again what is
-not claimed to be checked.
+Spark, DuckDB, Polars and Arrow each have filters of their own; what they have in common is here.
+All conditions must hold, so each can be used by itself, or ignored: whoever asks checks again what
+is not claimed to be checked.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """That a column is so: `value` is a single one, a tuple for `IN`, None for `IS_NOT_NULL`. Values
-    of timestamps are in microseconds since 1970."""
+    """That a column is so: `value` is a single one, a tuple for `IN`, None for `IS_NOT_NULL`.
+    Values of timestamps are in microseconds since 1970."""
 
     column: str
     operation: str

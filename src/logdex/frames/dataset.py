@@ -27,10 +27,10 @@ Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 class LogDataset(ds.FileSystemDataset):
     """A dataset whose scans read only the columns and the parts of a log that they need.
 
-    `scanner`, and what uses it (`to_table`, `to_batches`, `head`, `take`, `count_rows`, DuckDB), read
-    the log. For Arrow's C++ code it is a dataset of one file that is missing, so that what goes past
-    `scanner` fails and does not find an empty table. `problem` is the error that ended the last
-    read, if one did: DuckDB keeps only its text. Threads may share it.
+    `scanner`, and what uses it (`to_table`, `to_batches`, `head`, `take`, `count_rows`, DuckDB),
+    read the log. For Arrow's C++ code it is a dataset of one file that is missing, so that what
+    goes past `scanner` fails and does not find an empty table. `problem` is the error that ended
+    the last read, if one did: DuckDB keeps only its text. Threads may share it.
     """
 
     def __init__(self, table: LazyTable) -> None:

@@ -32,8 +32,8 @@ _MICROSECONDS = {"Milliseconds": 1_000, "Microseconds": 1}
 
 
 def conditions_of(predicate: Any) -> Conditions:
-    """Returns the conditions of a `polars.Expr` that all must hold; those that are no `Condition` are
-    left out."""
+    """Returns the conditions of a `polars.Expr` that all must hold; those that are no `Condition`
+    are left out."""
     if predicate is None:
         return Conditions()
     try:

@@ -19,8 +19,8 @@ def data_frame(reader: pa.RecordBatchReader) -> Any:
 
 
 def lazy_frame(table: LazyTable) -> Any:
-    """Returns a table as a `polars.LazyFrame`, which reads the columns and the parts of the log that a
-    query needs."""
+    """Returns a table as a `polars.LazyFrame`, which reads the columns and the parts of the log
+    that a query needs."""
     pl = require("polars")
     names = table.schema.names
 

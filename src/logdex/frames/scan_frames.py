@@ -1,4 +1,5 @@
-"""What a scan offers besides its messages one by one: tables for pandas, Polars, Arrow and DuckDB."""
+"""What a scan offers besides its messages one by one: tables for pandas, Polars, Arrow and
+DuckDB."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 class ScanFrames(ABC):
     """The base of the scans of all formats.
 
-    `to_pandas` and `to_polars` read everything into memory. `to_dataset` and `to_lazy_polars` return
-    tables that read when they are asked, and then only the columns and the parts of the log that a
-    query needs. These have, besides the columns of `to_arrow`, a timestamp for each time in
+    `to_pandas` and `to_polars` read everything into memory. `to_dataset` and `to_lazy_polars`
+    return tables that read when they are asked, and then only the columns and the parts of the log
+    that a query needs. These have, besides the columns of `to_arrow`, a timestamp for each time in
     milliseconds: `store_timestamp` for `store_timestamp_ms`.
     """
 
@@ -57,7 +58,8 @@ class ScanFrames(ABC):
         return data_frame(self.to_arrow(columns))
 
     def to_dataset(self) -> LogDataset:
-        """Returns a `pyarrow.dataset.Dataset`, which DuckDB can query by the name of its variable."""
+        """Returns a `pyarrow.dataset.Dataset`, which DuckDB can query by the name of its
+        variable."""
         from logdex.frames.dataset import LogDataset
 
         return LogDataset(self._table())

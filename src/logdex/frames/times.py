@@ -12,8 +12,8 @@ _MS_MAX = ((1 << 63) - 1) // 1000
 
 
 def timestamps(times_ms: pa.Array) -> pa.Array:
-    """Returns milliseconds as timestamps. Times beyond what these can hold (a producer may state any
-    number) become the first or the last of them."""
+    """Returns milliseconds as timestamps. Times beyond what these can hold (a producer may state
+    any number) become the first or the last of them."""
     missing = times_ms.is_null().to_numpy(zero_copy_only=False) if times_ms.null_count else None
     present = times_ms if missing is None else times_ms.fill_null(0)
     clipped = np.clip(present.to_numpy(zero_copy_only=False), -_MS_MAX, _MS_MAX)

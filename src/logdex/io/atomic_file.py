@@ -17,9 +17,10 @@ TEMPORARY_SUFFIX = ".tmp"
 def write_atomically(path: str, data: bytes, *, backup: str | None = None, env: Env = DEFAULT_ENV) -> None:
     """Replaces the file at `path` by `data`, which is on disk when this returns.
 
-    At any moment the file has its old or its new contents. With `backup`, the old file is renamed to
-    that path first, so that for a moment only the backup is there. After an error the temporary file
-    is removed if possible. Raises `UnusableFileError` if what would become the backup is no file.
+    At any moment the file has its old or its new contents. With `backup`, the old file is renamed
+    to that path first, so that for a moment only the backup is there. After an error the temporary
+    file is removed if possible. Raises `UnusableFileError` if what would become the backup is no
+    file.
     """
     if backup is not None and env.exists(path) and not env.is_file(path):
         env.open_read(path).close()  # says what it is

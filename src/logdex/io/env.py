@@ -1,9 +1,9 @@
 """`Env`: the only place in Logdex that touches the operating system.
 
 All reading and writing goes through an `Env`, so that tests can count bytes, inject faults and
-prove that a store was not changed. An `OSError` becomes a `StorageError` that names the path. A path
-with a scheme, such as ``s3://bucket/store``, is read through fsspec (`logdex.io.remote`); no other
-place tells such paths from those of this machine.
+prove that a store was not changed. An `OSError` becomes a `StorageError` that names the path. A
+path with a scheme, such as ``s3://bucket/store``, is read through fsspec (`logdex.io.remote`); no
+other place tells such paths from those of this machine.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NOT_THERE = (errno_codes.ENOENT, errno_codes.ENOTDIR, errno_codes.ENAMETOOLONG,
 class Env(SystemCalls):
     """The operating system as Logdex sees it. Thread-safe, but `counters` are then approximate.
 
-    Without `check_space`, there always seems to be enough free space. `storage` are fsspec's options for
-    paths with a scheme.
+    Without `check_space`, there always seems to be enough free space. `storage` are fsspec's
+    options for paths with a scheme.
     """
 
     def __init__(self, *, check_space: bool = True, storage: Mapping[str, Any] | None = None) -> None:
@@ -42,7 +42,7 @@ class Env(SystemCalls):
         self._check_space = check_space
         self._remote = RemoteFileSystems(storage)
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- looking ----------------------------------------------------------------------------------
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted. Names that are not UTF-8 contain surrogate escapes."""
         with self.operation("list_dir", path):
@@ -95,7 +95,8 @@ class Env(SystemCalls):
         return found
 
     def stamp(self, path: str) -> FileStamp | None:
-        """Returns what identifies what is at `path`, without following a link; None if nothing has that name."""
+        """Returns what identifies what is at `path`, without following a link; None if nothing has
+        that name."""
         if scheme_of(path) is None:
             return super().stamp(path)
         found = self._remote_status("stamp", path)
@@ -157,7 +158,8 @@ class Env(SystemCalls):
         return used / max(used + status.f_bavail, 1)
 
     def has_free(self, path: str, size_bytes: int) -> bool:
-        """Whether `size_bytes` bytes are free where `path` will be. Without `check_space`, always."""
+        """Whether `size_bytes` bytes are free where `path` will be. Without `check_space`,
+        always."""
         return not self._check_space or self.free_bytes(path) >= size_bytes
 
     def require_free(self, path: str, size_bytes: int) -> None:
@@ -168,7 +170,7 @@ class Env(SystemCalls):
                 hint="choose another --output, free some space, or give --no-space-check",
             )
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def open_read(self, path: str) -> ReadFile:
         """Opens a regular file for reading. Raises `UnusableFileError` for anything else."""
         return ReadFile(self, path) if scheme_of(path) is None else RemoteFile(self, self._remote, path)
@@ -187,7 +189,7 @@ class Env(SystemCalls):
         with self.open_read(path) as file:
             return file.map(partly=partly)
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def make_dirs_durably(self, path: str) -> None:
         """Creates the missing directories of `path`; each name is on disk before the next one is
         created. Raises `StorageError` if something else has one of the names."""
@@ -215,7 +217,8 @@ class Env(SystemCalls):
         """Locks `path` (created if missing) until closed; returns None if this process or another
         holds the lock, which is of the same kind as Java's FileLock. Callers use `process_lock`.
 
-        The holder may remove the file before closing it: nobody else then gets a lock on the removed file.
+        The holder may remove the file before closing it: nobody else then gets a lock on the
+        removed file.
         """
         while True:
             file = self.open_write(path)
@@ -234,8 +237,8 @@ class Env(SystemCalls):
             file.close()
 
     def lock_is_held(self, path: str, start: int = 0) -> bool | None:
-        """Whether this process or another holds a lock of Java's kind on a byte of `path` from `start` on; None if that
-        is unknown. Remote file systems have no such locks."""
+        """Whether this process or another holds a lock of Java's kind on a byte of `path` from
+        `start` on; None if that is unknown. Remote file systems have no such locks."""
         if scheme_of(path) is not None:
             return False
         if not self.is_file(path):

@@ -34,7 +34,8 @@ class SystemCalls(NameChanges):
     def __init__(self) -> None:
         self.counters = IoCounters()
         self.is_plain = type(self).operation is NameChanges.operation
-        """Whether `operation` only turns errors into ours. Then reads and writes call it after an error alone."""
+        """Whether `operation` only turns errors into ours. Then reads and writes call it after an
+        error alone."""
 
 
 class ReadFile:
@@ -56,8 +57,8 @@ class ReadFile:
         """Identifies the file, whatever its path."""
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends. Raises `UnreadableError`
-        for a sector that the disk cannot read."""
+        """Returns up to `size_bytes` bytes from `position`; fewer only where the file ends. Raises
+        `UnreadableError` for a sector that the disk cannot read."""
         if self._env.is_plain:
             try:
                 data = os.pread(self._fd, size_bytes, position)
@@ -85,7 +86,8 @@ class ReadFile:
         return data
 
     def read_into(self, position: int, out: memoryview) -> int:
-        """Reads bytes from `position` on into `out`. Returns how many; 0 only where the file ends."""
+        """Reads bytes from `position` on into `out`. Returns how many; 0 only where the file
+        ends."""
         done = os.preadv(self._fd, [out], position)
         self._env.counters.read_bytes += done
         return done
@@ -96,8 +98,8 @@ class ReadFile:
             return os.fstat(self._fd).st_size
 
     def next_data(self, position: int) -> int | None:
-        """The first position from `position` on that is in no hole, as far as the file system tells; None if only a
-        hole follows."""
+        """The first position from `position` on that is in no hole, as far as the file system
+        tells; None if only a hole follows."""
         with self._env.operation("next_data", self.path):
             try:
                 return os.lseek(self._fd, position, os.SEEK_DATA)
@@ -107,8 +109,9 @@ class ReadFile:
                 raise
 
     def map(self, *, partly: bool = False) -> MappedBytes:
-        """Maps the whole file as a read-only array of bytes, which is empty for an empty file. With `partly`, bytes of
-        a file on no local disk are to be loaded before they are used (`logdex.io.mapped.partly_loaded`)."""
+        """Maps the whole file as a read-only array of bytes, which is empty for an empty file. With
+        `partly`, bytes of a file on no local disk are to be loaded before they are used
+        (`logdex.io.mapped.partly_loaded`)."""
         with self._env.operation("map_read", self.path):
             array = map_without_descriptor(self._fd, self.path)  # its current size may differ from `size_bytes`
         self._env.counters.mapped_bytes += len(array)

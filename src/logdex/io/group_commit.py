@@ -61,8 +61,8 @@ class GroupCommit:
         self._changed = threading.Condition(lock)
         """Wakes who waits for the end of an fsync with the lock held."""
         self._waiting: list[_Waiter] = []
-        """The threads to wake at the end of an fsync. While no thread is in an fsync, there are none, or
-        one that was woken will take the lock."""
+        """The threads to wake at the end of an fsync. While no thread is in an fsync, there are
+        none, or one that was woken will take the lock."""
         self._durable_ticket = 0
         self._syncing = False
         self._fsync_lock = threading.Lock()
@@ -151,8 +151,8 @@ class GroupCommit:
             self._goal = 0
 
     def _wake(self) -> None:
-        """Wakes the threads whose wait is over, and one more for the next fsync. Call it with the lock
-        held."""
+        """Wakes the threads whose wait is over, and one more for the next fsync. Call it with the
+        lock held."""
         durable = self._durable_ticket if self.failed is None else self.last_ticket
         over = [waiter for waiter in self._waiting if waiter.ticket <= durable]
         self._waiting = [waiter for waiter in self._waiting if waiter.ticket > durable]
@@ -168,7 +168,8 @@ class GroupCommit:
             self._waiting.pop(0).turn.release()
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """Waits no longer. If the thread was woken at the same moment, another one is woken instead."""
+        """Waits no longer. If the thread was woken at the same moment, another one is woken
+        instead."""
         with self._lock:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)

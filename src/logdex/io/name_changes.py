@@ -1,4 +1,5 @@
-"""The operations of `Env` that change names: rename, link, exchange, remove, and the syncs of directories.
+"""The operations of `Env` that change names: rename, link, exchange, remove, and the syncs of
+directories.
 
 Two names are exchanged in one step by ``renameat2(RENAME_EXCHANGE)`` on Linux and by
 ``renamex_np(RENAME_SWAP)`` on macOS, where the file system supports it.
@@ -49,8 +50,8 @@ _UNSUPPORTED = frozenset(
 
 
 class FileStamp(NamedTuple):
-    """What identifies what a name leads to: its kind (``file``, ``directory`` or ``other``, such as a symbolic link),
-    its inode, its size (0 for a directory) and its modification time."""
+    """What identifies what a name leads to: its kind (``file``, ``directory`` or ``other``, such as
+    a symbolic link), its inode, its size (0 for a directory) and its modification time."""
 
     kind: str
     inode: int
@@ -60,7 +61,8 @@ class FileStamp(NamedTuple):
 
 @cache
 def _exchange_call() -> Any:
-    """Returns the system's function that exchanges two names, as (path, path) → 0 or -1; None if there is none."""
+    """Returns the system's function that exchanges two names, as (path, path) → 0 or -1; None if
+    there is none."""
     system = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
         call = getattr(system, "renamex_np", None)
@@ -72,7 +74,8 @@ def _exchange_call() -> Any:
 
 
 def require_regular(descriptor: int, path: str) -> os.stat_result:
-    """Returns the status of what was opened at `path`. Raises `UnusableFileError` unless it is a regular file."""
+    """Returns the status of what was opened at `path`. Raises `UnusableFileError` unless it is a
+    regular file."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise UnusableFileError(_no_file(status.st_mode), path=path, errno=errno_codes.EINVAL)
@@ -85,8 +88,8 @@ def _no_file(mode: int) -> str:
 
 
 def _why_no_file(code: int | None, path: str) -> str | None:
-    """Returns what is at `path` instead of a file if the system refused an operation on it with `code` for that
-    reason, else None."""
+    """Returns what is at `path` instead of a file if the system refused an operation on it with
+    `code` for that reason, else None."""
     if code in _LEADS_NOWHERE and os.path.islink(path) and not os.path.exists(path):
         return "a symbolic link that leads to nothing"
     if code == errno_codes.ELOOP:
@@ -158,8 +161,8 @@ class NameChanges:
                 raise OSError(errno_codes.ENAMETOOLONG, os.strerror(errno_codes.ENAMETOOLONG)) from None
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file or directory, replacing `target` atomically, within one file system. Raises
-        `UnusableFileError`, which names `target`, if a file would replace a directory."""
+        """Renames a file or directory, replacing `target` atomically, within one file system.
+        Raises `UnusableFileError`, which names `target`, if a file would replace a directory."""
         with self.operation("rename", source):
             try:
                 os.replace(source, target)
@@ -167,8 +170,8 @@ class NameChanges:
                 raise UnusableFileError(_no_file(stat.S_IFDIR), path=target, errno=error.errno) from error
 
     def link(self, source: str, target: str) -> bool:
-        """Gives the file `source` a second name `target`, which must not exist. Returns False, and changes nothing,
-        where the file system has no such links."""
+        """Gives the file `source` a second name `target`, which must not exist. Returns False, and
+        changes nothing, where the file system has no such links."""
         with self.operation("link", source):
             try:
                 os.link(source, target, follow_symlinks=False)
@@ -179,8 +182,8 @@ class NameChanges:
         return True
 
     def exchange(self, one: str, other: str) -> bool:
-        """Exchanges two names atomically: each then names what the other named. Returns False, and changes nothing,
-        where the system or the file system cannot do that."""
+        """Exchanges two names atomically: each then names what the other named. Returns False, and
+        changes nothing, where the system or the file system cannot do that."""
         with self.operation("exchange", one):
             call = _exchange_call()
             if call is None:
@@ -193,7 +196,8 @@ class NameChanges:
         return False
 
     def stamp(self, path: str) -> FileStamp | None:
-        """Returns what identifies what is at `path`, without following a link; None if nothing has that name."""
+        """Returns what identifies what is at `path`, without following a link; None if nothing has
+        that name."""
         with self.operation("stamp", path):
             try:
                 found = os.lstat(path)
@@ -203,7 +207,8 @@ class NameChanges:
         return FileStamp(kind, found.st_ino, 0 if kind == "directory" else found.st_size, found.st_mtime_ns)
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory and its contents, if it exists. A link or a file with that name is removed itself."""
+        """Removes a directory and its contents, if it exists. A link or a file with that name is
+        removed itself."""
         with self.operation("remove_tree", path):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)

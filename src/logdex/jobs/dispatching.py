@@ -1,5 +1,5 @@
-"""What a dispatch is, whatever the format: derived files in another directory that follow a log, step
-by step."""
+"""What a dispatch is, whatever the format: derived files in another directory that follow a log,
+step by step."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ Ends = Mapping[tuple[str, str], int]
 
 @dataclass(slots=True)
 class DispatchReport(Lossy, WorkReport):
-    """What a dispatch did. `losses` state what of the log is not dispatched, `notes` are remarks that
-    are no losses. `lake_messages` and `lake_files` count what was added to the Parquet lake."""
+    """What a dispatch did. `losses` state what of the log is not dispatched, `notes` are remarks
+    that are no losses. `lake_messages` and `lake_files` count what was added to the Parquet
+    lake."""
 
     path: str = ""
     output: str = ""
@@ -42,8 +43,8 @@ class DispatchReport(Lossy, WorkReport):
 
 
 class DispatchJob(Protocol):
-    """A log whose derived files follow it in another directory. At the end of ``with`` the files are
-    completed, but after an error they are left to the next run. For one thread at a time."""
+    """A log whose derived files follow it in another directory. At the end of ``with`` the files
+    are completed, but after an error they are left to the next run. For one thread at a time."""
 
     @property
     def report(self) -> DispatchReport:
@@ -51,8 +52,8 @@ class DispatchJob(Protocol):
 
     @property
     def stage_directory(self) -> str:
-        """A folder in the output, which may not exist yet, for what lives as long as the run. The job
-        removes it at its end, and those of killed runs at its beginning."""
+        """A folder in the output, which may not exist yet, for what lives as long as the run. The
+        job removes it at its end, and those of killed runs at its beginning."""
 
     @property
     def is_stopped(self) -> bool:
@@ -61,8 +62,8 @@ class DispatchJob(Protocol):
     def step(
         self, runner: Runner | None = None, *, until: Ends | None = None, progress: Progress | None = None
     ) -> bool:
-        """Derives what there is now, but at least up to `until`, in tasks on `runner` or else in this
-        process. Returns whether anything was new."""
+        """Derives what there is now, but at least up to `until`, in tasks on `runner` or else in
+        this process. Returns whether anything was new."""
 
     def stop(self) -> None:
         """Ends a step soon; safe in a signal handler."""

@@ -184,8 +184,8 @@ class FindingCollector:
         return True
 
     def find_error(self, check: str, error: CorruptError | UnreadableError, mend: str) -> bool:
-        """Adds a finding for an error that has a location; of the check ``unreadable`` for bytes that
-        cannot be read. Returns whether it was kept."""
+        """Adds a finding for an error that has a location; of the check ``unreadable`` for bytes
+        that cannot be read. Returns whether it was kept."""
         if isinstance(error, UnreadableError):
             wanted = "a file that can be read"
             return self.find("unreadable", error.path, error.position, error.reason, expected=wanted, mend=mend)

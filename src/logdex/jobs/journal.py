@@ -1,8 +1,10 @@
-"""The journal of a publication: which names it moves where. It is the content of the lock file of the output.
+"""The journal of a publication: which names it moves where. It is the content of the lock file of
+the output.
 
-The journal is on disk before the first name is moved, and it goes with the lock file when the last name is in place. So
-a journal without a running process means that a run was killed while it published. The next run undoes what it finds
-(`jobs.publication`), and readers report it (`find_unfinished`).
+The journal is on disk before the first name is moved, and it goes with the lock file when the last
+name is in place. So a journal without a running process means that a run was killed while it
+published. The next run undoes what it finds (`jobs.publication`), and readers report it
+(`find_unfinished`).
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ ASIDE, PUT, BACK = "aside", "put", "back"
 class Step:
     """One name of the output, and what happens to it.
 
-    `kind` is ``aside`` (what has the name is kept as `kept`), ``put`` (the staged file or folder of that name takes its
-    place, and what it replaces is kept as `kept`) or ``back`` (what was set aside as `kept` has its name again). `old`
-    and `new` identify what had the name before and what has it afterwards. If it is a folder, `old_files` and
-    `new_files` identify the state of all files below it, since a folder's own time stays when they are written to.
-    Names are relative to the output.
+    `kind` is ``aside`` (what has the name is kept as `kept`), ``put`` (the staged file or folder of
+    that name takes its place, and what it replaces is kept as `kept`) or ``back`` (what was set
+    aside as `kept` has its name again). `old` and `new` identify what had the name before and what
+    has it afterwards. If it is a folder, `old_files` and `new_files` identify the state of all
+    files below it, since a folder's own time stays when they are written to. Names are relative to
+    the output.
     """
 
     kind: str
@@ -49,9 +52,10 @@ class Step:
 
 @dataclass(slots=True)
 class Journal:
-    """What a run stages and publishes. `output` and `staging` are relative to the directory of the journal, so that
-    they hold if it is moved. Without `steps`, nothing has been published yet. `command` is what to type to run it
-    again, and `settings` are the sizes that it inferred, by the name whose files show them."""
+    """What a run stages and publishes. `output` and `staging` are relative to the directory of the
+    journal, so that they hold if it is moved. Without `steps`, nothing has been published yet.
+    `command` is what to type to run it again, and `settings` are the sizes that it inferred, by the
+    name whose files show them."""
 
     command: str
     output: str
@@ -66,8 +70,8 @@ class Journal:
 
     @staticmethod
     def from_bytes(data: bytes) -> Journal | None:
-        """Returns the journal in a file's content; None if there is none, or none that was written completely. Raises
-        `ValueError`, `TypeError` or `KeyError` if it is malformed."""
+        """Returns the journal in a file's content; None if there is none, or none that was written
+        completely. Raises `ValueError`, `TypeError` or `KeyError` if it is malformed."""
         text, _, crc = data.removeprefix(_MAGIC).rstrip(b"\n").rpartition(b"\n")
         if not data.startswith(_MAGIC) or crc != b"%08x" % zlib.crc32(text):
             return None
@@ -78,7 +82,8 @@ class Journal:
         return journal
 
     def _require_sound(self) -> None:
-        """Raises `ValueError` if the journal names anything outside its directory, or is not what a run writes."""
+        """Raises `ValueError` if the journal names anything outside its directory, or is not what a
+        run writes."""
         settings: object = self.settings
         if not isinstance(settings, dict) or not all(isinstance(sizes, dict) for sizes in settings.values()):
             raise ValueError("settings that cannot be")
@@ -98,8 +103,8 @@ def _step(fields: dict[str, Any]) -> Step:
 
 
 def read_journal(directory: str, env: Env) -> Journal | None:
-    """Returns the journal in `directory`; None if there is none. Raises `CorruptError` if it is malformed, or names
-    anything outside the directory."""
+    """Returns the journal in `directory`; None if there is none. Raises `CorruptError` if it is
+    malformed, or names anything outside the directory."""
     path = f"{directory}/{LOCK_NAME}"
     found = env.stamp(path)
     if found is None or found.kind != "file" or not found.size_bytes:
@@ -129,8 +134,8 @@ def write_journal(directory: str, journal: Journal, *, sync: bool, env: Env) -> 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A publication that was broken off in `directory`, or is under way (`is_running`). `command` completes it, and
-    `paths` are those that it changes."""
+    """A publication that was broken off in `directory`, or is under way (`is_running`). `command`
+    completes it, and `paths` are those that it changes."""
 
     directory: str
     command: str
@@ -156,7 +161,8 @@ UNFINISHED_CHECK = "unfinished-publication"
 
 
 def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> None:
-    """Reports publications: a finding for each that was broken off, information on each that is under way."""
+    """Reports publications: a finding for each that was broken off, information on each that is
+    under way."""
     for each in found:
         path = f"{each.directory}/{LOCK_NAME}"
         if each.is_running:
@@ -167,8 +173,8 @@ def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> Non
 
 
 def find_unfinished(directories: Iterable[str], env: Env) -> list[Unfinished]:
-    """Returns the publications that were broken off or are under way in these directories. Changes nothing. What cannot
-    be read counts as none."""
+    """Returns the publications that were broken off or are under way in these directories. Changes
+    nothing. What cannot be read counts as none."""
     found = []
     for directory in directories:
         try:

@@ -1,9 +1,10 @@
 """Publishes staged names, and undoes a publication that was broken off.
 
-No name of the output is missing at any time: a file is replaced by a rename after what it replaces was given its dated
-name as a second one, and a folder is exchanged with its successor in one step. (Where the file system can do neither,
-two renames do it.) What is at the names tells how far a publication came, so that nothing is noted while it runs, and
-the same function undoes it in a run that failed and after a kill.
+No name of the output is missing at any time: a file is replaced by a rename after what it replaces
+was given its dated name as a second one, and a folder is exchanged with its successor in one step.
+(Where the file system can do neither, two renames do it.) What is at the names tells how far a
+publication came, so that nothing is noted while it runs, and the same function undoes it in a run
+that failed and after a kill.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ FILE, DIRECTORY = "file", "directory"
 class Names:
     """What to publish, as names below the output. A name may contain folders that exist there.
 
-    `names` are replaced by the staged ones, and `stale` are set aside. `first` are set aside before anything else, for
-    marks that would vouch for what is half-published. `last` are published when everything else is on disk; a name of
-    `first` that is not among them then gets its old content back.
+    `names` are replaced by the staged ones, and `stale` are set aside. `first` are set aside before
+    anything else, for marks that would vouch for what is half-published. `last` are published when
+    everything else is on disk; a name of `first` that is not among them then gets its old content
+    back.
     """
 
     names: tuple[str, ...] = ()
@@ -37,8 +39,8 @@ class Names:
 
 
 class Publication:
-    """The names of one output and their staged successors: published by `publish`, brought back by `undo`. Paths in
-    `journal` are relative to `directory`. For one thread."""
+    """The names of one output and their staged successors: published by `publish`, brought back by
+    `undo`. Paths in `journal` are relative to `directory`. For one thread."""
 
     def __init__(self, directory: str, journal: Journal, *, sync: bool, env: Env) -> None:
         self.journal = journal
@@ -81,7 +83,7 @@ class Publication:
         kept = ((step.name, step.kept) for step in self.journal.steps if step.name not in back)
         return {name: self._path(path) for name, path in kept if path is not None}
 
-    # -- forwards ------------------------------------------------------------------------------------------------------
+    # -- forwards ---------------------------------------------------------------------------------
     def publish(self) -> None:
         """Carries out the steps of the journal, which is on disk."""
         steps = self.journal.steps
@@ -106,7 +108,8 @@ class Publication:
         self._sync_folders(steps)
 
     def _link(self, step: Step) -> bool:
-        """Gives a file that is to be replaced its dated name as a second one. Returns False where that cannot be."""
+        """Gives a file that is to be replaced its dated name as a second one. Returns False where
+        that cannot be."""
         if step.kind != PUT or step.old is None or step.old.kind != FILE or step.new is None or step.new.kind != FILE:
             return False
         return self._env.link(self._path(step.name), self._path(_kept(step)))
@@ -121,10 +124,10 @@ class Publication:
             self._env.rename(target, self._path(_kept(step)))
             self._env.rename(staged, target)
 
-    # -- backwards -----------------------------------------------------------------------------------------------------
+    # -- backwards --------------------------------------------------------------------------------
     def changed_since(self) -> list[str]:
-        """Returns the names whose content is neither what the publication replaced nor what it published: somebody has
-        written there since."""
+        """Returns the names whose content is neither what the publication replaced nor what it
+        published: somebody has written there since."""
         known: dict[str, list[tuple[FileStamp | None, int | None]]] = {}
         for step in self.journal.steps:
             known.setdefault(step.name, []).extend(((step.old, step.old_files), (step.new, step.new_files)))
@@ -138,7 +141,8 @@ class Publication:
         return not any(_matches(there, stamp) and files == known for stamp, known in states)
 
     def undo(self) -> None:
-        """Gives every name the content that it had before the publication, whatever steps were carried out."""
+        """Gives every name the content that it had before the publication, whatever steps were
+        carried out."""
         for step in reversed(self.journal.steps):
             if step.kind == PUT:
                 self._undo_put(step)
@@ -189,15 +193,15 @@ class Publication:
                 self._env.rename(kept, target)
 
     def leave(self) -> None:
-        """Lets every name be as it is, after a change by somebody else. A second name of a file that was not replaced
-        is removed."""
+        """Lets every name be as it is, after a change by somebody else. A second name of a file
+        that was not replaced is removed."""
         for step in self.journal.steps:
             if step.kind == PUT and step.kept is not None and step.old is not None and step.old.kind == FILE:
                 there, kept = self._stamp(step.name), self._stamp(step.kept)
                 if there is not None and kept is not None and there.inode == kept.inode:
                     self._env.remove(self._path(step.kept))
 
-    # -- names ---------------------------------------------------------------------------------------------------------
+    # -- names ------------------------------------------------------------------------------------
     def _rename(self, source: str, target: str) -> None:
         self._env.rename(self._path(source), self._path(target))
 
@@ -205,8 +209,8 @@ class Publication:
         return self._env.stamp(self._path(name))
 
     def _files(self, path: str) -> int | None:
-        """Identifies the state of all files below a folder, by their names, sizes and times. None for what is no
-        folder."""
+        """Identifies the state of all files below a folder, by their names, sizes and times. None
+        for what is no folder."""
         found = self._env.stamp(path)
         if found is None or found.kind != DIRECTORY:
             return None
@@ -242,8 +246,8 @@ def _kept(step: Step) -> str:
 
 
 def _matches(found: FileStamp | None, known: FileStamp | None) -> bool:
-    """Whether that is the file or directory that is known. A copy of the output, whose inodes are others, counts too if
-    it kept the modification times."""
+    """Whether that is the file or directory that is known. A copy of the output, whose inodes are
+    others, counts too if it kept the modification times."""
     if found is None or known is None or found.kind != known.kind:
         return False
     return _is_same(found, known) or (found.kind == DIRECTORY and found.inode == known.inode)
@@ -254,8 +258,8 @@ def _is_same(found: FileStamp, known: FileStamp) -> bool:
 
 
 def _is_first(found: FileStamp | None, one: FileStamp | None, other: FileStamp | None) -> bool:
-    """Whether it is the `one`, where it may be the `other` too: their times decide before their inodes, which another
-    file may have later."""
+    """Whether it is the `one`, where it may be the `other` too: their times decide before their
+    inodes, which another file may have later."""
     if found is None or not _matches(found, one):
         return False
     return one is not None and (_is_same(found, one) or other is None or not _is_same(found, other))

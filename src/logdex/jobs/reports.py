@@ -79,8 +79,8 @@ class SkippedBytes(Protocol):
 class RecoverReport(WorkReport):
     """The result of a recovery. Each format adds what it counts.
 
-    `bytes` is what was read of logs, `files` what was written. `losses` name what else is missing in
-    the output. `assumed` are settings that nothing determined. `kept` maps each name that an
+    `bytes` is what was read of logs, `files` what was written. `losses` name what else is missing
+    in the output. `assumed` are settings that nothing determined. `kept` maps each name that an
     in-place run replaced to where its old content is kept now.
     """
 

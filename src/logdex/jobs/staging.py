@@ -1,11 +1,12 @@
 """Writes the new contents of a directory to a staging folder and publishes them at the end. A kill
 at any time is safe.
 
-Everything is written below a folder ``.logdex-staging-…`` and synced. Then the lock file, which keeps
-two runs on one output apart, gets a journal of the names that are about to change, and the names are
-moved into place (`jobs.publication`). What had a name before is kept under a name with a timestamp.
-After an error or a signal all names are moved back, so that the output is as before. If the run is
-killed, the next one that publishes in the same directory does it, and removes what is left.
+Everything is written below a folder ``.logdex-staging-…`` and synced. Then the lock file, which
+keeps two runs on one output apart, gets a journal of the names that are about to change, and the
+names are moved into place (`jobs.publication`). What had a name before is kept under a name with a
+timestamp. After an error or a signal all names are moved back, so that the output is as before. If
+the run is killed, the next one that publishes in the same directory does it, and removes what is
+left.
 """
 
 from __future__ import annotations
@@ -136,9 +137,9 @@ class Staging:
     """A staging folder for one output directory. A context manager that removes what was not
     published. For one thread.
 
-    `home` is the directory of the staging folder, and `lock_home` that of the lock file, if they are
-    not the output itself. `command` is what to type to run the job again. `notes` say what was left
-    of a killed run. Raises `UsageError` if another run holds the lock.
+    `home` is the directory of the staging folder, and `lock_home` that of the lock file, if they
+    are not the output itself. `command` is what to type to run the job again. `notes` say what was
+    left of a killed run. Raises `UsageError` if another run holds the lock.
     """
 
     def __init__(

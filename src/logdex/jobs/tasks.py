@@ -34,7 +34,8 @@ Part = TypeVar("Part", bound=Sized)
 
 
 def group_parts(parts: Iterable[Part], size_bytes: int) -> list[list[Part]]:
-    """Returns the parts in groups of at most `size_bytes`, or of one larger part, in their order."""
+    """Returns the parts in groups of at most `size_bytes`, or of one larger part, in their
+    order."""
     groups: list[list[Part]] = []
     room = 0
     for part in parts:

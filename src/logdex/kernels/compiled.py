@@ -51,8 +51,8 @@ def intrinsic(function: Callable[..., Any]) -> Any:
 
 
 def is_plain_quicker() -> bool:
-    """Whether a plain twin should do a little work in place of a kernel: Numba is not there yet, and
-    all plain work of this process so far took less time than loading it would have taken."""
+    """Whether a plain twin should do a little work in place of a kernel: Numba is not there yet,
+    and all plain work of this process so far took less time than loading it would have taken."""
     return not _is_numba_there and _plain_work_us < PLAIN_WORK_US_MAX
 
 

@@ -1,4 +1,5 @@
-"""The layout of every on-disk structure of RocketMQ, stated once: names, types, positions, sizes."""
+"""The layout of every on-disk structure of RocketMQ, stated once: names, types, positions,
+sizes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""How public objects show themselves: what each is, where it is, how much there is, open or closed."""
+"""How public objects show themselves: what each is, where it is, how much there is, open or
+closed."""
 
 from __future__ import annotations
 
 
 def repr_of(shown: object, *facts: str, is_closed: bool | None = None) -> str:
-    """Returns the `repr` of an object: its class and some facts. `is_closed` is None for what cannot
-    be closed, or works on after it."""
+    """Returns the `repr` of an object: its class and some facts. `is_closed` is None for what
+    cannot be closed, or works on after it."""
     state = [] if is_closed is None else ["closed" if is_closed else "open"]
     return f"{type(shown).__name__}({', '.join([*facts, *state])})"
 

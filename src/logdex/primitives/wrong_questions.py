@@ -1,5 +1,5 @@
-"""Questions that cannot be meant: an unknown topic, queue or partition, times in the wrong order. Both
-formats answer them in the same words."""
+"""Questions that cannot be meant: an unknown topic, queue or partition, times in the wrong order.
+Both formats answer them in the same words."""
 
 from __future__ import annotations
 

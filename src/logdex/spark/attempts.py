@@ -42,8 +42,9 @@ def results_of(outcomes: Iterable[Result | LogdexError]) -> list[Result]:
 
 
 def failures_max(master: str, of_cluster: str) -> int:
-    """Returns how often Spark attempts a task: once on a local master, unless it says ``local[2,3]``;
-    on a cluster as often as `of_cluster`, its setting spark.task.maxFailures, says."""
+    """Returns how often Spark attempts a task: once on a local master, unless it says
+    ``local[2,3]``; on a cluster as often as `of_cluster`, its setting spark.task.maxFailures,
+    says."""
     if master.startswith("local") and not master.startswith("local-cluster"):
         _, comma, count = master.rstrip("]").partition(",")
         return int(count) if comma else 1

@@ -51,8 +51,8 @@ class ConnectRunner:
     def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
         """Runs `tasks`, started in this order, and returns their results in the same order.
 
-        When all have ended, raises the first typed error of a task, and `EnvironmentProblem` for any
-        other failure that Spark's retries did not cure.
+        When all have ended, raises the first typed error of a task, and `EnvironmentProblem` for
+        any other failure that Spark's retries did not cure.
         """
         if not tasks:
             return []

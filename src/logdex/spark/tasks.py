@@ -1,8 +1,8 @@
 """Runs tasks on Spark: plain functions in Python workers, one call per task, with small results.
 
-A session of Spark Connect runs them through `connect_tasks.py`. A classic one uses plain RDDs, which
-have half the fixed cost of `mapInArrow` for tasks without rows. A worker returns Logdex's typed errors
-as data, and they are raised here. Spark retries a task that fails in any other way.
+A session of Spark Connect runs them through `connect_tasks.py`. A classic one uses plain RDDs,
+which have half the fixed cost of `mapInArrow` for tasks without rows. A worker returns Logdex's
+typed errors as data, and they are raised here. Spark retries a task that fails in any other way.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 
 
 class SqlSession:
-    """A connection of DuckDB with some tables. A context manager; one thread at a time. Times without
-    a zone are UTC."""
+    """A connection of DuckDB with some tables. A context manager; one thread at a time. Times
+    without a zone are UTC."""
 
     def __init__(self, tables: LogTables, opened: AbstractContextManager[object] | None = None) -> None:
         """`opened` is closed with the session. Raises `EnvironmentProblem` without DuckDB."""

@@ -1,4 +1,5 @@
-"""The model of a disk that `FaultEnv` keeps: files, directories, and changes of names that a power cut may undo."""
+"""The model of a disk that `FaultEnv` keeps: files, directories, and changes of names that a power
+cut may undo."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ class FileNode:
     """The contents of one file.
 
     `synced` is what a power cut cannot take; None: the current contents. `between` is the contents
-    after each write since then. `gone` is the last contents of a file that no longer has a name, and
-    `gone_ns` its modification time.
+    after each write since then. `gone` is the last contents of a file that no longer has a name,
+    and `gone_ns` its modification time.
     """
 
     synced: bytes | None = None
@@ -62,7 +63,8 @@ class NameChange:
 
 @dataclass(frozen=True, slots=True)
 class Exchange(NameChange):
-    """`source` and `name` in `parent` were exchanged: `node` was at `source`, `before` at `name`."""
+    """`source` and `name` in `parent` were exchanged: `node` was at `source`, `before` at
+    `name`."""
 
     def undo(self, entries: Entries) -> None:
         """Undoes the change in `entries`, the names of each directory."""

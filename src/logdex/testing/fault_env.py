@@ -91,7 +91,7 @@ class FaultEnv(Env):
         self._pending: list[NameChange] = []
         self._tree = self._read_tree(self.root) if DEFAULT_ENV.is_dir(self.root) else DirNode()
 
-    # -- operations ----------------------------------------------------------------------------------------------------
+    # -- operations -------------------------------------------------------------------------------
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
         """As `Env.operation`; the fault occurs before the system call."""
@@ -151,7 +151,7 @@ class FaultEnv(Env):
         self.log.clear()
         self.fault, self.killed, self.hits, self._matching = fault, False, 0, 0
 
-    # -- names ---------------------------------------------------------------------------------------------------------
+    # -- names ------------------------------------------------------------------------------------
     def open_read(self, path: str) -> ReadFile:
         """As `Env.open_read`."""
         file = super().open_read(path)
@@ -272,7 +272,7 @@ class FaultEnv(Env):
             directory.names[name] = self._read_tree(below) if DEFAULT_ENV.is_dir(below) else FileNode()
         return directory
 
-    # -- the power cut -------------------------------------------------------------------------------------------------
+    # -- the power cut ----------------------------------------------------------------------------
     def survivor(self, target: str, seed: int) -> None:
         """Writes what a power cut now could leave of `root` to `target`, which must not exist yet.
 

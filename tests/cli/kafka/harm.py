@@ -1,7 +1,9 @@
-"""Harming a Kafka log directory's files and running commands and the library on it: what must hold of each run.
+"""Harming a Kafka log directory's files and running commands and the library on it: what must hold
+of each run.
 
-No checksum covers a batch's base offset and leader epoch: a flip there may change the offsets, leader epoch and order
-of that batch's records, and nothing else. Everything else that is handed out must be a record as it was written.
+No checksum covers a batch's base offset and leader epoch: a flip there may change the offsets,
+leader epoch and order of that batch's records, and nothing else. Everything else that is handed out
+must be a record as it was written.
 """
 
 from __future__ import annotations
@@ -143,8 +145,8 @@ def check(store: KafkaStore, command: str, harm: str, topic: str) -> Run:
 
 
 def check_recovered(store: KafkaStore, told: str) -> None:
-    """Every batch that is still whole is in the output, and that is clean; of offsets and epochs that were harmed,
-    which no checksum covers, an epoch's stays to be told of."""
+    """Every batch that is still whole is in the output, and that is clean; of offsets and epochs
+    that were harmed, which no checksum covers, an epoch's stays to be told of."""
     lost = valid_batches(store.root) - valid_batches(store.out)
     assert [each for each in lost if each in store.checked] == [], told
     findings = [found for found in verify(str(store.out), CONFIG).findings if found.check != "batch-leader-epoch"]
@@ -152,7 +154,8 @@ def check_recovered(store: KafkaStore, told: str) -> None:
 
 
 def valid_batches(root: Path) -> Counter[tuple[str, bytes]]:
-    """(partition, what the checksum covers) of each batch with a right checksum at any position of a .log."""
+    """(partition, what the checksum covers) of each batch with a right checksum at any position of
+    a .log."""
     found: Counter[tuple[str, bytes]] = Counter()
     for path in root.rglob("*.log"):
         for _, raw in whole_batches(path.read_bytes()):
@@ -179,8 +182,8 @@ def json_line(record: Any, topic: str, partition: int) -> str:
 
 
 def open_log(store: KafkaStore, topic: str) -> tuple[list[str], LogdexError | None]:
-    """The records of a copy's partition as `Log` gives them, up to the error if one comes. The log then takes a record
-    and gives it back when it is opened again."""
+    """The records of a copy's partition as `Log` gives them, up to the error if one comes. The log
+    then takes a record and gives it back when it is opened again."""
     shutil.copytree(store.root, store.work)
     lines: list[str] = []
     path = str(store.work / f"{topic}-0")

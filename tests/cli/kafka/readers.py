@@ -1,4 +1,5 @@
-"""The readers of Kafka's single files, let loose on a harmed one: a typed error, located in it, or an answer."""
+"""The readers of Kafka's single files, let loose on a harmed one: a typed error, located in it, or
+an answer."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ _READERS: dict[str, Callable[[str], object]] = {
 
 
 def read_file(path: Path, kind: str) -> LogdexError | None:
-    """Reads a file of a kind by its own readers; the typed error that says where in it, if one comes."""
+    """Reads a file of a kind by its own readers; the typed error that says where in it, if one
+    comes."""
     reader = _TEXT.get(path.name, read_offset_checkpoint) if kind == "text" else _READERS[kind]
     found = None
     try:

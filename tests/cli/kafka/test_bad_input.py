@@ -1,5 +1,5 @@
-"""Cut and flipped files of a Kafka log directory through the reading commands: an exit code, a clear line, nothing
-written, no hang; records of good batches are never lost to damage elsewhere."""
+"""Cut and flipped files of a Kafka log directory through the reading commands: an exit code, a
+clear line, nothing written, no hang; records of good batches are never lost to damage elsewhere."""
 
 from __future__ import annotations
 

@@ -1,12 +1,15 @@
-"""Every cut of every file of very small Kafka log directories, and 2,500 flips of each kind of file, or 10,000.
+"""Every cut of every file of very small Kafka log directories, and 2,500 flips of each kind of
+file, or 10,000.
 
-Each harm goes through the readers of that kind of file (`kafka_readers`). Each cut and every fourth flip also goes
-through one of twelve ways to use the whole directory, taken in turn: ten commands, `Log.open` on a copy, and
-`open_kafka(…).scan().to_arrow()`. What must hold, beyond `kafka_harm.check`:
+Each harm goes through the readers of that kind of file (`kafka_readers`). Each cut and every fourth
+flip also goes through one of twelve ways to use the whole directory, taken in turn: ten commands,
+`Log.open` on a copy, and `open_kafka(…).scan().to_arrow()`. What must hold, beyond
+`kafka_harm.check`:
 
 - All that is handed out was written, but for offsets and leader epochs, which no checksum covers.
-- A harmed .log: `cat` and Arrow give every record of the other batches, in order, and tell of the batch that is passed
-  over by its file and byte; `verify` exits 1; `recover` saves all that has a valid checksum; a `Log` gives a prefix.
+- A harmed .log: `cat` and Arrow give every record of the other batches, in order, and tell of the
+  batch that is passed over by its file and byte; `verify` exits 1; `recover` saves all that has a
+  valid checksum; a `Log` gives a prefix.
 - Anything else harmed: `cat`, Arrow, `rebuild`, `recover` and `Log` give what they gave.
 """
 
@@ -68,7 +71,8 @@ class Harm:
         """The batches that it takes away, or may change in what no checksum covers."""
         self.lost = {line for batch in hit for line in batch.lines}
         self.kept = [line for line in store.whole["cat", "events"].stdout.splitlines() if line not in self.lost]
-        # A wrapper of old holds whole messages: behind its own harmed length, they are found, at offsets of their own.
+        # A wrapper of old holds whole messages: behind its own harmed length, they are found, at
+        # offsets of their own.
         self.is_old = any(batch.magic < 2 for batch in hit)
         self.maybe = {unguarded(line) for line in self.lost} if self.is_old or not guarded else set()
 

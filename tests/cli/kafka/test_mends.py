@@ -1,4 +1,5 @@
-"""What `verify` prints to mend a finding is carried out, for every harm: nothing is found then, and nothing is lost."""
+"""What `verify` prints to mend a finding is carried out, for every harm: nothing is found then, and
+nothing is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ MORE: dict[str, tuple[str, Harm]] = {
 
 
 def only_snapshot(root: Path) -> None:
-    """The only snapshot is damaged: without it, a broker would know no producers after a clean end."""
+    """The only snapshot is damaged: without it, a broker would know no producers after a clean
+    end."""
     *others, last = sorted((root / PARTITION).glob("*.snapshot"))
     for path in others:
         path.unlink()

@@ -1,5 +1,5 @@
-"""info, cat, get and query on Kafka's directories, written by real brokers: what Kafka's classes read there, in the
-design's field names; nothing is changed."""
+"""info, cat, get and query on Kafka's directories, written by real brokers: what Kafka's classes
+read there, in the design's field names; nothing is changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ SMALL = [name for name in golden_kafka.NAMES if name.startswith("tiny-")]
 
 
 def lines_of(name: str, *, partition: str | None = None, control: bool = True) -> list[Line]:
-    """The record lines of a case in the order of `cat`: by topic and partition, internal topics last."""
+    """The record lines of a case in the order of `cat`: by topic and partition, internal topics
+    last."""
     found = [
         line
         for line in golden_kafka.records(name)

@@ -1,4 +1,5 @@
-"""logdex rebuild of Kafka paths: the real recovery's bytes, the report, where it may write, and how it ends."""
+"""logdex rebuild of Kafka paths: the real recovery's bytes, the report, where it may write, and how
+it ends."""
 
 from __future__ import annotations
 

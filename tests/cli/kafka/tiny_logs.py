@@ -1,4 +1,5 @@
-"""Kafka log directories of some KiB with every file that one can have, so small that each byte can be harmed."""
+"""Kafka log directories of some KiB with every file that one can have, so small that each byte can
+be harmed."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def record(place: int, key: bytes | None = b"hot", value: bytes | None = b"", he
 
 
 def _events(path: Path) -> None:
-    """Magic 2: every codec, headers, nulls, transactions that were committed and aborted, idempotent batches; three
-    segments and two leader epochs."""
+    """Magic 2: every codec, headers, nulls, transactions that were committed and aborted,
+    idempotent batches; three segments and two leader epochs."""
     with Log.open(str(path), clock_ms=clock_ms, segment_bytes=1 << 20, **SETTINGS) as log:
         for place, codec in enumerate(Compression):
             two = [record(2 * place), record(2 * place + 1, b"k-%d" % place, headers=place % 2 == 0)]
@@ -104,8 +105,8 @@ def _offsets(path: Path) -> None:
 
 
 def usual(root: Path) -> Path:
-    """A directory whose broker ended well: `events-0`, `old-0`, `__consumer_offsets-0`, key indexes, all small
-    files."""
+    """A directory whose broker ended well: `events-0`, `old-0`, `__consumer_offsets-0`, key
+    indexes, all small files."""
     root.mkdir(parents=True)
     MetaProperties(1, "AAAAAAAAAAAAAAAAAAAAAA", 1, "BBBBBBBBBBBBBBBBBBBBBB").write(str(root / META_PROPERTIES))
     for name, fill in {"events-0": _events, "old-0": _old, "__consumer_offsets-0": _offsets}.items():
@@ -129,9 +130,9 @@ def _add_key_indexes(root: Path) -> None:
 
 
 def odd(root: Path) -> Path:
-    """A directory whose broker was killed: preallocated indexes, compacted batches (gaps, an empty one, a delete
-    horizon), LogAppendTime, an open transaction, a last sequence that wrapped, headers that are not UTF-8, room behind
-    the log's end."""
+    """A directory whose broker was killed: preallocated indexes, compacted batches (gaps, an empty
+    one, a delete horizon), LogAppendTime, an open transaction, a last sequence that wrapped,
+    headers that are not UTF-8, room behind the log's end."""
     root.mkdir(parents=True)
     MetaProperties(0, None, 1, None).write(str(root / META_PROPERTIES))
     path = root / "events-0"

@@ -17,7 +17,8 @@ COMMANDS = ("info", "cat", "query", "verify", "rebuild")
 
 @dataclass(frozen=True)
 class Store:
-    """A store that is harmed and mended again, a key to ask for, and what is answered while it is whole."""
+    """A store that is harmed and mended again, a key to ask for, and what is answered while it is
+    whole."""
 
     root: Path
     topic: str

@@ -1,7 +1,9 @@
-"""Cut and flipped files through the command line: an exit code, a clear line, nothing written, no hang.
+"""Cut and flipped files through the command line: an exit code, a clear line, nothing written, no
+hang.
 
-Every file of a small store is cut at many places, and bytes all over it are flipped, seeded; each harm goes through one
-of the commands. `test_every_harm` sends cuts of every file and thousands of flips through all of them.
+Every file of a small store is cut at many places, and bytes all over it are flipped, seeded; each
+harm goes through one of the commands. `test_every_harm` sends cuts of every file and thousands of
+flips through all of them.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ def test_flips(store: Store) -> None:
 
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """`refuse(name)`: opening a file whose path ends so is refused. Modes do not keep root from reading."""
+    """`refuse(name)`: opening a file whose path ends so is refused. Modes do not keep root from
+    reading."""
     open_file = os.open
 
     def refuse_name(name: str) -> None:

@@ -1,7 +1,8 @@
 """Cuts of every file of very small stores, and flips, each through all five commands.
 
-What must hold, beyond `harm.check`: a harmed log gives a prefix, and a shorter one is said to be; a harmed derived file
-takes nothing from `cat` and `rebuild`, invents nothing in `query`, and a cut one is found by `verify`.
+What must hold, beyond `harm.check`: a harmed log gives a prefix, and a shorter one is said to be; a
+harmed derived file takes nothing from `cat` and `rebuild`, invents nothing in `query`, and a cut
+one is found by `verify`.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def check_flip(store: Store, path: Path, byte: int, mask: int, command: str) -> 
     elif command == "cat":
         assert result == whole, told
     elif command == "rebuild" and part_of(store, path) == "index":
-        # In so small a store one entry may be all that shows the version, which decides what an IndexFile holds.
+        # In so small a store one entry may be all that shows the version, which decides what an
+        # IndexFile holds.
         assert queues_of(result) == queues_of(whole), told
     elif command == "rebuild":
         assert only_seconds_differ(result, whole), told

@@ -1,4 +1,5 @@
-"""What `verify` prints to mend a finding is carried out, for every harm: nothing is found then, and nothing is lost."""
+"""What `verify` prints to mend a finding is carried out, for every harm: nothing is found then, and
+nothing is lost."""
 
 from __future__ import annotations
 
@@ -119,12 +120,13 @@ def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Findin
 
 WITHOUT_REPLICA = ["size", "magic", "stored CRC", "body", "topic length", "delay", "filler magic", "zeroed message"]
 WITHOUT_REPLICA += ["cut CommitLog", "missing CommitLog", "a directory for a CommitLog file"]
-"""The harms of the log before its end, for which verify names `recover` where there is no replica."""
+"""The harms of the log before its end, for which verify names `recover` where there is no
+replica."""
 
 
 def recovered(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, dict[int, bytes]]:
-    """A store of which the harm `name` is mended without a replica, and what a broker must serve: the messages that are
-    as they were."""
+    """A store of which the harm `name` is mended without a replica, and what a broker must serve:
+    the messages that are as they were."""
     root = Path(shutil.copytree(sound, tmp_path / "a store"))
     CASES[name](Store(root, NAME))
     mending = Mending(root, sound, tmp_path, flags(), has_replica=False)
@@ -148,7 +150,8 @@ def test_a_mend_mends(name: str, sound: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", cases(WITHOUT_REPLICA, 5, first=3))
 def test_without_a_replica_a_damaged_log_is_recovered(name: str, sound: Path, tmp_path: Path) -> None:
-    """All but the messages that the harm hit, or that the missing file held, stay where they were."""
+    """All but the messages that the harm hit, or that the missing file held, stay where they
+    were."""
     _, kept = recovered(name, sound, tmp_path)
     whole = bodies(sound)
     lost = [at for at in whole if at not in kept]

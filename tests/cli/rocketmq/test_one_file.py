@@ -1,4 +1,5 @@
-"""One file of a RocketMQ store by itself: every command on a CommitLog file of real brokers, `info` on all others."""
+"""One file of a RocketMQ store by itself: every command on a CommitLog file of real brokers, `info`
+on all others."""
 
 from __future__ import annotations
 
@@ -273,7 +274,7 @@ def test_a_file_that_nothing_was_written_to(data: bytes, tmp_path: Path) -> None
     assert (whole["commit_log"]["messages"], whole["commit_log"]["min_offset"]) == (0, 32768)
 
 
-# -- files that go with a log ------------------------------------------------------------------------------------------
+# -- files that go with a log --------------------------------------------------------------------
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     return usual(tmp_path / "tiny")[0]

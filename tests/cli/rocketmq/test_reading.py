@@ -1,4 +1,5 @@
-"""cat, get, query and message on stores of real brokers: what the engine read, in the design's field names."""
+"""cat, get, query and message on stores of real brokers: what the engine read, in the design's
+field names."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ MESSAGE_FIELDS = [
 NAMES = [name for name in golden.NAMES if golden.manifest(name).get("messages")]
 SMALL = [name for name in NAMES if name.startswith("tiny-")]
 QUERIES = examples(12)
-"""Queries of each store that go through the command line; all of them go through the library elsewhere."""
+"""Queries of each store that go through the command line; all of them go through the library
+elsewhere."""
 
 
 def flags(name: str) -> list[str]:

@@ -18,7 +18,8 @@ REPORT_FIELDS = {"engine", "tasks", "messages", "bytes", "files", "seconds", "lo
 
 
 def digests(root: Path) -> list[tuple[str, str]]:
-    """(folder/name, SHA-256) of ConsumeQueue files; IndexFiles by their order, their names follow another clock."""
+    """(folder/name, SHA-256) of ConsumeQueue files; IndexFiles by their order, their names follow
+    another clock."""
     found = []
     for part in ("consumequeue", "index"):
         for place, path in enumerate(sorted(path for path in (root / part).rglob("*") if path.is_file())):

@@ -1,4 +1,5 @@
-"""Stores of some KiB with every file that a store can have, so small that each byte of them can be harmed in turn."""
+"""Stores of some KiB with every file that a store can have, so small that each byte of them can be
+harmed in turn."""
 
 from __future__ import annotations
 
@@ -89,15 +90,16 @@ def _build(root: Path, messages: list[StoredMessage], checkpoint: StoreCheckpoin
 
 
 def usual(root: Path) -> tuple[Path, str, str]:
-    """A cleanly ended store with two CommitLog files and two IndexFiles; with a topic and a key to ask for."""
+    """A cleanly ended store with two CommitLog files and two IndexFiles; with a topic and a key to
+    ask for."""
     built = _build(root, _usual(), StoreCheckpoint(START_MS, START_MS, START_MS, 800, 800, 800))
     (root / "abort.bak").write_bytes(b"")
     return built
 
 
 def odd(root: Path) -> tuple[Path, str, str]:
-    """A store whose broker was killed, of messages that are seldom seen: IPv6, PREPARED, a long topic length, a topic
-    that is no UTF-8, an empty body, one that is not what its flag says."""
+    """A store whose broker was killed, of messages that are seldom seen: IPv6, PREPARED, a long
+    topic length, a topic that is no UTF-8, an empty body, one that is not what its flag says."""
     built = _build(root, _odd(), StoreCheckpoint(START_MS, START_MS, START_MS))
     (root / "abort").write_bytes(b"12345")
     return built

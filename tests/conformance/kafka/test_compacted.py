@@ -1,4 +1,5 @@
-"""What the real cleaner has left stays as it is when Logdex compacts it again, but for what has a horizon."""
+"""What the real cleaner has left stays as it is when Logdex compacts it again, but for what has a
+horizon."""
 
 from __future__ import annotations
 

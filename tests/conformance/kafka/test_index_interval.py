@@ -1,7 +1,8 @@
-"""Indexes rebuilt without a word on `index.interval.bytes` are those of the real recovery wherever indexes tell it.
+"""Indexes rebuilt without a word on `index.interval.bytes` are those of the real recovery wherever
+indexes tell it.
 
-They tell nothing where there are no entries; and where a broker wrote its internal topics under its default, and the
-case's recovery ran under another interval, they tell the broker's.
+They tell nothing where there are no entries; and where a broker wrote its internal topics under its
+default, and the case's recovery ran under another interval, they tell the broker's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`Log.open` on directories that a real broker wrote, held against what the broker's own load of them left."""
+"""`Log.open` on directories that a real broker wrote, held against what the broker's own load of
+them left."""
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ from tests.golden.kafka import NAMES, index_interval_bytes, lines, unpack
 
 MODES = ("clean", "unclean", "full")
 OWN = {".lock", LONE_CLEAN_MARK, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT}
-"""What a lone partition directory holds of ours; a broker keeps these, or their like, beside the partition."""
+"""What a lone partition directory holds of ours; a broker keeps these, or their like, beside the
+partition."""
 WHEN_MS = 1_795_257_600_000
-"""About when the real engine loaded them: producers that were silent for a day by then are dropped."""
+"""About when the real engine loaded them: producers that were silent for a day by then are
+dropped."""
 
 
 def prepare(root: Path, mode: str) -> None:
@@ -58,7 +61,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_load_leaves_what_the_brokers_load_left(tmp_path: Path, name: str, mode: str) -> None:
-    """Offsets, epochs, segments and the number of index entries; then, once closed, every file byte for byte."""
+    """Offsets, epochs, segments and the number of index entries; then, once closed, every file byte
+    for byte."""
     logs, files = by_partition(name, mode, "log"), by_partition(name, mode, "file")
     assert logs or files
     root = unpack(name, tmp_path)
@@ -90,8 +94,8 @@ def test_a_load_leaves_what_the_brokers_load_left(tmp_path: Path, name: str, mod
 
 
 def check_segments(log: Log, expected: list[dict[str, Any]]) -> list[str]:
-    """Compares; gives the files that differ by intent: index files whose zeros the broker takes for entries, because it
-    trusts a clean mark, and a .log whose torn end it would keep."""
+    """Compares; gives the files that differ by intent: index files whose zeros the broker takes for
+    entries, because it trusts a clean mark, and a .log whose torn end it would keep."""
     differing = []
     assert [segment.base_offset for segment in log.segments] == [each["base"] for each in expected]
     for segment, real in zip(log.segments, expected, strict=True):

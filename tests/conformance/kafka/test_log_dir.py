@@ -1,4 +1,5 @@
-"""A whole log directory: its partitions and who has committed what, against what the real broker's clients saw."""
+"""A whole log directory: its partitions and who has committed what, against what the real broker's
+clients saw."""
 
 from __future__ import annotations
 

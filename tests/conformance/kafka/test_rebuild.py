@@ -1,4 +1,5 @@
-"""Rebuilt files of every golden log directory: the bytes that the real engine's recovery writes, however it is cut."""
+"""Rebuilt files of every golden log directory: the bytes that the real engine's recovery writes,
+however it is cut."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def dropped(name: str) -> set[tuple[str, int]]:
 
 
 def check_files(name: str, output: Path) -> None:
-    """The output holds what the real recovery derives, and of dropped segments their own indexes."""
+    """The output holds what the real recovery derives, and of dropped segments their own
+    indexes."""
     found = digests(output)
     for partition, base in dropped(name):
         for suffix in (".index", ".timeindex"):

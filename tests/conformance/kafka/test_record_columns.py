@@ -1,4 +1,5 @@
-"""Every golden log through the kernels: batches as the real classes name them, records as the scalar code has them."""
+"""Every golden log through the kernels: batches as the real classes name them, records as the
+scalar code has them."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def test_batches_and_records(name: str, golden_log: Callable[[str], Path]) -> No
 
 
 def _check_records(path: Path, positions: list[int]) -> None:
-    """The records of all batches that are right, those behind damage too, against the scalar code's."""
+    """The records of all batches that are right, those behind damage too, against the scalar
+    code's."""
     data = path.read_bytes()
     expected: list[Record] = []
     for position in positions:

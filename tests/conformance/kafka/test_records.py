@@ -1,4 +1,5 @@
-"""Every batch and record of every golden log, as the real classes read them; and encoded again to the same bytes."""
+"""Every batch and record of every golden log, as the real classes read them; and encoded again to
+the same bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.skipif(not golden_kafka.NAMES, reason="needs golden Kaf
 
 
 def _batches(name: str, root: Path) -> Iterator[tuple[RecordBatch, dict[str, Any], list[dict[str, Any]]]]:
-    """(batch, its golden line, its records' lines) for each batch line of a case, also where a checksum is wrong."""
+    """(batch, its golden line, its records' lines) for each batch line of a case, also where a
+    checksum is wrong."""
     logs: dict[tuple[str, int], bytes] = {}
     pending: list[tuple[RecordBatch, dict[str, Any], list[dict[str, Any]]]] = []
     for line in golden_kafka.records(name):
@@ -161,14 +163,16 @@ def _options(batch: RecordBatch, records: list[Record]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", golden_kafka.NAMES)
 def test_records_encode_to_the_bytes_that_kafka_wrote(name: str, golden_log: GoldenLog) -> None:
-    """None, gzip and lz4: the same bytes. Snappy and zstd: the same records, header but for length and CRC."""
+    """None, gzip and lz4: the same bytes. Snappy and zstd: the same records, header but for length
+    and CRC."""
     for batch, line, _ in _batches(name, golden_log(name)):
         if not line["valid"]:
             continue
         records = list(batch.records())
         options = _options(batch, records)
         raw = encode_batch(records, **options)
-        # The producer's timestamps lie under a LogAppendTime of magic 2, unread: their deltas cannot be made again.
+        # The producer's timestamps lie under a LogAppendTime of magic 2, unread: their deltas
+        # cannot be made again.
         stamps_known = batch.magic < 2 or batch.timestamp_type is TimestampType.CREATE_TIME
         if batch.compression in EXACT_CODECS and stamps_known:
             assert raw == batch.raw, line

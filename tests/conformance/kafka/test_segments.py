@@ -1,7 +1,8 @@
-"""Segments of every golden log directory: indexes as they lie, look-ups, and what recovery writes, as the broker's.
+"""Segments of every golden log directory: indexes as they lie, look-ups, and what recovery writes,
+as the broker's.
 
-A look-up's answers are compared twice: with every slot counted as Kafka counts it, where even the index entries must be
-the same, and with zero tails told apart, where the answer must be.
+A look-up's answers are compared twice: with every slot counted as Kafka counts it, where even the
+index entries must be the same, and with zero tails told apart, where the answer must be.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def expected(line: Line) -> tuple[Any, Any]:
 def check_answer(line: Line, entry: Any, found: Any, *, with_entry: bool, old: bool) -> None:
     want_entry, want = expected(line)
     if "error" in line:
-        # Kafka looks one batch further than it needs to, and may meet the damage there: then an answer is right too
+        # Kafka looks one batch further than it needs to, and may meet the damage there: then an
+        # answer is right too
         assert isinstance(found, CorruptError) or found is not None, line
         return
     if old and line["kind"] == "lookup" and want is not None:

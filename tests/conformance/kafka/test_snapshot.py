@@ -1,7 +1,9 @@
-"""What lies in every golden log directory, as a snapshot reads it: records, offsets, look-ups, what a consumer sees.
+"""What lies in every golden log directory, as a snapshot reads it: records, offsets, look-ups, what
+a consumer sees.
 
-The real broker's answers come from its load of the directory. Where damage was done, it loads less than what lies there
-(it cuts a log at the first bad batch); such partitions are compared with what the real classes read in the files.
+The real broker's answers come from its load of the directory. Where damage was done, it loads less
+than what lies there (it cuts a log at the first bad batch); such partitions are compared with what
+the real classes read in the files.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ def bad_partitions(name: str) -> set[str]:
 
 
 def untimed_records(name: str) -> dict[str, list[tuple[int, int]]]:
-    """(timestamp, offset) of all records, in order, of the partitions with batches of magic 0. A broker takes the time
-    at which such a segment was last written for its records' and looks no further; a snapshot, of copies, does."""
+    """(timestamp, offset) of all records, in order, of the partitions with batches of magic 0. A
+    broker takes the time at which such a segment was last written for its records' and looks no
+    further; a snapshot, of copies, does."""
     found = [line for line in golden_kafka.records(name) if line["kind"] in ("batch", "record")]
     untimed = {line["partition"] for line in found if line.get("magic") == 0}
     return {

@@ -1,4 +1,5 @@
-"""Producer snapshots, transaction indexes and leader epochs: are the bytes those that the real engine writes?"""
+"""Producer snapshots, transaction indexes and leader epochs: are the bytes those that the real
+engine writes?"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""verify and recover over every golden log directory: nothing to find where a broker ended cleanly; else what the
-manifest says was damaged, each in its place, and recover saves all but that."""
+"""verify and recover over every golden log directory: nothing to find where a broker ended cleanly;
+else what the manifest says was damaged, each in its place, and recover saves all but that."""
 
 from __future__ import annotations
 

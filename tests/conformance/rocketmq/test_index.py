@@ -1,4 +1,5 @@
-"""IndexFiles of stores that real brokers wrote: derived byte for byte, and every query answered as by the engine."""
+"""IndexFiles of stores that real brokers wrote: derived byte for byte, and every query answered as
+by the engine."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def test_build_index_equals_the_brokers(name: str, golden_store: Any, tmp_path: 
 
 
 def answer_of_engine(service: IndexService, query: dict[str, Any], min_offset: int) -> tuple[list[int], int, int]:
-    """What queryMessage makes of queryOffset: sorted, what has left the log left out; nothing where none is found."""
+    """What queryMessage makes of queryOffset: sorted, what has left the log left out; nothing where
+    none is found."""
     found = service.query_offset(
         query["topic"], query["key"], query["max"], query["begin"], query["end"], query["indexType"]
     )

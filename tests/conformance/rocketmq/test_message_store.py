@@ -1,5 +1,5 @@
-"""Given what was given to the broker's engine, `MessageStore` writes the engine's files, byte for byte; and what
-brokers wrote it opens, goes on with, and closes without a finding."""
+"""Given what was given to the broker's engine, `MessageStore` writes the engine's files, byte for
+byte; and what brokers wrote it opens, goes on with, and closes without a finding."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def bucket(name: str) -> int:
 
 
 def put_again(row: dict[str, Any]) -> Message:
-    """The message that the engine was given; its properties in another order than the stored one, but for those of one
-    bucket of Java's map, whose order is that in which they were set."""
+    """The message that the engine was given; its properties in another order than the stored one,
+    but for those of one bucket of Java's map, whose order is that in which they were set."""
     parts = (pair.partition("\x01") for pair in row["properties"].split("\x02") if pair)
     pairs = [(name, value) for name, _, value in parts]
     pairs.sort(key=lambda pair: -bucket(pair[0]))
@@ -72,14 +72,16 @@ def put_again(row: dict[str, Any]) -> Message:
 
 
 def puts(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The puts that a store was made by: the messages of a batch share their time of birth and their host."""
+    """The puts that a store was made by: the messages of a batch share their time of birth and
+    their host."""
     alike = groupby(rows, lambda row: (row["topic"], row["queueId"], row["storeTimestamp"], row["bornHost"]))
     for _, group in alike:
         yield list(group)
 
 
 def without_filler(path: Path, manifest: dict[str, Any]) -> str:
-    """The digest of a file up to the eight bytes of its filler, after which 4.7.0 writes what is left in its buffer."""
+    """The digest of a file up to the eight bytes of its filler, after which 4.7.0 writes what is
+    left in its buffer."""
     start, size = int(path.name), manifest["geometry"]["commitLogFileSize"]
     ends = [row["physicalOffset"] + row["size"] for row in manifest["messages"]]
     end = max(end for end in ends if start < end <= start + size)
@@ -117,7 +119,8 @@ MORE = [
 
 @pytest.mark.parametrize("name", [*GOES_ON, *MORE])
 def test_a_brokers_store_is_gone_on_with(name: str, golden_copy: Callable[[str], Path]) -> None:
-    """Everything that the engine keeps is there, all of it is found by its keys, and verify has no findings."""
+    """Everything that the engine keeps is there, all of it is found by its keys, and verify has no
+    findings."""
     root, manifest = golden_copy(name), golden.manifest(name)
     with MessageStore.open(root, background=False, **settings_of(name)) as store:
         assert store.load_report.was_clean is not manifest["unclean"]

@@ -1,4 +1,5 @@
-"""Stores of real brokers: the columns of a queue are the messages that `get_message` reads, whole or harmed."""
+"""Stores of real brokers: the columns of a queue are the messages that `get_message` reads, whole
+or harmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Stores of real brokers, read through plans: the rows of a full scan, and of the log nothing but what is wanted."""
+"""Stores of real brokers, read through plans: the rows of a full scan, and of the log nothing but
+what is wanted."""
 
 from __future__ import annotations
 

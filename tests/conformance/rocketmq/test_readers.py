@@ -1,4 +1,5 @@
-"""The readers on stores that real brokers wrote: queues, ids, times, sizes and versions as the engine has them."""
+"""The readers on stores that real brokers wrote: queues, ids, times, sizes and versions as the
+engine has them."""
 
 from __future__ import annotations
 
@@ -119,7 +120,8 @@ def test_times_are_answered_as_by_the_engine(case: tuple[dict[str, Any], Path]) 
     def answers(question: dict[str, Any], boundary: Boundary) -> set[int]:
         queue = queues[question["topic"], question["queueId"]]
         bounds = QueueBounds(queue.min_offset(log_min), queue.max_offset_in(end), log_min)
-        # The packed stores keep modification times in whole seconds: the engine saw one within that second.
+        # The packed stores keep modification times in whole seconds: the engine saw one within that
+        # second.
         return {
             offset_in_queue_by_time(
                 queue,

@@ -1,4 +1,5 @@
-"""Rebuilt from the CommitLog alone, every ConsumeQueue file and IndexFile is the broker's, byte for byte."""
+"""Rebuilt from the CommitLog alone, every ConsumeQueue file and IndexFile is the broker's, byte for
+byte."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def digest(path: Path) -> str:
 
 
 def derived_files(root: Path) -> Files:
-    """Path → SHA-256 of what is derived; IndexFiles under their place in the order of names, which are wall clock."""
+    """Path → SHA-256 of what is derived; IndexFiles under their place in the order of names, which
+    are wall clock."""
     paths = sorted(
         path for folder in ("consumequeue", "index") for path in (root / folder).rglob("*") if path.is_file()
     )

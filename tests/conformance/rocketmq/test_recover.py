@@ -1,5 +1,5 @@
-"""Every store that a real broker wrote is recovered: of a clean one nothing is lost and every file is as the broker's,
-and of a crashed or damaged one at least what the real engine kept is saved."""
+"""Every store that a real broker wrote is recovered: of a clean one nothing is lost and every file
+is as the broker's, and of a crashed or damaged one at least what the real engine kept is saved."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the services of a `MessageStore` put is what a broker's put: delayed messages, delivered from a store that ends
-where the broker had delivered none; half messages, commits, op messages."""
+"""What the services of a `MessageStore` put is what a broker's put: delayed messages, delivered
+from a store that ends where the broker had delivered none; half messages, commits, op messages."""
 
 from __future__ import annotations
 

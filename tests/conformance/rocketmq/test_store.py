@@ -1,4 +1,5 @@
-"""A whole store, opened read-only, against what the real engine read and answered; the directory stays as it is."""
+"""A whole store, opened read-only, against what the real engine read and answered; the directory
+stays as it is."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ AS_THE_ENGINE_LEFT_IT = [(name, golden.has_recovered(name)) for name in golden.N
 
 
 class WithTimes(Env):
-    """Packed stores keep modification times in whole seconds: the engine saw one within that second."""
+    """Packed stores keep modification times in whole seconds: the engine saw one within that
+    second."""
 
     def __init__(self, late_ms: int) -> None:
         super().__init__()
@@ -74,7 +76,8 @@ def open_case(root: Path, name: str, env: Env | None = None) -> StoreSnapshot:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
-    """Length, modification time and digest of every file below a directory, and the folders' times."""
+    """Length, modification time and digest of every file below a directory, and the folders'
+    times."""
     found = {}
     for path in sorted(root.rglob("*")):
         status = path.stat()

@@ -1,4 +1,5 @@
-"""verify over every store that a real broker wrote: nothing to find after a clean end, else only what is true."""
+"""verify over every store that a real broker wrote: nothing to find after a clean end, else only
+what is true."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ TRUE_FINDINGS: dict[tuple[str, bool], set[str]] = {
     ("crash-torn", False): {"torn-tail"},
     ("tiny-torn", False): {"torn-tail"},
     ("crash-crc-4.9.7", False): {"message-crc"},
-    # Recovery moves positions and leaves the bytes of what it cut: nothing has been put over them yet.
+    # Recovery moves positions and leaves the bytes of what it cut: nothing has been put over them
+    # yet.
     ("crash-torn", True): {"torn-tail"},
     ("tiny-torn", True): {"torn-tail"},
     ("crash-crc-4.9.7", True): {"message-crc"},
 }
-"""What is to be found in stores with an unclean end, and in what the engine's recovery made of them."""
+"""What is to be found in stores with an unclean end, and in what the engine's recovery made of
+them."""
 
 TRUE_INFOS: dict[tuple[str, bool], set[str]] = {
     ("crash-no-derived", False): {"unclean-end", "no-checkpoint", "consume-queue-missing", "index-missing-range"},
@@ -34,14 +37,16 @@ TRUE_INFOS: dict[tuple[str, bool], set[str]] = {
     ("tiny-torn", False): {"unclean-end", "consume-queue-stale-entries"},
     ("crash-torn", True): {"consume-queue-stale-entries", "index-repeated-entries"},
     ("crash-crc-4.9.7", False): {"unclean-end", "consume-queue-stale-entries"},
-    # The engine deleted the one IndexFile and built it anew from where its recovery began: keys before are lost to it.
+    # The engine deleted the one IndexFile and built it anew from where its recovery began: keys
+    # before are lost to it.
     ("crash-lost-keys", True): {"index-not-written"},
     ("tiny-expired", False): {"index-expired-entries"},
 }
 
 
 def is_known(name: str) -> bool:
-    """Whether the unclean store is one that the tables above tell of; more may lie there than are seen here."""
+    """Whether the unclean store is one that the tables above tell of; more may lie there than are
+    seen here."""
     known = {store for store, _ in (*TRUE_INFOS, *TRUE_FINDINGS)}
     return not golden.manifest(name)["unclean"] or name in known
 

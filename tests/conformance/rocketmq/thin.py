@@ -1,6 +1,8 @@
-"""thin.py MANIFEST...: makes manifests smaller, and drops the files from them that `make` drops from the stores.
+"""thin.py MANIFEST...: makes manifests smaller, and drops the files from them that `make` drops
+from the stores.
 
-Of queries and times at most 150 each stay, evenly spread. RocksDB's OPTIONS files name folders of the machine.
+Of queries and times at most 150 each stay, evenly spread. RocksDB's OPTIONS files name folders of
+the machine.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Seeded runs of a compacted Kafka `Log` that end in a power cut, and what must be true of what is left."""
+"""Seeded runs of a compacted Kafka `Log` that end in a power cut, and what must be true of what is
+left."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ Row = tuple[int, bytes | None, bytes | None]
 
 @dataclass
 class Model:
-    """`there`: what is in the log; while an action is under way, also what it may not have reached. `sure` of it are
-    in the log in any case, as far as it goes: to `kept_end` at least."""
+    """`there`: what is in the log; while an action is under way, also what it may not have reached.
+    `sure` of it are in the log in any case, as far as it goes: to `kept_end` at least."""
 
     there: set[Row] = field(default_factory=set)
     sure: set[Row] = field(default_factory=set)
@@ -37,7 +38,8 @@ class Model:
         return offset in self.txn_of and self.fates[self.txn_of[offset]] is False
 
     def compacted(self, end: int, rewritten_end: int, now_ms: int) -> set[Row]:
-        """What is there once everything below `end` is clean, in segments that end at `rewritten_end`."""
+        """What is there once everything below `end` is clean, in segments that end at
+        `rewritten_end`."""
         rows = [row for row in sorted(self.there) if row[0] < end and not self.is_aborted(row[0])]
         last = {key: offset for offset, key, _ in rows}
         kept = {row for row in self.there if row[0] >= end and not (row[0] < rewritten_end and self.is_aborted(row[0]))}
@@ -123,7 +125,8 @@ class CompactionRun:
         self.model.kept_end = self.log.log_end_offset
 
     def truncate(self) -> None:
-        """Only behind what was ever aborted or committed, so that the fates of transactions stay what they are."""
+        """Only behind what was ever aborted or committed, so that the fates of transactions stay
+        what they are."""
         log, model = self.log, self.model
         undecided = self.log.last_stable_offset
         offset = max(undecided, log.log_end_offset - self.chance.randint(1, 6))
@@ -148,7 +151,8 @@ class CompactionRun:
         active = log.segments[-1]
         bound = min(log.last_stable_offset, active.base_offset)
         end = max((each.base_offset for each in log.segments if each.base_offset <= bound), default=0)
-        # where the log's start lies in the segment that cannot be cleaned yet, it is written anew, but for its keys
+        # where the log's start lies in the segment that cannot be cleaned yet, it is written anew,
+        # but for its keys
         clean_end = max(end, log.log_start_offset)
         rewritten_end = min(
             each.base_offset for each in log.segments if each.base_offset >= clean_end or each is active
@@ -199,7 +203,8 @@ def rows_of(log: Log, isolation: str = "read_uncommitted") -> list[Row]:
 
 
 def check_left(path: Path, model: Model, config: LogConfig) -> None:
-    """Opens what a crash left: what is to be there is, and nothing else; all that is derived is right."""
+    """Opens what a crash left: what is to be there is, and nothing else; all that is derived is
+    right."""
     with Log.open(str(path), config, clock_ms=clock) as log:
         found, start, end = rows_of(log), log.log_start_offset, log.log_end_offset
         assert start <= model.start_max

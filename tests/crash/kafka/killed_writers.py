@@ -1,4 +1,5 @@
-"""Run as a program: writers of one Kafka log, each killed with SIGKILL at a random moment, the log checked after each.
+"""Run as a program: writers of one Kafka log, each killed with SIGKILL at a random moment, the log
+checked after each.
 
 python -m tests.crash.kafka.killed_writers DIRECTORY ROUNDS SEED
 """
@@ -45,7 +46,8 @@ def warm_up(path: str) -> None:
 
 
 def check(path: str, known: int) -> int:
-    """Requires what was acknowledged, and every record with its own value. Returns the log end offset."""
+    """Requires what was acknowledged, and every record with its own value. Returns the log end
+    offset."""
     with Log.open(path, CONFIG) as log:
         assert log.log_end_offset >= known, (log.log_end_offset, known)
         offset = -1

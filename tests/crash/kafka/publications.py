@@ -1,4 +1,5 @@
-"""Log directories as crashes leave them, and what `rebuild` and `recover` publish there or elsewhere."""
+"""Log directories as crashes leave them, and what `rebuild` and `recover` publish there or
+elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=150)
 
 
 def write_log_dir(root: Path) -> Path:
-    """Three partitions of several segments, with producers and aborted transactions, closed cleanly."""
+    """Three partitions of several segments, with producers and aborted transactions, closed
+    cleanly."""
     root.mkdir(parents=True)
     (root / names.META_PROPERTIES).write_text("version=1\ncluster.id=c\nnode.id=1\n")
     for number, name in enumerate(("events-0", "events-1", "orders-0")):
@@ -38,7 +40,8 @@ def write_log_dir(root: Path) -> Path:
 
 
 def harm_logs(root: Path) -> Path:
-    """One bit in the middle of a segment, and a torn end of another: every partition but one is damaged."""
+    """One bit in the middle of a segment, and a torn end of another: every partition but one is
+    damaged."""
     logs = sorted((root / "events-1").glob("*.log"))
     raw = bytearray(logs[1].read_bytes())
     raw[100] ^= 1

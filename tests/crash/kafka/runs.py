@@ -31,8 +31,8 @@ NOW_MS = 1_700_000_000_000
 
 
 UNSURE = ("leader-epoch", "batch-leader-epoch")
-"""Of logs that were cut back to their start and went on under lower epochs, as no controller has them do: batches of
-higher ones still lie before the start."""
+"""Of logs that were cut back to their start and went on under lower epochs, as no controller has
+them do: batches of higher ones still lie before the start."""
 
 
 def clock() -> int:
@@ -51,8 +51,8 @@ class Batch:
 
 @dataclass
 class Model:
-    """What was done to the log. `batches[:kept]` must be there after a crash; what is there is a beginning of
-    `batches`. Readers begin at an offset in `starts`."""
+    """What was done to the log. `batches[:kept]` must be there after a crash; what is there is a
+    beginning of `batches`. Readers begin at an offset in `starts`."""
 
     batches: list[Batch] = field(default_factory=list)
     kept: int = 0
@@ -84,7 +84,7 @@ def make_config(chance: random.Random) -> LogConfig:
 
 
 class Run:
-    """Random actions on one log; `model` is right before and after each, and allows for both while one is under way."""
+    """Random actions on one log; `model` is right before and after each, and allows for both."""
 
     def __init__(self, log: Log, model: Model, chance: random.Random) -> None:
         self.log = log
@@ -254,7 +254,7 @@ class Run:
 
 
 def make_home(root: Path, chance: random.Random) -> None:
-    """A place for a partition: a lone one's, or a broker's log directory that was closed cleanly or not."""
+    """A place for a partition: a lone one's, or a broker's log directory, closed cleanly or not."""
     root.mkdir()
     if chance.random() < 0.4:
         (root / "meta.properties").write_bytes(b"version=1\ncluster.id=abc\nnode.id=1\n")
@@ -263,7 +263,7 @@ def make_home(root: Path, chance: random.Random) -> None:
 
 
 def run_until_killed(env: FaultEnv, model: Model, config: LogConfig, chance: random.Random, *, steps: int = 30) -> None:
-    """A process: it opens the log, whatever it may find, works on it, closes it perhaps, and is killed at some time."""
+    """A process: it opens the log, works on it, closes it perhaps, and is killed at some time."""
     try:
         log = Log.open(f"{env.root}/{NAME}", config, env=env, clock_ms=clock)
         check_content(log, model)
@@ -285,8 +285,9 @@ def run_until_killed(env: FaultEnv, model: Model, config: LogConfig, chance: ran
 def check_left(
     path: Path, model: Model, config: LogConfig, *, env: Env | None = None, raw: dict[int, set[bytes]] | None = None
 ) -> None:
-    """Opens what a crash left: everything that was acknowledged is there, nothing that was not appended, and all that
-    is derived is right. `raw`: bytes of batches as they were written, by their base offsets."""
+    """Opens what a crash left: everything that was acknowledged is there, nothing that was not
+    appended, and all that is derived is right. `raw`: bytes of batches as they were written, by
+    their base offsets."""
     with Log.open(str(path), config, env=env or Env(), clock_ms=clock) as log:
         check_content(log, model)
         for segment in log.segments:
@@ -305,7 +306,7 @@ def check_left(
 
 
 def raw_batches(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Base offset and bytes of the whole batches in a directory's .log files, under whatever suffixes."""
+    """Base offset and bytes of the whole batches in a directory's .log files, of any suffix."""
     for file in path.glob("*.log*"):
         for window in BatchScanner().scan_file(str(file)):
             for at, size, base in zip(
@@ -345,7 +346,7 @@ def check_content(log: Log, model: Model) -> None:
 
 
 def check_indexes(segment: LogSegment, config: LogConfig, *, exact: bool) -> None:
-    """What the indexes of a segment say is so; those that were just derived say all that they should."""
+    """What the indexes of a segment say is so; those just derived say all that they should."""
     derived = derive_segment(segment.log.path, segment.base_offset, config.index_interval_bytes)
     assert derived.truncated_bytes == 0
     index, times = segment.offset_index, segment.time_index
@@ -364,7 +365,7 @@ def check_indexes(segment: LogSegment, config: LogConfig, *, exact: bool) -> Non
 
 
 def check_state(log: Log) -> None:
-    """Producers, aborted transactions and leader epochs follow from the log, as far as it goes back."""
+    """Producers, aborted transactions and leader epochs follow from the log that is left."""
     if log.log_start_offset > 0 or log.segments[0].base_offset > 0:
         return
     states, epochs = ProducerStates(), LeaderEpochs()

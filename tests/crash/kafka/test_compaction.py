@@ -35,7 +35,8 @@ Content = list[tuple[int, int, bytes]]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log with something for each rule: segments that lose all, some and nothing, transactions, idempotence."""
+    """A log with something for each rule: segments that lose all, some and nothing, transactions,
+    idempotence."""
     root = tmp_path_factory.mktemp("store")
     small = replace(CONFIG, segment_bytes=1200)  # so that a compaction can join some
     with Log.open(str(root / NAME), small, clock_ms=clock) as log:
@@ -100,7 +101,8 @@ def operations(store: Path, target: Path, kinds: frozenset[str] | None) -> int:
 
 
 def require_old_or_new(path: Path, ends: tuple[Content, Content, list[int]]) -> None:
-    """Each group of segments is the old one or the new one, and what comes after a new one is old."""
+    """Each group of segments is the old one or the new one, and what comes after a new one is
+    old."""
     before, after, bases = ends
     with Log.open(str(path), CONFIG, clock_ms=clock) as log:
         found = content(log)
@@ -152,7 +154,8 @@ def cut_at(store: Path, ends: tuple[Content, Content, list[int]], folder: Path, 
 def test_power_cuts_at_operations(
     store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, first: int, step: int, seeds: int
 ) -> None:
-    """Every tenth, which is another one of each group of segments; with `slow` at every operation."""
+    """Every tenth, which is another one of each group of segments; with `slow` at every
+    operation."""
     count = operations(store, tmp_path / "count", CHANGES)
     assert count > 50
     for at in range(first, count + 1, step):

@@ -1,4 +1,5 @@
-"""A dispatch of logs that is killed, or loses power, anywhere: the next run makes its files those of a rebuild."""
+"""A dispatch of logs that is killed, or loses power, anywhere: the next run makes its files those
+of a rebuild."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def change(logs: Path, turn: int) -> None:
     [(130, 61, False), (143, 150, True), pytest.param(1, 1, False, marks=SLOW), pytest.param(3, 2, True, marks=SLOW)],
 )
 def test_killed(tmp_path: Path, step: int, first: int, power_cut: bool) -> None:
-    """The run is killed in a first dispatch and, from what that left, in one after the logs have changed."""
+    """The run is killed in a first dispatch and, from what that left, in one after the logs have
+    changed."""
     at, was_killed = first, True
     states = [tmp_path / "logs-0", tmp_path / "logs-1"]
     for turn, logs in enumerate(states):

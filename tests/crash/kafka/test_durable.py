@@ -1,5 +1,5 @@
-"""What a Kafka `Log` needs on disk beside the bytes: names of directories, marks that are gone, indexes made anew; and
-an fsync whose failure the system tells only one of those who ask."""
+"""What a Kafka `Log` needs on disk beside the bytes: names of directories, marks that are gone,
+indexes made anew; and an fsync whose failure the system tells only one of those who ask."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def after_power_cuts(env: FaultEnv, folder: Path, seeds: range = SEEDS, name: st
 def killed_at_each(
     folder: Path, prepare: Callable[[Log], None], work: Callable[[Log], object], kinds: frozenset[str]
 ) -> Iterator[tuple[int, bool, FaultEnv]]:
-    """Has `work` on a log that `prepare` made killed at each of its operations in turn, until it ends by itself."""
+    """Has `work` on a log that `prepare` made killed at each of its operations in turn, until it
+    ends by itself."""
     ended, at = False, 0
     while not ended:
         at += 1
@@ -68,7 +69,8 @@ def killed_at_each(
 
 
 def require_kept(env: FaultEnv, folder: Path, name: str, count: int) -> None:
-    """After a power cut the partition has `count` records, whatever the cut takes; none of them trusted unseen."""
+    """After a power cut the partition has `count` records, whatever the cut takes; none of them
+    trusted unseen."""
     for log in after_power_cuts(env, folder, name=name):
         assert log.log_end_offset == count
         assert not log.load_report.was_clean
@@ -150,8 +152,8 @@ def test_a_snapshot_of_what_was_truncated_does_not_come_back(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("target", cases([3, 20, 40], 3, first=1))
 def test_a_log_that_starts_anew_elsewhere_never_begins_at_nought(tmp_path: Path, target: int) -> None:
-    """Its offsets would come a second time; nor does what was deleted come back. What is left is empty, or
-    a beginning of what there was."""
+    """Its offsets would come a second time; nor does what was deleted come back. What is left is
+    empty, or a beginning of what there was."""
 
     def prepare(log: Log) -> None:
         log.truncate_fully_and_start_at(10)
@@ -197,8 +199,8 @@ def test_the_recovery_point_on_disk_is_the_logs_end_after_a_close(tmp_path: Path
 
 
 class FailsOnce(Env):
-    """The first fsync of a .log after `armed` was set waits for `go` and fails; all others are well. So it is with
-    Linux: a file's error is told once."""
+    """The first fsync of a .log after `armed` was set waits for `go` and fails; all others are
+    well. So it is with Linux: a file's error is told once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -230,7 +232,8 @@ def outcome_of(work: Callable[[], object], outcomes: list[str]) -> threading.Thr
 
 
 def test_an_fsync_that_failed_is_believed_whoever_else_asks(tmp_path: Path) -> None:
-    """One thread's fsync fails while another one rolls: that fsync of the same file says that all is well."""
+    """One thread's fsync fails while another one rolls: that fsync of the same file says that all
+    is well."""
     env, outcomes = FailsOnce(), list[str]()
     log = Log.open(str(tmp_path / NAME), CONFIG, env=env)
     env.armed = True

@@ -1,4 +1,5 @@
-"""A Kafka `Log` on a disk that refuses: full, broken, read-only, without descriptors, at any call."""
+"""A Kafka `Log` on a disk that refuses: full, broken, read-only, without descriptors, at any
+call."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ STEPS = (
 
 
 def play(root: Path, env: Env, model: Model) -> list[LogdexError]:
-    """Opens, works, closes; what was refused. After a refusal one more append is tried, then the log is closed."""
+    """Opens, works, closes; what was refused. After a refusal one more append is tried, then the
+    log is closed."""
     refused: list[LogdexError] = []
     try:
         log = Log.open(str(root / NAME), CONFIG, env=env, clock_ms=clock)

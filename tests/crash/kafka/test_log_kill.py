@@ -1,4 +1,5 @@
-"""A process that appends with flush="sync", killed with SIGKILL over and over: nothing acknowledged is lost."""
+"""A process that appends with flush="sync", killed with SIGKILL over and over: nothing acknowledged
+is lost."""
 
 from __future__ import annotations
 

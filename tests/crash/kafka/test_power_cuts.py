@@ -1,4 +1,5 @@
-"""A Kafka `Log` and power cuts: random work, killed at a random operation, any part of what was not synced lost."""
+"""A Kafka `Log` and power cuts: random work, killed at a random operation, any part of what was not
+synced lost."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ NAMES = frozenset({"rename", "remove", "truncate"})
 
 
 def power_cut(folder: Path, seed: int) -> None:
-    """One to three power cuts of the same log, each after one or more processes that were killed."""
+    """One to three power cuts of the same log, each after one or more processes that were
+    killed."""
     chance = random.Random(seed)
     config, model = make_config(chance), Model()
     place = folder / "0"
@@ -42,7 +44,8 @@ def power_cut(folder: Path, seed: int) -> None:
 
 
 def fault(chance: random.Random, *, is_first: bool) -> Fault:
-    """Where a process dies: while it opens the log, while it works, often between names, or not before its end."""
+    """Where a process dies: while it opens the log, while it works, often between names, or not
+    before its end."""
     if chance.random() < 0.4:
         return Fault(chance.randrange(1, 150), kinds=NAMES)
     return Fault(chance.randrange(1, 600 if is_first or chance.random() < 0.5 else 80))

@@ -1,4 +1,5 @@
-"""What Kafka's `rebuild` and `recover` publish, killed before and after every change of names and every fsync."""
+"""What Kafka's `rebuild` and `recover` publish, killed before and after every change of names and
+every fsync."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Kafka rebuilds that are killed, refused or cut by a power failure at every operation: nothing is half
-published, nothing is lost, and the next run is right."""
+"""Kafka rebuilds that are killed, refused or cut by a power failure at every operation: nothing is
+half published, nothing is lost, and the next run is right."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ def start_in_place(outputs: Outputs, folder: Path) -> Path:
 
 
 def check_in_place(outputs: Outputs, root: Path, *, is_done: bool = False) -> None:
-    """Each file of the old is there, whole, under its own or a dated name; each new one is whole."""
+    """Each file of the old is there, whole, under its own or a dated name; each new one is
+    whole."""
     for name in PARTITIONS:
         found, right, old = tree(root / name), outputs.right[name], outputs.old[name]
         for path, data in old.items():

@@ -1,4 +1,5 @@
-"""Batches that are written into a log directory, killed before each operation: every row is there once."""
+"""Batches that are written into a log directory, killed before each operation: every row is there
+once."""
 
 from __future__ import annotations
 

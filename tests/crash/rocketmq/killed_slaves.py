@@ -1,8 +1,8 @@
-"""Run as a program: slaves of one `MessageStore` that is put into all the time, each killed with SIGKILL at a random
-moment, their store checked after each.
+"""Run as a program: slaves of one `MessageStore` that is put into all the time, each killed with
+SIGKILL at a random moment, their store checked after each.
 
     python -m tests.crash.rocketmq.killed_slaves DIRECTORY ROUNDS SEED
-    python -m tests.crash.rocketmq.killed_slaves DIRECTORY     the master alone, until its standard input ends
+    python -m tests.crash.rocketmq.killed_slaves DIRECTORY     the master, until its input ends
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def log_of(path: str, end: int) -> bytes:
 
 
 def check(path: str, master: str, known: int) -> int:
-    """Requires what was acknowledged, the master's bytes, and no finding. Returns the end of the log."""
+    """Requires what was acknowledged, the master's bytes, and no finding. Returns the end of the
+    log."""
     with MessageStore.open(path, is_slave=True, background=False, **SIZES) as store:
         end = store.max_phy_offset
         assert end >= known, (end, known)

@@ -1,5 +1,5 @@
-"""Run as a program: writers of one `MessageStore`, each killed with SIGKILL at a random moment, the store checked after
-each.
+"""Run as a program: writers of one `MessageStore`, each killed with SIGKILL at a random moment, the
+store checked after each.
 
     python -m tests.crash.rocketmq.killed_writers DIRECTORY ROUNDS SEED
 """

@@ -1,5 +1,5 @@
-"""Seeded runs of a `MessageStore` that end in a kill, a power cut or an error, and what must be true of what is
-left."""
+"""Seeded runs of a `MessageStore` that end in a kill, a power cut or an error, and what must be
+true of what is left."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Actions = Mapping[str, int]
 FIRST_ACTIONS = {"put": 12, "batch": 3, "dispatch": 3, "flush": 1}
 ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "half": 2, "end": 2, "create_topic": 1}
 WITH_RETENTION = {**ALL_ACTIONS, "expire": 1}
-"""What else changes a store (a consumer's commits) is one more method, which keeps `Model` right, and one more
-line here; what must be true of it afterwards belongs into `check_left`."""
+"""What else changes a store (a consumer's commits) is one more method, which keeps `Model` right,
+and one more line here; what must be true of it afterwards belongs into `check_left`."""
 DELAYS = {**FIRST_ACTIONS, "delayed": 6, "deliver": 3}
 Identity = tuple[bytes, int, bytes, bytes]
 """Topic, queue id, body and properties of a message."""
@@ -42,8 +42,9 @@ Identity = tuple[bytes, int, bytes, bytes]
 
 @dataclass
 class Model:
-    """What was put, in order. The first `kept` messages must be there after a crash, but for the first `expired`, which
-    may have been removed; what is there is a beginning of `puts`, without some of the expired."""
+    """What was put, in order. The first `kept` messages must be there after a crash, but for the
+    first `expired`, which may have been removed; what is there is a beginning of `puts`, without
+    some of the expired."""
 
     puts: list[tuple[Identity, bytes]] = field(default_factory=list)
     """Each message with its key, or with no bytes if it has none."""
@@ -79,8 +80,8 @@ class Clock:
 
 
 class Run:
-    """Random actions on one store. `model` is right before and after each, and allows for both while one is under
-    way."""
+    """Random actions on one store. `model` is right before and after each, and allows for both
+    while one is under way."""
 
     def __init__(
         self, store: MessageStore, model: Model, chance: random.Random, *, is_sync: bool, actions: Actions | None = None
@@ -111,7 +112,8 @@ class Run:
 
     @contextmanager
     def adding(self, known: list[tuple[Identity, bytes]]) -> Iterator[None]:
-        """Messages are being put. After an error they may be there, unless the log still ends where it ended."""
+        """Messages are being put. After an error they may be there, unless the log still ends where
+        it ended."""
         end = self.store.max_phy_offset
         self.model.puts += known
         try:
@@ -166,7 +168,8 @@ class Run:
             self.model.kept = len(self.model.puts)
 
     def end(self) -> None:
-        """Commits a half message or rolls it back: the message in its own place, then an op message."""
+        """Commits a half message or rolls it back: the message in its own place, then an op
+        message."""
         halves = self.store.pending_transactions()
         if not halves:
             return
@@ -229,8 +232,8 @@ class Run:
             self.model.kept = len(self.model.puts)
 
     def deliver(self) -> None:
-        """Delivers all delayed messages, each level from where the store says that it is. A level of which a message
-        is refused stops there, and the next one goes on."""
+        """Delivers all delayed messages, each level from where the store says that it is. A level
+        of which a message is refused stops there, and the next one goes on."""
         self.store.dispatch()
         levels = {
             level: [
@@ -284,8 +287,8 @@ def open_store(place: Path, sizes: dict[str, Any], chance: random.Random, env: E
 
 
 def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.Random) -> None:
-    """Opens the store, and requires all that was acknowledged, nothing else, and no finding. The model is then what is
-    there."""
+    """Opens the store, and requires all that was acknowledged, nothing else, and no finding. The
+    model is then what is there."""
     with open_store(place, sizes, chance, DEFAULT_ENV, "async") as store:
         found = check_log(place, sizes, model)
         check_queues(store, found, is_whole=not model.expired)
@@ -310,7 +313,8 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
 
 
 def check_log(place: Path, sizes: dict[str, Any], model: Model) -> dict[tuple[int, bytes], tuple[StoredMessage, bytes]]:
-    """Requires that the log is a beginning of what was put, with all that was acknowledged. Cuts the model there."""
+    """Requires that the log is a beginning of what was put, with all that was acknowledged. Cuts
+    the model there."""
     with StoreSnapshot(str(place), config=config_of(sizes)) as snapshot:
         messages = list(snapshot.scan())
     found = {}
@@ -356,7 +360,8 @@ def in_topic(
 def check_queues(
     store: MessageStore, found: dict[tuple[int, bytes], tuple[StoredMessage, bytes]], *, is_whole: bool
 ) -> None:
-    """Requires that each queue has its messages in order, from offset 0 on if the log `is_whole`."""
+    """Requires that each queue has its messages in order, from offset 0 on if the log
+    `is_whole`."""
     queues: dict[tuple[bytes, int], list[int]] = defaultdict(list)
     begins: dict[tuple[bytes, int], int] = {}
     for message, _ in found.values():

@@ -1,5 +1,6 @@
-"""Consumers whose process is killed, refused or cut off from power at any call: no committed offset goes back behind
-what was acknowledged, none is ahead of the log, and what was not committed comes again."""
+"""Consumers whose process is killed, refused or cut off from power at any call: no committed offset
+goes back behind what was acknowledged, none is ahead of the log, and what was not committed comes
+again."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Run:
 
 
 def check(place: Path, acknowledged: dict[Queue, int], attempted: dict[Queue, int]) -> dict[Queue, int]:
-    """Requires that what was acknowledged is there, and that the rest of the log comes. Returns what is committed."""
+    """Requires that what was acknowledged is there, and that the rest of the log comes. Returns
+    what is committed."""
     root = place / "store"
     found = ConsumerOffsetManager(root).read().offsets
     committed = {(topic, queue): at for (topic, _), queues in found.items() for queue, at in queues.items()}

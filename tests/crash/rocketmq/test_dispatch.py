@@ -1,4 +1,5 @@
-"""A dispatch that is killed, or loses power, at any operation: the next run makes its files those of a rebuild."""
+"""A dispatch that is killed, or loses power, at any operation: the next run makes its files those
+of a rebuild."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def killed(store: Path, output: Path, at: int, *, cut_to: Path | None = None) ->
     ],
 )
 def test_killed(tmp_path: Path, step: int, first: int, power_cut: bool) -> None:
-    """The run is killed in a first dispatch and, from what that left, in one after the log has grown."""
+    """The run is killed in a first dispatch and, from what that left, in one after the log has
+    grown."""
     store = tmp_path / "store"
     at = first
     was_killed = True
@@ -96,7 +98,8 @@ def test_a_full_disk(tmp_path: Path, step: int, first: int) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [50])
 def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
-    """`logdex dispatch --follow --lake` is killed with SIGKILL, over and over, while the log grows."""
+    """`logdex dispatch --follow --lake` is killed with SIGKILL, over and over, while the log
+    grows."""
     store, output, lake, chance = tmp_path / "store", tmp_path / "out", tmp_path / "lake", random.Random(7)
     flags = [part for name, size in SIZES.items() for part in ("--" + name.replace("_", "-"), str(size))]
     command = [sys.executable, "-m", "logdex", "dispatch", str(store), "--output", str(output), *flags]

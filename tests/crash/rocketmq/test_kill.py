@@ -1,4 +1,5 @@
-"""`logdex rebuild` in a process of its own, killed with SIGKILL at random moments, over and over into one output."""
+"""`logdex rebuild` in a process of its own, killed with SIGKILL at random moments, over and over
+into one output."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ while sys.stdin.readline():
     sys.stdin.readline()  # until then the child keeps its number, even if it has ended
     print(os.waitpid(child, 0)[1], file=answers, flush=True)
 """
-"""Forks a rebuild for each line, after one that loads all that it takes: so that rebuilding is killed, not loading."""
+"""Forks a rebuild for each line, after one that loads all that it takes: so that rebuilding is
+killed, not loading."""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,8 @@ def forked(process: subprocess.Popen[str], kill_after_s: float | None) -> tuple[
 
 
 def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) -> int:
-    """Kills `kills` rebuilds, more where fewer than `caught_min` left a staging folder; gives how many did."""
+    """Kills `kills` rebuilds, more where fewer than `caught_min` left a staging folder; gives how
+    many did."""
     store = fingerprint(outputs.source)
     put_tree(outputs.old, output)
     chance, caught = random.Random(kills), 0

@@ -1,4 +1,5 @@
-"""What RocketMQ's `rebuild` publishes, killed before and after every change of names and every fsync."""
+"""What RocketMQ's `rebuild` publishes, killed before and after every change of names and every
+fsync."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ def test_elsewhere(outputs: Outputs, fresh: Fresh, engine: str, had_old: bool, e
 @EVERY_KILL
 @ENGINES
 def test_in_place_where_names_cannot_be_exchanged(outputs: Outputs, fresh: Fresh, engine: str, every: int) -> None:
-    """A kill between two renames leaves a folder under its dated name only. The next run finds it and infers sizes
-    from it."""
+    """A kill between two renames leaves a folder under its dated name only. The next run finds it
+    and infers sizes from it."""
     found = publication(outputs, engine, in_place=True, had_old=True)
     check_killed(found, fresh, every, OldDiskEnv, may_miss=True)
 

@@ -1,5 +1,5 @@
-"""Reading a store whose disk refuses: at every operation a typed error, a report of what is missing, or the right
-answer; never a shorter answer that claims to be whole."""
+"""Reading a store whose disk refuses: at every operation a typed error, a report of what is
+missing, or the right answer; never a shorter answer that claims to be whole."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def read(root: Path, action: Callable[[StoreSnapshot], Answer], env: FaultEnv) -
 def test_refused_at_every_operation(
     root: Path, action: Callable[[StoreSnapshot], Answer], code: int, lasting: bool
 ) -> None:
-    """Every operation, or one of 13 in the default run; each code and way begins with another one."""
+    """Every operation, or one of 13 in the default run; each code and way begins with another
+    one."""
     before = fingerprint(root)
     clean = FaultEnv(str(root))
     right, whole = read(root, action, clean)

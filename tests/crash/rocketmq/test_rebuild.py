@@ -111,7 +111,8 @@ def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> N
 @EVERY
 @pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
 def test_refused_once_at_operations(outputs: Outputs, fresh: Fresh, code: int, every: int) -> None:
-    """The output is as it was, swept, with no file left open; or, where only the sweeping was refused, it is done."""
+    """The output is as it was, swept, with no file left open; or, where only the sweeping was
+    refused, it is done."""
     had_old = code != errno.EIO
     store = fingerprint(outputs.source)
     folder = fresh()
@@ -138,7 +139,8 @@ def test_refused_once_at_operations(outputs: Outputs, fresh: Fresh, code: int, e
     "kinds", [None, frozenset({"rename", "exchange", "remove", "remove_tree"})], ids=["all", "names"]
 )
 def test_refused_from_an_operation_on(outputs: Outputs, fresh: Fresh, kinds: frozenset[str] | None) -> None:
-    """A disk that stays broken: cleaning up is refused too, and what was replaced is still there."""
+    """A disk that stays broken: cleaning up is refused too, and what was replaced is still
+    there."""
     for at in count(1):
         folder = fresh()
         output = place(outputs, folder, had_old=True)

@@ -1,4 +1,5 @@
-"""What RocketMQ's `recover` publishes, killed before and after every change of names and every fsync."""
+"""What RocketMQ's `recover` publishes, killed before and after every change of names and every
+fsync."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def test_elsewhere(outputs: Outputs, fresh: Fresh, every: int) -> None:
 
 @EVERY_KILL
 def test_in_place_where_names_cannot_be_exchanged(outputs: Outputs, fresh: Fresh, every: int) -> None:
-    """A kill between two renames leaves a store without commitlog/, which the next run finds under its dated name."""
+    """A kill between two renames leaves a store without commitlog/, which the next run finds under
+    its dated name."""
     check_killed(publication(outputs, in_place=True), fresh, every, OldDiskEnv, may_miss=True)
 
 
@@ -101,7 +103,8 @@ def test_a_half_published_store_is_not_written(outputs: Outputs, tmp_path: Path)
 
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_refused_operation_leaves_nothing_half_done(outputs: Outputs, fresh: Fresh, every: int) -> None:
-    """The error says what was refused, no file stays open, and the output is as before, or complete."""
+    """The error says what was refused, no file stays open, and the output is as before, or
+    complete."""
     case = publication(outputs, in_place=True)
     folder = fresh()
     root = case.start(folder)

@@ -1,5 +1,5 @@
-"""A store whose settings change from opening to opening, with kills and power cuts between: what was acknowledged is
-there, in its queue and in the index."""
+"""A store whose settings change from opening to opening, with kills and power cuts between: what
+was acknowledged is there, in its queue and in the index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def changed(sizes: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 
 def removed(store: Path, sizes: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """The settings after an operator removed derived files, so that files of other sizes are made."""
+    """The settings after an operator removed derived files, so that files of other sizes are
+    made."""
     anew = sizes_of(chance)
     for name, settings in (
         ("index", ("max_hash_slot_num", "max_index_num")),

@@ -1,5 +1,5 @@
-"""A slave that is killed with SIGKILL over and over while its master is put into: its log stays the beginning of the
-master's, byte for byte, and has all that it acknowledged."""
+"""A slave that is killed with SIGKILL over and over while its master is put into: its log stays the
+beginning of the master's, byte for byte, and has all that it acknowledged."""
 
 from __future__ import annotations
 

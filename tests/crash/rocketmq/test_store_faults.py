@@ -1,4 +1,5 @@
-"""A `MessageStore` on a disk that refuses: full, broken, read-only, without descriptors, at any call."""
+"""A `MessageStore` on a disk that refuses: full, broken, read-only, without descriptors, at any
+call."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ STEPS = (
 
 
 def play(root: Path, env: Env, model: Model) -> list[object]:
-    """Opens, works, closes, twice. Returns what was refused. After a refusal one more message is put, then the store is
-    closed."""
+    """Opens, works, closes, twice. Returns what was refused. After a refusal one more message is
+    put, then the store is closed."""
     refused: list[object] = []
     for turn in range(2):
         try:
@@ -57,7 +58,8 @@ def play(root: Path, env: Env, model: Model) -> list[object]:
 
 
 def check_what_comes_next(run: Run, refused: list[object]) -> None:
-    """After a failed write nothing is acknowledged; what else was refused leaves a store that works."""
+    """After a failed write nothing is acknowledged; what else was refused leaves a store that
+    works."""
     store = run.store
     if store._core.is_writeable:
         try:

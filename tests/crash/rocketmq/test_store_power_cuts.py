@@ -1,5 +1,5 @@
-"""A `MessageStore` after kills, power cuts and errors of the system at any call: what was acknowledged is there, and
-nothing else."""
+"""A `MessageStore` after kills, power cuts and errors of the system at any call: what was
+acknowledged is there, and nothing else."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 def run_until_stopped(
     env: FaultEnv, place: Path, sizes: dict[str, Any], model: Model, chance: random.Random, actions: Actions
 ) -> None:
-    """Opens, works and perhaps closes the store, until the process is killed, the system refuses, or it has done
-    enough."""
+    """Opens, works and perhaps closes the store, until the process is killed, the system refuses,
+    or it has done enough."""
     flush = chance.choice(("sync", "sync", "async"))
     try:
         store = open_store(place, sizes, chance, env, flush)
@@ -100,13 +100,15 @@ def test_many_power_cuts(tmp_path: Path, part: int) -> None:
 
 @pytest.mark.parametrize("seed", [439, 576, 1398, 3154, 3436, 4332])
 def test_cuts_that_once_lost_something(tmp_path: Path, seed: int) -> None:
-    """Names that a killed process left unsynced, a torn message in a file of an odd size, names of queues that were
-    cut, a renamed topics.json, a file that was cut off and not yet extended again."""
+    """Names that a killed process left unsynced, a torn message in a file of an odd size, names of
+    queues that were cut, a renamed topics.json, a file that was cut off and not yet extended
+    again."""
     cut(tmp_path / str(seed), seed, FIRST_ACTIONS)
 
 
 def test_files_made_ahead_may_come_back(tmp_path: Path) -> None:
-    """A broker makes two files ahead. A power cut after their removal leaves none, the first, or both."""
+    """A broker makes two files ahead. A power cut after their removal leaves none, the first, or
+    both."""
     sizes, model = sizes_of(random.Random(0)), Model()
     root, size = tmp_path / "0" / "store", sizes["mapped_file_size_commit_log"]
     with open_store(root, sizes, random.Random(0), FaultEnv(str(tmp_path)), "sync") as store:

@@ -24,7 +24,8 @@ CODECS = (Compression.NONE, Compression.LZ4, Compression.ZSTD, Compression.NONE)
 
 
 def make(folder: Path) -> Path:
-    """A log directory with one partition: three segments, every codec, a transaction, key indexes."""
+    """A log directory with one partition: three segments, every codec, a transaction, key
+    indexes."""
     folder.mkdir()
     (folder / "meta.properties").write_text("version=1\nbroker.id=1\ncluster.id=c\n")
     path = folder / "events-0"

@@ -1,4 +1,5 @@
-"""All commands, the library and `Log.open` on a Kafka directory of crafted bytes: what must hold of each."""
+"""All commands, the library and `Log.open` on a Kafka directory of crafted bytes: what must hold of
+each."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tests.directories import tree_hash
 SECONDS_MAX = 60
 """Generous: of a command, kernels compiled, on a busy machine."""
 GROWTH_MAX = 900 << 20
-"""What a decompression may take: twice the bound of a batch, and room for what the first calls load."""
+"""What a decompression may take: twice the bound of a batch, and room for what the first calls
+load."""
 
 
 @contextmanager
@@ -32,7 +34,8 @@ def bounded(growth_max: int = GROWTH_MAX, seconds: float = SECONDS_MAX) -> Itera
 
 
 def command(*words: object) -> Ended:
-    """``logdex WORDS`` in this process: no traceback, no bug, a clear line where it does not end well."""
+    """``logdex WORDS`` in this process: no traceback, no bug, a clear line where it does not end
+    well."""
     begin = time.monotonic()
     told = run(*words)
     assert told.exit_code in (0, 1, 2, 3), (words, told)
@@ -44,7 +47,8 @@ def command(*words: object) -> Ended:
 
 
 def every_way(root: Path, topic: str = "events") -> dict[str, Ended]:
-    """All commands on a log directory, Arrow, and `Log.open` on a copy; the directory is as it was then."""
+    """All commands on a log directory, Arrow, and `Log.open` on a copy; the directory is as it was
+    then."""
     before = tree_hash(root)
     out = root.parent / f"out-{root.name}"
     place = ["--topic", topic, "--partition", "0"]
@@ -75,7 +79,8 @@ def every_way(root: Path, topic: str = "events") -> dict[str, Ended]:
 
 
 def open_copy(root: Path, topic: str) -> None:
-    """`Log` on a copy of one partition: it opens, reads and takes a record, or says what is wrong."""
+    """`Log` on a copy of one partition: it opens, reads and takes a record, or says what is
+    wrong."""
     copy = root.parent / f"copy-{root.name}"
     shutil.copytree(root / f"{topic}-0", copy / f"{topic}-0", symlinks=True, ignore=_odd_files)
     try:

@@ -1,5 +1,5 @@
-"""Any file of a log directory that the disk cannot read: recover, rebuild and verify go on, a log that is opened for
-writing is not cut."""
+"""Any file of a log directory that the disk cannot read: recover, rebuild and verify go on, a log
+that is opened for writing is not cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A sector of a segment that the disk cannot read: readers say where, and recover, rebuild and verify go on."""
+"""A sector of a segment that the disk cannot read: readers say where, and recover, rebuild and
+verify go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Crafted batches, checksums right: varints, counts, lengths, deltas and offsets that no broker writes, and bombs.
+"""Crafted batches, checksums right: varints, counts, lengths, deltas and offsets that no broker
+writes, and bombs.
 
 Each lies between two good batches, whose records `cat` must give.
 """

@@ -1,4 +1,5 @@
-"""Kafka directories with files, names and numbers that no broker leaves: clear errors, an end in time, nothing lost."""
+"""Kafka directories with files, names and numbers that no broker leaves: clear errors, an end in
+time, nothing lost."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def offsets(stdout: str, topic: str = "events") -> list[int]:
     return [row["offset"] for row in rows if row["topic"] == topic]
 
 
-# -- what stands where a file is expected ------------------------------------------------------------------------------
+# -- what stands where a file is expected --------------------------------------------------------
 def _loop(path: Path) -> None:
     path.symlink_to(path.name)
 
@@ -131,7 +132,7 @@ def test_what_is_no_partition(root: Path, name: str, make: str) -> None:
     assert offsets(every_way(root)["cat"].stdout) == [0, 1, 2, 3]
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "name",
     [
@@ -183,7 +184,7 @@ def test_a_log_directory_in_a_log_directory(root: Path) -> None:
     assert offsets(found["cat"].stdout) == [0, 1, 2, 3]
 
 
-# -- segments ----------------------------------------------------------------------------------------------------------
+# -- segments ------------------------------------------------------------------------------------
 def test_logs_without_a_byte(root: Path) -> None:
     for base in (1, 4):
         log_path(root, base).write_bytes(b"")
@@ -241,7 +242,7 @@ def test_large_sparse_files(root: Path) -> None:
         assert command("verify", root).exit_code == 1
 
 
-# -- small files -------------------------------------------------------------------------------------------------------
+# -- small files ---------------------------------------------------------------------------------
 TEXTS = {
     "a count of a billion": b"0\n1000000000\nevents 0 1\n",
     "a count below zero": b"0\n-1\nevents 0 1\n",
@@ -320,7 +321,7 @@ def test_a_snapshot_with_an_absurd_count_is_located(tmp_path: Path) -> None:
         load_producer_snapshot(str(path))
 
 
-# -- __consumer_offsets ------------------------------------------------------------------------------------------------
+# -- __consumer_offsets --------------------------------------------------------------------------
 GARBAGE = [
     (None, None),
     (b"", b""),
@@ -352,7 +353,7 @@ def test_garbage_in_consumer_offsets(root: Path) -> None:
     assert len(offsets(found["cat"].stdout, "__consumer_offsets")) == len(GARBAGE) + 1
 
 
-# -- files that cannot be read -----------------------------------------------------------------------------------------
+# -- files that cannot be read -------------------------------------------------------------------
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_unreadable_files(root: Path) -> None:
     log_path(root, 0).chmod(0)
@@ -361,7 +362,8 @@ def test_unreadable_files(root: Path) -> None:
 
 
 def test_a_process_with_little_address_space(root: Path) -> None:
-    """The sparse files again, within 4 GiB of address space in all: nothing reserves by what a length says."""
+    """The sparse files again, within 4 GiB of address space in all: nothing reserves by what a
+    length says."""
     import resource
     import subprocess
     import sys

@@ -1,4 +1,5 @@
-"""A log stored in the records of a damaged batch: no reader and no job takes what it holds for batches of the log."""
+"""A log stored in the records of a damaged batch: no reader and no job takes what it holds for
+batches of the log."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def holders() -> dict[str, bytes]:
 
 
 def make(folder: Path, inner: bytes) -> Path:
-    """A partition of three segments, at 0, 5 and 10, whose record at 7 holds a log; 2 to 12 are of a transaction."""
+    """A partition of three segments, at 0, 5 and 10, whose record at 7 holds a log; 2 to 12 are of
+    a transaction."""
     path = folder / "events-0"
     with Log.open(path, **SETTINGS) as log:
         for offset in range(LAST + 1):
@@ -178,7 +180,8 @@ def check_jobs(path: Path, folder: Path, expected: list[bytes], told: tuple[str,
 
 @pytest.mark.parametrize("name", cases(holders(), 3))
 def test_a_read_from_an_offset_is_not_led_into_a_value(name: str, tmp_path: Path) -> None:
-    """Without an index entry near, headers lead from batch to batch: a damaged length must not lead into a value."""
+    """Without an index entry near, headers lead from batch to batch: a damaged length must not lead
+    into a value."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     good = [one(offset, holders()[name] if offset == HOLDER else b"v%d" % offset) for offset in range(12)]
@@ -218,7 +221,8 @@ def test_what_holds_the_same_offsets_is_not_recovered(tmp_path: Path) -> None:
 
 
 def test_what_nothing_decides_is_put_aside(tmp_path: Path) -> None:
-    """Of a run between two destroyed headers, and of one in a batch that is cut, nobody knows whose it is."""
+    """Of a run between two destroyed headers, and of one in a batch that is cut, nobody knows whose
+    it is."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     good = [one(offset, b"v%d" % offset) for offset in range(20)]

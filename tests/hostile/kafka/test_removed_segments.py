@@ -1,4 +1,5 @@
-"""A broker removes, replaces and extends segments while they are read: readers look again and go on."""
+"""A broker removes, replaces and extends segments while they are read: readers look again and go
+on."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ Change = Callable[[Path], None]
 
 
 class ChangingEnv(Env):
-    """Changes a directory once, just before the file at `path` is opened for the time number `opens`."""
+    """Changes a directory once, just before the file at `path` is opened for the time number
+    `opens`."""
 
     def __init__(self, path: Path, change: Callable[[], object], opens: int = 1) -> None:
         super().__init__()
@@ -225,7 +227,8 @@ def test_verify_finds_nothing_wrong_in_what_is_written_meanwhile(home: Path) -> 
 
 
 def test_verify_looks_again_if_a_broker_starts(home: Path) -> None:
-    """The active .timeindex of a running broker lacks the last entry, and has zeros behind the others."""
+    """The active .timeindex of a running broker lacks the last entry, and has zeros behind the
+    others."""
     mark, index = home / ".kafka_cleanshutdown", logs(home)[-1].with_suffix(".timeindex")
     mark.touch()
 

@@ -1,7 +1,8 @@
-"""Messages whose bodies hold CommitLog bytes that name their own place, and logs made of such messages.
+"""Messages whose bodies hold CommitLog bytes that name their own place, and logs made of such
+messages.
 
-An `Embedding` fills a body. It is told where the body lies, so that whatever it puts there has the physical offset
-that a real message at that place would have.
+An `Embedding` fills a body. It is told where the body lies, so that whatever it puts there has the
+physical offset that a real message at that place would have.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ PLAIN_SIZE = 300
 
 @dataclass(frozen=True)
 class Place:
-    """Where a body lies: physical offsets of its message, of the body, of the message's end, of the next messages'
-    starts, of the file's end; `tail` is what stands behind the body in its message."""
+    """Where a body lies: physical offsets of its message, of the body, of the message's end, of the
+    next messages' starts, of the file's end; `tail` is what stands behind the body in its
+    message."""
 
     start: int
     body: int
@@ -60,7 +62,8 @@ def one(place: Place) -> bytes:
 
 
 def behind_three(place: Place) -> bytes:
-    """Where the next message would begin if a head of zeros were that of a message without a body."""
+    """Where the next message would begin if a head of zeros were that of a message without a
+    body."""
     return (bytes(3) + inner(place.body + 3)).ljust(BODY_SIZE, b"-")
 
 
@@ -86,7 +89,8 @@ def filler(place: Place) -> bytes:
 
 
 def spanning(place: Place) -> bytes:
-    """Two inner messages, the second of which has properties up to where the message after the next one begins."""
+    """Two inner messages, the second of which has properties up to where the message after the next
+    one begins."""
     return _reaching(place, place.following[1] if len(place.following) > 1 else place.end + 50)
 
 
@@ -105,7 +109,8 @@ def _reaching(place: Place, end: int) -> bytes:
 
 
 def ending_with_it(place: Place) -> bytes:
-    """An inner message whose topic and properties are those of the message that holds it, so that both end together."""
+    """An inner message whose topic and properties are those of the message that holds it, so that
+    both end together."""
     before = 300
     at = place.body + before
     rest = b"r" * (BODY_SIZE - before - HEAD_SIZE)
@@ -130,8 +135,9 @@ def wherever_a_flip_leads(place: Place) -> bytes:
 
 
 def same_checksum(place: Place) -> bytes:
-    """A body whose checksum is also that of its bytes before one place; a body length with one flipped bit leads there,
-    and there stands what looks like the rest of a message, and a message behind it."""
+    """A body whose checksum is also that of its bytes before one place; a body length with one
+    flipped bit leads there, and there stands what looks like the rest of a message, and a message
+    behind it."""
     before = BODY_SIZE ^ 0x100
     made = b"b" * before + bytes(3) + inner(place.body + before + 3)
     made = made.ljust(BODY_SIZE - 4, b"-")
@@ -181,7 +187,8 @@ EMBEDDINGS: list[Embedding] = [
 
 @dataclass(frozen=True)
 class Log:
-    """A log on disk: the physical offsets and sizes of its messages, and which of them hold an embedding."""
+    """A log on disk: the physical offsets and sizes of its messages, and which of them hold an
+    embedding."""
 
     root: Path
     offsets: list[int]
@@ -206,7 +213,8 @@ class Log:
 
 
 def build_log(root: Path, embedding: Embedding, *, wide: bool = False) -> Log:
-    """Two files: the first, a middle and the last message of each hold the embedding, the others nothing."""
+    """Two files: the first, a middle and the last message of each hold the embedding, the others
+    nothing."""
     plan = [True, False, False, True, False, False, True] * 2
     magic = MESSAGE_MAGIC_V2 if wide else MESSAGE_MAGIC_V1
     made = [

@@ -44,7 +44,8 @@ def test_verify_names_each_file(root: Path) -> None:
 
 @pytest.mark.parametrize("is_unclean", [False, True])
 def test_verify_names_a_sector_and_goes_on(root: Path, tmp_path: Path, is_unclean: bool) -> None:
-    """One sector of a queue, an IndexFile or another file: all other files are compared with the log."""
+    """One sector of a queue, an IndexFile or another file: all other files are compared with the
+    log."""
     harmed = Path(shutil.copytree(root, tmp_path / "store"))
     if is_unclean:
         (harmed / "abort").touch()

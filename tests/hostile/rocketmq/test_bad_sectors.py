@@ -1,4 +1,5 @@
-"""A sector of a CommitLog that the disk cannot read: readers say where, and rebuild and verify go on."""
+"""A sector of a CommitLog that the disk cannot read: readers say where, and rebuild and verify go
+on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files cut where nothing looks broken, and names that lead nowhere: what is lost is said, the rest is read."""
+"""Files cut where nothing looks broken, and names that lead nowhere: what is lost is said, the rest
+is read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""CommitLog bytes inside bodies: whatever is damaged around them, nobody takes them for messages of the log, and the
-messages behind the damage are found."""
+"""CommitLog bytes inside bodies: whatever is damaged around them, nobody takes them for messages of
+the log, and the messages behind the damage are found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from tests.hostile.rocketmq.embedded import (
 from tests.unit.rocketmq.rebuild.test_job import check
 
 AMBIGUOUS = (spanning, overreaching, ending_with_it, filler, row_with_filler)
-"""With these a head that is lost altogether may take further messages with it, where no ConsumeQueue is asked."""
+"""With these a head that is lost altogether may take further messages with it, where no
+ConsumeQueue is asked."""
 
 
 def with_queues(log: Log) -> list[object]:
@@ -69,7 +70,8 @@ def read_in_order(log: Log) -> list[int]:
 
 
 def flips(log: Log, holder: int) -> Iterator[tuple[int, int]]:
-    """(physical offset, mask): each byte of the head, some of the body, all behind it but the properties' text."""
+    """(physical offset, mask): each byte of the head, some of the body, all behind it but the
+    properties' text."""
     start, behind = log.offsets[holder], HEAD_SIZE + BODY_SIZE
     for at in [*range(HEAD_SIZE), HEAD_SIZE, HEAD_SIZE + 450, behind - 1, *range(behind, behind + 12)]:
         for mask in (0x01, 0x80, 0xFF):

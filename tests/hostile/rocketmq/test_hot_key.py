@@ -1,4 +1,5 @@
-"""A key with 3,000,000 entries: pages cost what they return, wherever they begin, and memory is bounded."""
+"""A key with 3,000,000 entries: pages cost what they return, wherever they begin, and memory is
+bounded."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stores in which something else stands where a file is expected: a directory, a FIFO, a link that leads nowhere. It is
-named, nothing waits for it, and no answer without it is called complete."""
+"""Stores in which something else stands where a file is expected: a directory, a FIFO, a link that
+leads nowhere. It is named, nothing waits for it, and no answer without it is called complete."""
 
 from __future__ import annotations
 

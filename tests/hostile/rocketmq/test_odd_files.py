@@ -1,4 +1,5 @@
-"""Stores whose files have names, lengths and numbers that no broker gives them: clear errors, and an end in time."""
+"""Stores whose files have names, lengths and numbers that no broker gives them: clear errors, and
+an end in time."""
 
 from __future__ import annotations
 

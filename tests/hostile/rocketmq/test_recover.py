@@ -1,5 +1,5 @@
-"""Recovering logs that were cut or harmed at any byte, and logs whose bodies contain messages: every whole message is
-saved, nothing inside a body ever is, and the output is clean."""
+"""Recovering logs that were cut or harmed at any byte, and logs whose bodies contain messages:
+every whole message is saved, nothing inside a body ever is, and the output is clean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build
 
 
 def saved_by(report: RecoverReport, out: Path, config: StoreConfig) -> list[int]:
-    """The physical offsets of the messages in the output that are no placeholders. The log is whole."""
+    """The physical offsets of the messages in the output that are no placeholders. The log is
+    whole."""
     scanner, found = Scanner(config), list[int]()
     with CommitLog.of_config(str(out), config) as log:
         for window in scanner.scan(log):

@@ -25,7 +25,8 @@ FIRST = CONFIG.mapped_file_size_commit_log
 
 
 class TrimmingEnv(Env):
-    """Removes a file just before it is opened, as a broker may at any time; or does what `trim` does."""
+    """Removes a file just before it is opened, as a broker may at any time; or does what `trim`
+    does."""
 
     def __init__(self, path: Path, trim: Callable[[], object] | None = None, opens: int = 1) -> None:
         super().__init__()
@@ -73,7 +74,8 @@ def test_a_scan_goes_on_behind_it_and_says_so(root: Path) -> None:
 
 @pytest.mark.parametrize("read", ["scan", "verify", "rebuild"])
 def test_the_last_files_that_were_listed_are_removed_too(root: Path, tmp_path: Path, read: str) -> None:
-    """A broker has written on in a file that it had allocated in advance, and has removed that too."""
+    """A broker has written on in a file that it had allocated in advance, and has removed that
+    too."""
     before = kept(root)
     newest = max(path for path in (root / "commitlog").iterdir())
     allocated, later = (newest.with_name(f"{int(newest.name) + FIRST * number:020d}") for number in (1, 2))
@@ -166,7 +168,8 @@ def test_verify_goes_on_where_the_last_file_is_removed(root: Path) -> None:
 
 @pytest.mark.parametrize("opens", [2, 3, 4])
 def test_verify_beside_an_engine_that_writes_on_when_the_next_file_is_read(root: Path, opens: int) -> None:
-    """A file is allocated in advance. The log ends in the one before it, also if that grows meanwhile."""
+    """A file is allocated in advance. The log ends in the one before it, also if that grows
+    meanwhile."""
     newest = max((root / "commitlog").iterdir())
     allocated = newest.with_name(f"{int(newest.name) + FIRST:020d}")
     allocated.write_bytes(bytes(FIRST))

@@ -22,7 +22,8 @@ STAMPED = LogConfig(
 
 @dataclass(frozen=True)
 class Case:
-    """A partition in the log directory `root`, closed cleanly by us; what is in it, where it begins and ends."""
+    """A partition in the log directory `root`, closed cleanly by us; what is in it, where it begins
+    and ends."""
 
     root: Path
     name: str
@@ -47,10 +48,11 @@ def make_log_dir(root: Path) -> None:
 
 
 def write_case(root: Path, kind: str) -> Case:
-    """All codecs, headers, null keys and values, idempotent producers, transactions (the last one open), segments.
+    """All codecs, headers, null keys and values, idempotent producers, transactions (the last one
+    open), segments.
 
-    In the log directory `root`. `kind` is plain, stamped (by the log), deleted (records at its start) or legacy (old
-    formats first)."""
+    In the log directory `root`. `kind` is plain, stamped (by the log), deleted (records at its
+    start) or legacy (old formats first)."""
     name, config = f"{kind}-0", STAMPED if kind == "stamped" else CONFIG
     with Log.open(str(root / name), config) as log:
         writer = Writer(log, len(kind), start_ms=int(time.time() * 1000) - HOUR_MS)

@@ -1,7 +1,8 @@
-"""Real Kafka programs for tests: a broker over a directory, a consumer, and Kafka's own classes reading any files.
+"""Real Kafka programs for tests: a broker over a directory, a consumer, and Kafka's own classes
+reading any files.
 
-All of them need ../shared/peers/kafka, a JDK and Maven; a test module that uses this is marked `needs_java` and has
-`needs_peers` among its marks.
+All of them need ../shared/peers/kafka, a JDK and Maven; a test module that uses this is marked
+`needs_java` and has `needs_peers` among its marks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ needs_peers = pytest.mark.skipif(not PEERS.is_dir(), reason="needs ../shared/pee
 
 
 def read_log(directory: Path, version: str, *options: str) -> Lines:
-    """What ReadLog says of a log directory, by kind of line; the directory itself is not touched."""
+    """What ReadLog says of a log directory, by kind of line; the directory itself is not
+    touched."""
     command = [str(PEERS / "run"), "-v", version, "ReadLog", "--dir", str(directory)]
     command += ["--inline", INLINE_BYTES, *options]
     return _by_kind(_run(command))
@@ -48,7 +50,8 @@ def run_broker(home: Path, version: str, spec: Line | None = None) -> None:
 
 
 def refused(home: Path, version: str, reason: str) -> bool:
-    """Whether a broker over `home` does not start, saying `reason`. It may then hang: it is ended."""
+    """Whether a broker over `home` does not start, saying `reason`. It may then hang: it is
+    ended."""
     command = _broker_command(home, version, None)
     broker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
     timer = threading.Timer(TIMEOUT_S, broker.kill)
@@ -63,8 +66,9 @@ def refused(home: Path, version: str, reason: str) -> bool:
 
 @contextmanager
 def serving(home: Path, version: str, spec: Line | None = None, *, by_hand: bool = False) -> Iterator[RunningBroker]:
-    """A broker over `home`, which has done the steps of `spec`; ended as `spec` says (cleanly or by a halt) at the end
-    of the block. With `by_hand` the block begins while the steps are being done."""
+    """A broker over `home`, which has done the steps of `spec`; ended as `spec` says (cleanly or by
+    a halt) at the end of the block. With `by_hand` the block begins while the steps are being
+    done."""
     errors = home.with_name(home.name + ".stderr")
     with errors.open("wb") as sink:
         broker = subprocess.Popen(
@@ -108,8 +112,8 @@ class RunningBroker:
         raise AssertionError(self._errors.read_text()[-4000:])
 
     def consume(self, partition: str, times: list[int] = [], offsets: list[int] = []) -> Lines:  # noqa: B006
-        """What a real consumer reads of `partition`, all of it, uncommitted and committed; which records it gets when
-        it seeks `offsets`, which offsets it is told of `times`."""
+        """What a real consumer reads of `partition`, all of it, uncommitted and committed; which
+        records it gets when it seeks `offsets`, which offsets it is told of `times`."""
         lib = _cache(self._version) / "lib" / "*"
         source = Path(__file__).parent / "ConsumeAll.java"
         topic, _, number = partition.rpartition("-")
@@ -160,7 +164,7 @@ def _by_kind(text: str) -> Lines:
     return lines
 
 
-# -- directories -------------------------------------------------------------------------------------------------------
+# -- directories ---------------------------------------------------------------------------------
 def digests(directory: Path) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 of each file in `directory`, by name."""
     found = {}

@@ -49,8 +49,9 @@ def of_partition(lines: Lines, name: str) -> Lines:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("load", ["clean", "full"])
 def test_a_consumer_reads_all_that_we_wrote(cases: dict[str, Case], load: str, version: str, tmp_path: Path) -> None:
-    """A fresh broker is given our files as its own. Records come by offset, by time and committed only; afterwards
-    every file is as we wrote it, whether the broker trusted them or derived them again; key indexes are let be."""
+    """A fresh broker is given our files as its own. Records come by offset, by time and committed
+    only; afterwards every file is as we wrote it, whether the broker trusted them or derived them
+    again; key indexes are let be."""
     case = cases["plain"]
     work = tmp_path / "work"
     options = ["--mode", "broker", "--load", load, "--work", str(work), *config_option(version, case.config)]
@@ -72,8 +73,8 @@ def test_a_consumer_reads_all_that_we_wrote(cases: dict[str, Case], load: str, v
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_key_indexes_beside_a_broker(version: str, tmp_path: Path) -> None:
-    """A broker lets them be, loading cleanly and after a crash; those of segments that it removes it leaves behind.
-    We go on using them, and tidy up when we open the log."""
+    """A broker lets them be, loading cleanly and after a crash; those of segments that it removes
+    it leaves behind. We go on using them, and tidy up when we open the log."""
     home = tmp_path / "home"
     settings = {**topic_config(version, CONFIG), "file.delete.delay.ms": "0"}
     run_broker(home, version, {"topics": [{"name": "pp", "config": settings}]})
@@ -113,7 +114,8 @@ def key_indexes(partition: Path) -> dict[int, bytes]:
 
 
 def check_queries(partition: Path, written: list[Written], *, more: int) -> None:
-    """Every key has all its records, of which a producer wrote `more` behind those that are known."""
+    """Every key has all its records, of which a producer wrote `more` behind those that are
+    known."""
     with logdex.open(partition) as snapshot:
         assert isinstance(snapshot, PartitionSnapshot)
         everything = [record for record in snapshot.scan().records() if not record.is_control]

@@ -1,4 +1,5 @@
-"""The real cleaner and ours compact the same log, and leave the same records in the same batches."""
+"""The real cleaner and ours compact the same log, and leave the same records in the same
+batches."""
 
 from __future__ import annotations
 

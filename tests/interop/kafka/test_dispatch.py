@@ -1,4 +1,5 @@
-"""A dispatch that follows the logs of a running broker, which writes to them, rolls, removes and compacts segments."""
+"""A dispatch that follows the logs of a running broker, which writes to them, rolls, removes and
+compacts segments."""
 
 from __future__ import annotations
 
@@ -107,8 +108,8 @@ def steps() -> list[Line]:
 @pytest.mark.parametrize("end", ["clean", "halt"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_live_broker_is_followed(version: str, end: str, tmp_path: Path) -> None:
-    """In the end the files are those of a rebuild, byte for byte. Nothing else is written, and the run ends and begins
-    again meanwhile."""
+    """In the end the files are those of a rebuild, byte for byte. Nothing else is written, and the
+    run ends and begins again meanwhile."""
     home, output = make_home(tmp_path, version), tmp_path / "out"
     following = Following(home, output)
     spec = {"seed": 3, "end": end, "broker": OFTEN, "steps": steps()}

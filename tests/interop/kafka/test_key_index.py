@@ -1,5 +1,5 @@
-"""A real broker's classes pass a key index over: the same log is loaded with it and without, and it stays as it is.
-A broker that compacts a log beside its key indexes changes no answer."""
+"""A real broker's classes pass a key index over: the same log is loaded with it and without, and it
+stays as it is. A broker that compacts a log beside its key indexes changes no answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(600)]
 
 
 def load(directory: Path, work: Path) -> list[dict[str, Any]]:
-    """What `UnifiedLog` says of a log directory after its load and clean end; `work` is the directory it left."""
+    """What `UnifiedLog` says of a log directory after its load and clean end; `work` is the
+    directory it left."""
     command = [str(PEERS / "run"), "ReadLog", "--dir", str(directory), "--mode", "log", "--load", "full"]
     command += ["--work", str(work)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=500, check=True)
@@ -62,7 +63,8 @@ KEYS = [b"key-%02d" % number for number in range(35)]
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_compacts_beside_it(version: str, tmp_path: Path) -> None:
-    """Batches of one size with equal values, so that compacted segments look like those before at both ends."""
+    """Batches of one size with equal values, so that compacted segments look like those before at
+    both ends."""
     home, indexes = tmp_path / "home", tmp_path / "indexes"
     partition = home / "pp-0"
     config = topic_config(version, COMPACTED)

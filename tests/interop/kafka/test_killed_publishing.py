@@ -1,5 +1,5 @@
-"""A real broker starts on what a killed `recover --in-place` or `rebuild --in-place` left, without a second run, and
-loses nothing."""
+"""A real broker starts on what a killed `recover --in-place` or `rebuild --in-place` left, without
+a second run, and loses nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def steps() -> list[Line]:
 
 
 def messages(home: Path) -> dict[str, list[Any]]:
-    """What real consumers read of each partition, uncommitted and committed, when a broker starts on `home`."""
+    """What real consumers read of each partition, uncommitted and committed, when a broker starts
+    on `home`."""
     found = {}
     with serving(home, VERSION) as broker:
         for name in NAMES:
@@ -46,7 +47,8 @@ def messages(home: Path) -> dict[str, list[Any]]:
 
 
 def kill_points(home: Path, command: Callable[..., object]) -> list[int]:
-    """Some operations between the journal and the last change of a name, the first and the last included."""
+    """Some operations between the journal and the last change of a name, the first and the last
+    included."""
     env = FaultEnv(str(home))
     command(str(home), str(home), in_place=True, env=env)
     begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))
@@ -56,7 +58,8 @@ def kill_points(home: Path, command: Callable[..., object]) -> list[int]:
 
 @pytest.mark.parametrize("command", [recover, rebuild], ids=["recover", "rebuild"])
 def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], tmp_path: Path) -> None:
-    """`recover` of a directory whose broker was halted, with torn ends; `rebuild` of one that was closed cleanly."""
+    """`recover` of a directory whose broker was halted, with torn ends; `rebuild` of one that was
+    closed cleanly."""
     home = tmp_path / "home"
     run_broker(home, VERSION, {"topics": [TOPIC], "steps": steps(), "end": "halt" if command is recover else "clean"})
     if command is recover:
@@ -79,7 +82,8 @@ def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], tmp
 
 
 def log_points(home: Path, damaged: dict[str, Path]) -> dict[str, int]:
-    """By partition, the operation of a recovery of `home` just behind the one that puts its damaged .log in place."""
+    """By partition, the operation of a recovery of `home` just behind the one that puts its damaged
+    .log in place."""
     env = FaultEnv(str(home))
     recover(str(home), str(home), in_place=True, env=env)
     begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))
@@ -91,8 +95,9 @@ def log_points(home: Path, damaged: dict[str, Path]) -> dict[str, int]:
 
 
 def test_a_broker_starts_between_a_recovered_log_and_its_index(tmp_path: Path) -> None:
-    """A batch in the middle of a log is damaged, so that the recovered .log is shorter, and the .index beside it is the
-    one of before. Of a partition that the recovery had not come to, a broker cuts what lies behind the damage."""
+    """A batch in the middle of a log is damaged, so that the recovered .log is shorter, and the
+    .index beside it is the one of before. Of a partition that the recovery had not come to, a
+    broker cuts what lies behind the damage."""
     home = tmp_path / "home"
     run_broker(home, VERSION, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
     damaged = {name: sorted((home / name).glob("*.log"))[1] for name in NAMES}

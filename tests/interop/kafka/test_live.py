@@ -1,4 +1,5 @@
-"""Beside a running broker: its directory is only read, and neither side writes where the other one does."""
+"""Beside a running broker: its directory is only read, and neither side writes where the other one
+does."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def make_home(tmp_path: Path, version: str) -> Path:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_writer(version: str, tmp_path: Path) -> None:
-    """A running broker keeps us out, an open `Log` keeps a broker out; afterwards each of them may."""
+    """A running broker keeps us out, an open `Log` keeps a broker out; afterwards each of them
+    may."""
     home = make_home(tmp_path, version)
     partition = str(home / "pp-0")
     with serving(home, version):
@@ -122,8 +124,9 @@ class Looker(threading.Thread):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_live_broker_is_followed(version: str, tmp_path: Path) -> None:
-    """Two followers and repeated snapshots while a workload of all codecs and transactions runs, segments rolling: only
-    whole batches, in the end all of what a consumer gets, nothing changed by us."""
+    """Two followers and repeated snapshots while a workload of all codecs and transactions runs,
+    segments rolling: only whole batches, in the end all of what a consumer gets, nothing changed by
+    us."""
     home = make_home(tmp_path, version)
     followers = {isolation: Follower(home / "pp-0", isolation) for isolation in ("read_uncommitted", "read_committed")}
     looker = Looker(home)

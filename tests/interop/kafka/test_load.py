@@ -1,4 +1,5 @@
-"""The real broker's classes load partitions that we wrote: as they are, with the clean mark, and by recovering them."""
+"""The real broker's classes load partitions that we wrote: as they are, with the clean mark, and by
+recovering them."""
 
 from __future__ import annotations
 
@@ -32,12 +33,13 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
     return {kind: write_case(root, kind) for kind in KINDS}
 
 
-# -- the log itself, as the broker loads it ----------------------------------------------------------------------------
+# -- the log itself, as the broker loads it ------------------------------------------------------
 @pytest.mark.parametrize(("kind", "load", "version"), LOADS)
 def test_the_broker_loads_what_we_wrote(
     cases: dict[str, Case], kind: str, load: str, version: str, tmp_path: Path
 ) -> None:
-    """With the mark it trusts our files; without it derives them again. Either way they stay as they are."""
+    """With the mark it trusts our files; without it derives them again. Either way they stay as
+    they are."""
     case = cases[kind]
     before = digests(case.partition)
     lines = case.read_log(version, "--mode", "log", "--load", load)
@@ -149,7 +151,8 @@ def check_producers(told: list[Line], ours: Log) -> None:
 @pytest.mark.parametrize("kind", ["plain", *(pytest.param(kind, marks=SLOW) for kind in ("stamped", "legacy"))])
 @pytest.mark.parametrize("version", [VERSIONS[0], pytest.param(VERSIONS[1], marks=SLOW)])
 def test_what_recovery_rebuilds_is_what_we_wrote(cases: dict[str, Case], kind: str, version: str) -> None:
-    """LogSegment.recover derives indexes, snapshots and epochs from the bare logs; they are those of the live log."""
+    """LogSegment.recover derives indexes, snapshots and epochs from the bare logs; they are those
+    of the live log."""
     before = digests(cases[kind].partition)
     lines = cases[kind].read_log(version, "--mode", "recover")
     assert all(line["truncatedBytes"] == 0 for line in lines["recovered"])

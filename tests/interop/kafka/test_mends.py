@@ -1,5 +1,6 @@
-"""What `verify` prints to mend a finding is carried out, for every harm; then the broker's own classes load the
-directory, as after a clean end and as after a crash, and serve every record of it."""
+"""What `verify` prints to mend a finding is carried out, for every harm; then the broker's own
+classes load the directory, as after a clean end and as after a crash, and serve every record of
+it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def test_the_broker_serves_what_the_disk_could_read(suffix: str, version: str, s
 
 
 def check_served(mending: Mending, version: str) -> None:
-    """The broker's classes load the directory with and without the mark of a clean end, and read all records."""
+    """The broker's classes load the directory with and without the mark of a clean end, and read
+    all records."""
     for path in list(mending.root.glob("*/lost+found")):
         shutil.rmtree(path)  # the program digests every name of a partition, and knows no folders
     expected = sorted(our_records(mending.root), key=lambda record: record[:2])

@@ -1,4 +1,5 @@
-"""One log directory, a real broker and Logdex in turn: each appends behind the other, reads all, and finds it right."""
+"""One log directory, a real broker and Logdex in turn: each appends behind the other, reads all,
+and finds it right."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ ROUNDS = {"records": 8, "rounds": 2, "abortEvery": 3}
 
 
 def broker_steps(seed: int, *, end: str, codecs: tuple[str, ...]) -> Line:
-    """A real producer: plain and idempotent with each codec, then overlapping transactions; a crash leaves one open."""
+    """A real producer: plain and idempotent with each codec, then overlapping transactions; a crash
+    leaves one open."""
     common = {"topic": "pp", "partition": 0, "flushEvery": 6, "headers": 3, "tombstones": 0.1, "value": [0, 120]}
     steps: list[Line] = []
     for place, codec in enumerate(codecs):
@@ -75,7 +77,7 @@ class Game:
         run_broker(self.home, self.version, {"topics": [topic]})
         self.topic_id = PartitionMetadata.read(self.path + "/partition.metadata").topic_id
 
-    # -- our turn ------------------------------------------------------------------------------------------------------
+    # -- our turn ---------------------------------------------------------------------------------
     def our_turn(self, *, was_clean: bool, crash: bool = False, delete: bool = False) -> None:
         """We open it, find what is there, append, and close it, or die."""
         self.seed += 1
@@ -109,7 +111,8 @@ class Game:
         assert report.messages > len(uncommitted(self.written)) // 2
 
     def _append_and_die(self) -> None:
-        """In a process that ends without closing anything; what it appended is in the files nevertheless."""
+        """In a process that ends without closing anything; what it appended is in the files
+        nevertheless."""
         told = self.home.with_name("told.pickle")
         command = [sys.executable, "-c", "from tests.interop.kafka.test_ping_pong import die; die()"]
         arguments = [self.path, str(self.seed), str(told)]
@@ -120,9 +123,10 @@ class Game:
         more, self.end = pickle.loads(told.read_bytes())
         self.written += more
 
-    # -- the broker's turn ---------------------------------------------------------------------------------------------
+    # -- the broker's turn ------------------------------------------------------------------------
     def broker_turn(self, *, end: str, codecs: tuple[str, ...] = CODECS) -> None:
-        """The broker loads it, a producer appends, a consumer reads all of it: ours must be as we wrote it."""
+        """The broker loads it, a producer appends, a consumer reads all of it: ours must be as we
+        wrote it."""
         times = [each.timestamp_ms for each in self.written[:: len(self.written) // 12]]
         offsets = [each.offset for each in self.written if each.offset >= self.start][::60]
         with serving(self.home, self.version, broker_steps(self.seed, end=end, codecs=codecs)) as broker:

@@ -32,7 +32,8 @@ def _records(chance: random.Random, *, magic: int, large: bool) -> list[Record]:
 
 
 def _log() -> bytes:
-    """One batch (or run of messages) of each kind, an emptied batch, an odd header key, a transaction's end."""
+    """One batch (or run of messages) of each kind, an emptied batch, an odd header key, a
+    transaction's end."""
     chance, parts, offset = random.Random(4), [], 0
     for magic, codec in ((magic, codec) for magic in range(3) for codec in Compression):
         if magic < 2 and codec is Compression.ZSTD:

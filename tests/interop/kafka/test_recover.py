@@ -1,5 +1,5 @@
-"""The real broker's classes load what recover made of harmed logs: trusting its files and deriving them again, they
-find the same records and leave every file as it is."""
+"""The real broker's classes load what recover made of harmed logs: trusting its files and deriving
+them again, they find the same records and leave every file as it is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Readers beside a real broker for a long time: rolls, retention, compaction, transactions, topics that are deleted,
-kills and an upgrade. There is no false finding, no crash and no wrong row, and a scan has all that the broker had
-acknowledged before the scan began."""
+"""Readers beside a real broker for a long time: rolls, retention, compaction, transactions, topics
+that are deleted, kills and an upgrade. There is no false finding, no crash and no wrong row, and a
+scan has all that the broker had acknowledged before the scan began."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ WHOLE = (("plain", 0), ("plain", 1), ("money", 0), ("money", 1))
 
 
 class Load:
-    """The program that writes, and what the broker has acknowledged so far: by what was said, topic and partition, the
-    highest offset."""
+    """The program that writes, and what the broker has acknowledged so far: by what was said, topic
+    and partition, the highest offset."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[tuple[str, str, int], int] = {}
@@ -80,7 +80,8 @@ class Load:
 
 
 def check_rows(home: Path, load: Load, topic: str, partition: int) -> None:
-    """A scan of a partition that nothing is removed from: all offsets, all values right, all that was acknowledged."""
+    """A scan of a partition that nothing is removed from: all offsets, all values right, all that
+    was acknowledged."""
     needed = max(load.needed("acked", topic, partition), load.needed("committed", topic, partition))
     path = home / f"{topic}-{partition}"
     if not path.is_dir():

@@ -60,8 +60,8 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 class Writer:
-    """Appends to a log, seeded, and keeps what it wrote in `written`, by offset. `start_ms`: the first record's
-    timestamp; each following one is some milliseconds later or earlier."""
+    """Appends to a log, seeded, and keeps what it wrote in `written`, by offset. `start_ms`: the
+    first record's timestamp; each following one is some milliseconds later or earlier."""
 
     def __init__(self, log: Log, seed: int, *, start_ms: int, first_producer: int = PRODUCERS) -> None:
         self.log = log
@@ -70,7 +70,7 @@ class Writer:
         self.now_ms = start_ms
         self.next_producer = first_producer
 
-    # -- records -------------------------------------------------------------------------------------------------------
+    # -- records ----------------------------------------------------------------------------------
     def record(self) -> Record:
         chance = self.chance
         self.now_ms += chance.randrange(0, 40)
@@ -84,13 +84,14 @@ class Writer:
     def records(self, most: int = 12) -> list[Record]:
         return [self.record() for _ in range(self.chance.randint(1, most))]
 
-    # -- appends -------------------------------------------------------------------------------------------------------
+    # -- appends ----------------------------------------------------------------------------------
     def plain(self, *, codec: str = "none", most: int = 12, leader_epoch: int | None = None) -> None:
         records = self.records(most)
         self._note(records, self.log.append(records, compression=codec, leader_epoch=leader_epoch))
 
     def legacy(self, magic: int, *, codec: str = "none") -> None:
-        """Messages of an old format, as an old leader's log has them: without headers, magic 0 without timestamps."""
+        """Messages of an old format, as an old leader's log has them: without headers, magic 0
+        without timestamps."""
         records = [replace(each, headers=()) for each in self.records(most=6)]
         first = self.log.log_end_offset
         compression = Compression[codec.upper()]
@@ -154,7 +155,8 @@ class Writer:
             self._note_marker(transaction.commit() if end == "commit" else transaction.abort())
 
     def interleaved(self) -> None:
-        """Two transactions at once, of which the first one is aborted behind the end of the second."""
+        """Two transactions at once, of which the first one is aborted behind the end of the
+        second."""
         first, second = (self.log.transaction(self._producer()) for _ in range(2))
         for transaction, fate in ((first, "aborted"), (second, None), (first, "aborted")):
             records = self.records(4)
@@ -199,7 +201,7 @@ class Writer:
         self.written.append(Written(info.first_offset, None, None, (), *stamp, "marker"))
 
 
-# -- what must be said -------------------------------------------------------------------------------------------------
+# -- what must be said ---------------------------------------------------------------------------
 def uncommitted(written: list[Written]) -> list[Written]:
     """What a consumer of uncommitted records gets."""
     return [each.without_fate for each in written if each.fate != "marker"]
@@ -233,7 +235,8 @@ def assert_same(got: list[Written], wanted: list[Written]) -> None:
 
 
 def check_times(lines: dict[str, list[Line]], written: list[Written], *, begin: int = 0) -> None:
-    """The broker's answers by time: the first record of a timestamp or a later one, in the order of the log."""
+    """The broker's answers by time: the first record of a timestamp or a later one, in the order of
+    the log."""
     assert lines["offsetForTime"]
     for line in lines["offsetForTime"]:
         hit = next((each for each in written if each.timestamp_ms >= line["query"] and each.offset >= begin), None)

@@ -1,4 +1,5 @@
-"""The Java programs beside these tests, which run on the peers' own classes and the released jars."""
+"""The Java programs beside these tests, which run on the peers' own classes and the released
+jars."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ _OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
 
 
 def compiled(name: str, version: str, peers: Path, classes: Path) -> str:
-    """Compiles NAME.java for an engine's version into a folder below `classes`. Returns the class path."""
+    """Compiles NAME.java for an engine's version into a folder below `classes`. Returns the class
+    path."""
     subprocess.run([str(peers / "run"), "-v", version, "DumpStore"], capture_output=True, check=False, timeout=600)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     builds = sorted((Path(cache) / "logdex-peers" / "rocketmq").glob(f"{version}-*"), key=os.path.getmtime)

@@ -86,8 +86,8 @@ def engine(path: str, store: Path, role: str, work: Path, *more: str) -> Iterato
 
 
 class CuttingProxy:
-    """Passes bytes between slaves and a master, and cuts each of the first `cuts` connections after a random number of
-    the master's bytes."""
+    """Passes bytes between slaves and a master, and cuts each of the first `cuts` connections after
+    a random number of the master's bytes."""
 
     def __init__(self, master_port: int, cuts: int, seed: int, at_most: int) -> None:
         self.cuts_left, self.connections = cuts, 0

@@ -1,4 +1,5 @@
-"""Stores with a history that production knows, written by the real engine (`WriteScenario` of the peers)."""
+"""Stores with a history that production knows, written by the real engine (`WriteScenario` of the
+peers)."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def index_contents(root: Path) -> list[bytes]:
 
 
 def require_same_again(store: Path, output: Path, config: StoreConfig | None = None) -> RebuildReport:
-    """Both engines must rebuild what the broker has on its disk, and verify must have no findings. Returns the
-    report."""
+    """Both engines must rebuild what the broker has on its disk, and verify must have no findings.
+    Returns the report."""
     config = config or resolve_config(str(store))
     assert [str(finding) for finding in verify(store, config).findings] == []
     report = rebuild(str(store), str(output / "local"), config, sync=False)

@@ -1,5 +1,6 @@
-"""A store that `MessageStore` closed beside the same store that the engine opened and closed: the same files, the same
-bytes, but for what is named here; and the engine agrees where a store begins from which old files were removed."""
+"""A store that `MessageStore` closed beside the same store that the engine opened and closed: the
+same files, the same bytes, but for what is named here; and the engine agrees where a store begins
+from which old files were removed."""
 
 from __future__ import annotations
 

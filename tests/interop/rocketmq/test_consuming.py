@@ -1,4 +1,5 @@
-"""A real broker and its consumer on a store whose offsets `Consumer` committed, and the other way round."""
+"""A real broker and its consumer on a store whose offsets `Consumer` committed, and the other way
+round."""
 
 from __future__ import annotations
 

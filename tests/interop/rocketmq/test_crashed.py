@@ -1,5 +1,5 @@
-"""A crashed store is rebuilt, then the real engine starts on it: it keeps the rebuilt IndexFiles and answers every
-query by key. Without the checkpoint that the rebuild writes, it deletes them."""
+"""A crashed store is rebuilt, then the real engine starts on it: it keeps the rebuilt IndexFiles
+and answers every query by key. Without the checkpoint that the rebuild writes, it deletes them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ HEADER_SIZE, ENTRIES_AT = 40, 40 + 4 * 50
 
 
 def crashed(peers: Path, version: str, store: Path, max_index: int) -> Path:
-    """A store that was shut down cleanly once, and then went on and crashed. The next start begins its recovery where
-    the first run ended."""
+    """A store that was shut down cleanly once, and then went on and crashed. The next start begins
+    its recovery where the first run ended."""
     geometry = (*GEOMETRY, str(max_index))
     write_scenario(peers, version, "plain", store, geometry=geometry)
     later = ("--clock-start", "1700001000000", "--halt", "--linger", "1500")
@@ -37,7 +37,8 @@ def crashed(peers: Path, version: str, store: Path, max_index: int) -> Path:
 
 
 def started(peers: Path, version: str, store: Path, work: Path, max_index: int) -> tuple[Path, dict[str, set[int]]]:
-    """The store after the engine started on a copy of it and was shut down, and its answers to queries by key."""
+    """The store after the engine started on a copy of it and was shut down, and its answers to
+    queries by key."""
     work.mkdir()
     (work / "queries").write_text("".join(f"T\t{key}\t64\t0\t{1 << 62}\n" for key in KEYS))
     arguments = ("DumpStore", "--dir", store, "--keep", work / "kept", "--queries", work / "queries")

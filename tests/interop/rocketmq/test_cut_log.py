@@ -1,4 +1,5 @@
-"""The real engine goes on with a store whose newest CommitLog files are gone: the index then contradicts the log."""
+"""The real engine goes on with a store whose newest CommitLog files are gone: the index then
+contradicts the log."""
 
 from __future__ import annotations
 

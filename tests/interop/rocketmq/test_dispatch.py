@@ -1,4 +1,5 @@
-"""A dispatch that follows the CommitLog of a real engine which writes as fast as it can, broken off again and again."""
+"""A dispatch that follows the CommitLog of a real engine which writes as fast as it can, broken off
+again and again."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(900)
 
 
 def follow(process: subprocess.Popen[bytes], store: Path, output: Path, config: StoreConfig) -> list[int]:
-    """Follows the store while the engine writes, in runs of three seconds; every other one is broken off, without its
-    files being completed. Returns the messages of each run."""
+    """Follows the store while the engine writes, in runs of three seconds; every other one is
+    broken off, without its files being completed. Returns the messages of each run."""
     found = []
     while process.poll() is None:
         job = Dispatcher(store, output, config)

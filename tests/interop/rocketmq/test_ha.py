@@ -1,4 +1,5 @@
-"""Replication with the real engine: its master and our slave, through cut connections, our master and its slave."""
+"""Replication with the real engine: its master and our slave, through cut connections, our master
+and its slave."""
 
 from __future__ import annotations
 
@@ -141,7 +142,8 @@ def test_a_real_slave_through_cut_connections(version: str, peers_dir: Path, tmp
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_real_slave_of_our_master(version: str, peers_dir: Path, tmp_path: Path) -> None:
-    """It gets the last file and all that is put then, is waited for, and goes on after our restart."""
+    """It gets the last file and all that is put then, is waited for, and goes on after our
+    restart."""
     classes, ours, theirs = class_path(peers_dir, version, tmp_path), tmp_path / "ours", tmp_path / "theirs"
 
     def put(store: MessageStore, count: int) -> PutMessageStatus:

@@ -1,6 +1,6 @@
-"""Stores with random histories, played by the real engine: crashes, retention, deleted topics, clocks that are set, an
-index that is switched on and off, upgrades. Verify finds nothing, each answer is right, and what is called complete is
-complete."""
+"""Stores with random histories, played by the real engine: crashes, retention, deleted topics,
+clocks that are set, an index that is switched on and off, upgrades. Verify finds nothing, each
+answer is right, and what is called complete is complete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ ROLLBACK = 12
 
 
 def stage(chance: Random, number: int) -> tuple[list[str], int]:
-    """The lines of one run of the engine that begins with message `number`, and the number after its last."""
+    """The lines of one run of the engine that begins with message `number`, and the number after
+    its last."""
     lines = [f"open {int(chance.random() < 0.85)} {int(chance.random() < 0.1)}"]
     for _ in range(chance.randrange(1, 4)):
         count = chance.choice((1, 5, 30, 60, 120))
@@ -48,8 +49,8 @@ def stage(chance: Random, number: int) -> tuple[list[str], int]:
 
 
 def scripts(seed: int, versions: tuple[str, ...]) -> list[list[str]]:
-    """What each of the versions does in turn with the store of a seed. It ends cleanly; what was left by a crash
-    before that is kept."""
+    """What each of the versions does in turn with the store of a seed. It ends cleanly; what was
+    left by a crash before that is kept."""
     chance, number = Random(seed), 0
     found: list[list[str]] = []
     for place in range(len(versions)):
@@ -159,7 +160,8 @@ def test_topics_that_are_created_again_before_a_crash(version: str, peers_dir: P
 
 
 def served_on_start(work: Path, peers: Path, version: str, lines: str, days: int) -> set[int]:
-    """The physical offsets of all messages that the engine's consumers get after a start that plays some lines."""
+    """The physical offsets of all messages that the engine's consumers get after a start that plays
+    some lines."""
     script = [f"clock {days * 86_400_000}", "open 1 0", *lines.split(";"), "serve", "close"]
     played(work, peers, {"0": [[line for line in script if line]]}, (version,))
     return {int(line) for line in (work / "0.served").read_text().splitlines()}
@@ -172,7 +174,8 @@ def queued(root: Path, config: StoreConfig) -> dict[int, int]:
 
 
 def left_out(root: Path, config: StoreConfig) -> set[int]:
-    """The physical offsets of the messages that verify finds left out of their queues; nothing else is found."""
+    """The physical offsets of the messages that verify finds left out of their queues; nothing else
+    is found."""
     found = set()
     for finding in verify(root, config).findings:
         assert (finding.check, "no consumer gets this one" in finding.message) == ("message-queue-offset", True), (
@@ -192,9 +195,10 @@ def lose_queues(root: Path) -> None:
 def test_what_the_engine_leaves_out_when_it_makes_queues_anew_is_found(
     version: str, peers_dir: Path, tmp_path: Path
 ) -> None:
-    """The ConsumeQueues of a topic that was created again are lost. The engine makes them anew of the whole log: it
-    puts the first message of the new life behind the earlier life, and leaves out the others up to there. The findings
-    are just the messages that no consumer gets; a rebuild gives those of the new life back."""
+    """The ConsumeQueues of a topic that was created again are lost. The engine makes them anew of
+    the whole log: it puts the first message of the new life behind the earlier life, and leaves out
+    the others up to there. The findings are just the messages that no consumer gets; a rebuild
+    gives those of the new life back."""
     config, first = replace(CONFIG, dialect=Dialect.of(version)), "open 1 0;put 60 0 1;delete T;put 60 60 2;close"
     (root,) = played(tmp_path, peers_dir, {"0": [first.split(";")]}, (version,))
     lose_queues(root)
@@ -210,9 +214,9 @@ def test_what_the_engine_leaves_out_when_it_makes_queues_anew_is_found(
 def test_offsets_that_an_engine_gave_out_twice_are_found_where_consumers_lack_a_message(
     version: str, peers_dir: Path, tmp_path: Path
 ) -> None:
-    """The last file of a queue is lost after a clean end. The engine goes on before it, and gives its queue offsets
-    out again. When it makes the queue anew later, it leaves out what states an offset for the second time:
-    the messages are in the log and no consumer gets them."""
+    """The last file of a queue is lost after a clean end. The engine goes on before it, and gives
+    its queue offsets out again. When it makes the queue anew later, it leaves out what states an
+    offset for the second time: the messages are in the log and no consumer gets them."""
     config = replace(CONFIG, dialect=Dialect.of(version))
     (root,) = played(tmp_path, peers_dir, {"0": [["open 1 0", "put 200 0 1", "close"]]}, (version,))
     *_, last = sorted((root / "consumequeue" / "T" / "0").iterdir())
@@ -225,9 +229,10 @@ def test_offsets_that_an_engine_gave_out_twice_are_found_where_consumers_lack_a_
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_queues_that_an_engine_made_anew_over_a_gap_are_rebuilt(version: str, peers_dir: Path, tmp_path: Path) -> None:
-    """A file of the log is lost, and with it the queue offsets of its messages. The engine puts the entries behind the
-    gap one behind the other. Consumers get all messages, at other queue offsets than those state: no message is lost,
-    and a rebuild, which the mend names, puts each at its own."""
+    """A file of the log is lost, and with it the queue offsets of its messages. The engine puts the
+    entries behind the gap one behind the other. Consumers get all messages, at other queue offsets
+    than those state: no message is lost, and a rebuild, which the mend names, puts each at its
+    own."""
     config = replace(CONFIG, dialect=Dialect.of(version))
     (root,) = played(tmp_path, peers_dir, {"0": [["open 1 0", "put 200 0 1", "close"]]}, (version,))
     (root / "commitlog" / f"{config.mapped_file_size_commit_log:020d}").unlink()

@@ -1,5 +1,5 @@
-"""The real engine starts on what a killed `rebuild --in-place` or `recover --in-place` left, without a second run, and
-loses nothing: every message in the log is served by its queue."""
+"""The real engine starts on what a killed `rebuild --in-place` or `recover --in-place` left,
+without a second run, and loses nothing: every message in the log is served by its queue."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ def recovered(root: Path, env: Env) -> object:
 
 
 def served(peers: Path, version: str, root: Path) -> set[int]:
-    """The physical offsets that the engine's getMessage gives after a start on a copy of a store."""
+    """The physical offsets that the engine's getMessage gives after a start on a copy of a
+    store."""
     lines = map(json.loads, run_peer(peers, version, "DumpStore", "--dir", root).splitlines())
     return {line["physicalOffset"] for line in lines if line["type"] == "entry" and line["read"]}
 
 
 def kill_points(root: Path, command: Command) -> list[int]:
-    """Some operations between the journal and the last change of a name, the first and the last included."""
+    """Some operations between the journal and the last change of a name, the first and the last
+    included."""
     env = FaultEnv(str(root))
     command(root, env)
     begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))

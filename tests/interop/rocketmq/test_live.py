@@ -1,5 +1,5 @@
-"""Checks and scans beside a real engine that writes as fast as it can: no finding in a hundred runs, and no scan ends
-in damage."""
+"""Checks and scans beside a real engine that writes as fast as it can: no finding in a hundred
+runs, and no scan ends in damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(7200
 
 RUNS = 100
 SECONDS = 20
-"""How long one store grows. The longer it is, the fewer checks of it there are; then comes the next."""
+"""How long one store grows. The longer it is, the fewer checks of it there are; then comes the
+next."""
 SIZES = {"--commitlog": 1 << 20, "--cq": 2000, "--slots": 5000, "--max-index": 20_000}
 
 

@@ -1,5 +1,5 @@
-"""What `verify` prints to mend a finding is carried out, for every harm; then the real engine starts on the store and
-serves every message, by queue and by key."""
+"""What `verify` prints to mend a finding is carried out, for every harm; then the real engine
+starts on the store and serves every message, by queue and by key."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from tests.unit.rocketmq.verify.test_harm import NAME
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CUTS = {"zeroed tail", "last body"}
-"""Where the mend says that a broker's next start cuts the log: the last message goes, as it says."""
+"""Where the mend says that a broker's next start cuts the log: the last message goes, as it
+says."""
 
 
 CRASHED = {"abort", "a directory for abort"}
-"""With the file abort the engine drops IndexFiles that its checkpoint does not vouch for, and with them keys."""
+"""With the file abort the engine drops IndexFiles that its checkpoint does not vouch for, and with
+them keys."""
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""Files with consumer offsets: the engine's classes read what Logdex wrote and go on with it, and the other way
-round."""
+"""Files with consumer offsets: the engine's classes read what Logdex wrote and go on with it, and
+the other way round."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`MessageStore` and the real engine take turns on one directory: each opens what the other left, reads all of it, and
-goes on."""
+"""`MessageStore` and the real engine take turns on one directory: each opens what the other left,
+reads all of it, and goes on."""
 
 from __future__ import annotations
 

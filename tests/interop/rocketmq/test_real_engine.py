@@ -1,4 +1,5 @@
-"""The real engine opens a store whose ConsumeQueues and IndexFiles are ours, and says of it what it says of its own."""
+"""The real engine opens a store whose ConsumeQueues and IndexFiles are ours, and says of it what it
+says of its own."""
 
 from __future__ import annotations
 

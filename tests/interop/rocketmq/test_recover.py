@@ -1,5 +1,5 @@
-"""The real engines open what `recover` makes of damaged stores: they walk over the placeholders and serve every message
-behind them, by queue and by key."""
+"""The real engines open what `recover` makes of damaged stores: they walk over the placeholders and
+serve every message behind them, by queue and by key."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def damage(root: Path, what: str) -> None:
 
 
 def opened(peers: Path, version: str, store: Path, work: Path) -> list[dict[str, Any]]:
-    """What the real engine tells of a copy of the store, which it then shuts down cleanly as `work/kept`."""
+    """What the real engine tells of a copy of the store, which it then shuts down cleanly as
+    `work/kept`."""
     work.mkdir()
     (work / "queries").write_text("".join(f"T\t{key}\t64\t0\t{1 << 62}\n" for key in KEYS))
     arguments = ("DumpStore", "--dir", store, "--keep", work / "kept", "--queries", work / "queries")

@@ -1,4 +1,5 @@
-"""A healthy store has no findings, whatever its history, and a rebuild gives what the broker has on its disk."""
+"""A healthy store has no findings, whatever its history, and a rebuild gives what the broker has on
+its disk."""
 
 from __future__ import annotations
 

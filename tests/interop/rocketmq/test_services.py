@@ -1,5 +1,6 @@
-"""A real broker takes over a store with delayed messages and transactions of `MessageStore`, and gives it back: each
-delayed message is delivered once, and both agree which transactions are pending."""
+"""A real broker takes over a store with delayed messages and transactions of `MessageStore`, and
+gives it back: each delayed message is delivered once, and both agree which transactions are
+pending."""
 
 from __future__ import annotations
 

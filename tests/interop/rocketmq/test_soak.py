@@ -1,5 +1,6 @@
-"""Readers beside the real engine for a long time: rolls, removal of old files, kills and an upgrade. There is no false
-finding, no crash and no wrong row, and a scan has all that the engine had acknowledged before the scan began."""
+"""Readers beside the real engine for a long time: rolls, removal of old files, kills and an
+upgrade. There is no false finding, no crash and no wrong row, and a scan has all that the engine
+had acknowledged before the scan began."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ FLAGS += ("--max-hash-slot-num", 1000, "--max-index-num", 8000)
 
 
 class Engine:
-    """The real engine in a process of its own. `acknowledged` is the number of the last message that it acknowledged,
-    `starts` the number that each of its runs began with: what a killed run put behind `acknowledged` may be there too,
-    and the next run puts the same numbers again."""
+    """The real engine in a process of its own. `acknowledged` is the number of the last message
+    that it acknowledged, `starts` the number that each of its runs began with: what a killed run
+    put behind `acknowledged` may be there too, and the next run puts the same numbers again."""
 
     def __init__(self, peers: Path, work: Path) -> None:
         self.acknowledged = -1
@@ -83,8 +84,8 @@ class Engine:
 
 
 def check_rows(store: Path, engine: Engine) -> int:
-    """A scan of everything: numbers without a gap, bodies and keys right, all that was acknowledged. Returns how many
-    messages there are."""
+    """A scan of everything: numbers without a gap, bodies and keys right, all that was
+    acknowledged. Returns how many messages there are."""
     needed = engine.acknowledged
     with api.open(store) as snapshot:
         assert isinstance(snapshot, StoreSnapshot)

@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(600)
 
 SIZES = {**SMALL, "mapped_file_size_consume_queue": 20_000}
 GEOMETRY = ("--commitlog", 16384, "--cq", 1000, "--slots", 100, "--max-index", 1000)
-"""One file per queue: the engine also ends a read where a ConsumeQueue file ends, and Logdex goes on."""
+"""One file per queue: the engine also ends a read where a ConsumeQueue file ends, and Logdex goes
+on."""
 OFFSETS = (-1, 0, 1, 7, 39, 40, 99, 100, 101, 5000)
 ASKED = [
     *(("orders", queue_id, offset, 8, "*") for queue_id in (0, 1, 9) for offset in OFFSETS),

@@ -1,5 +1,5 @@
-"""A stream beside a real engine that writes as fast as it can, started again for each batch: no message is lost, and
-none comes twice."""
+"""A stream beside a real engine that writes as fast as it can, started again for each batch: no
+message is lost, and none comes twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A broker west of UTC goes on with a store that was rebuilt on a machine in UTC, and its queries by time find all."""
+"""A broker west of UTC goes on with a store that was rebuilt on a machine in UTC, and its queries
+by time find all."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def index_names(store: Path) -> list[str]:
 
 
 def go_on(peers: Path, version: str, store: Path, after_ms: int = 0) -> int:
-    """A broker in Los Angeles writes 200 messages. Its files are named soon after their first message's store time.
-    Returns a time before the first of them, and after `after_ms`."""
+    """A broker in Los Angeles writes 200 messages. Its files are named soon after their first
+    message's store time. Returns a time before the first of them, and after `after_ms`."""
     start_ms = max(now_ms() - 45_000, after_ms)
     write_scenario(peers, version, "plain", store, "--clock-start", str(start_ms), geometry=GEOMETRY, java=LOS_ANGELES)
     return start_ms - 1_000  # an IndexFile has times in seconds

@@ -1,4 +1,5 @@
-"""Stores that two versions of the engine wrote, or an engine without an index: verify finds nothing."""
+"""Stores that two versions of the engine wrote, or an engine without an index: verify finds
+nothing."""
 
 from __future__ import annotations
 

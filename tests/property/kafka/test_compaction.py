@@ -1,4 +1,5 @@
-"""Compaction against a model: of every key the last record, tombstones and transactions by their rules."""
+"""Compaction against a model: of every key the last record, tombstones and transactions by their
+rules."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class Data:
 
 @dataclass
 class Model:
-    """`fates`: whether a transaction was committed, None while it is open. `there`: what is in the log."""
+    """`fates`: whether a transaction was committed, None while it is open. `there`: what is in the
+    log."""
 
     now_ms: int = 10_000
     there: list[Data] = field(default_factory=list)

@@ -1,7 +1,8 @@
-"""Compaction many times over: bulk loads with hot keys, tombstones, transactions, and loads between that trust nothing.
+"""Compaction many times over: bulk loads with hot keys, tombstones, transactions, and loads between
+that trust nothing.
 
-The model is a few lines: of every key the last record that was not aborted. What is compared after each load is the
-latest record of each key, the log end offset and what `verify` finds.
+The model is a few lines: of every key the last record that was not aborted. What is compared after
+each load is the latest record of each key, the log end offset and what `verify` finds.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class History:
         self.log.compact(self.now_ms, dedupe_buffer_bytes=self.chance.choice((24 * 40, 1 << 20)))
 
     def reload(self) -> None:
-        """Opens the log anew, as after a crash that left no recovery point: every segment is recovered."""
+        """Opens the log anew, as after a crash that left no recovery point: every segment is
+        recovered."""
         end = self.log.log_end_offset
         self.log.close()
         if self.chance.random() < 0.7:

@@ -1,4 +1,5 @@
-"""Random histories of logs and of their dispatch: after each run that ends, the files are those of a rebuild."""
+"""Random histories of logs and of their dispatch: after each run that ends, the files are those of
+a rebuild."""
 
 from __future__ import annotations
 

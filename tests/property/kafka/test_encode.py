@@ -1,4 +1,5 @@
-"""Bulk encoding against its plain twin `encode_batch`: any records, codecs, cuts, chunks, nulls and headers."""
+"""Bulk encoding against its plain twin `encode_batch`: any records, codecs, cuts, chunks, nulls and
+headers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Followers of a log to which anything happens between two polls: in the end they have what is in the log.
+"""Followers of a log to which anything happens between two polls: in the end they have what is in
+the log.
 
-What a follower returned from an offset on replaces what it returned from there on before, as its documentation says.
+What a follower returned from an offset on replaces what it returned from there on before, as its
+documentation says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A directory with any healthy history has no findings: all that a `Log` does, kills and changed settings included.
+"""A directory with any healthy history has no findings: all that a `Log` does, kills and changed
+settings included.
 
-After each step that leaves the directory closed, killed, or loaded after a kill, `verify` finds nothing wrong, and the
-log ends and begins where it did.
+After each step that leaves the directory closed, killed, or loaded after a kill, `verify` finds
+nothing wrong, and the log ends and begins where it did.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class History:
         )
         return Log.open(self.path, config, clock_ms=lambda: self.now_ms)
 
-    # -- appending -----------------------------------------------------------------------------------------------------
+    # -- appending --------------------------------------------------------------------------------
     def records(self) -> list[Record]:
         chance, found = self.chance, []
         for _ in range(chance.choice((1, 1, 2, 5))):
@@ -105,7 +106,7 @@ class History:
         shutil.rmtree(folder)
         self.log.append_batches(raw, assign_offsets=False)
 
-    # -- everything else -----------------------------------------------------------------------------------------------
+    # -- everything else --------------------------------------------------------------------------
     def roll(self) -> None:
         self.log.roll()
 
@@ -136,7 +137,7 @@ class History:
     def flush(self) -> None:
         self.log.flush()
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- looking ----------------------------------------------------------------------------------
     def check(self) -> None:
         report = verify(self.path)
         assert [str(finding) for finding in report.findings] == [], (report.findings, self.done)
@@ -197,7 +198,8 @@ def play(home: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", cases([36, 63, 364, 5, 7, 9], 3))
 def test_some_histories(tmp_path: Path, seed: int) -> None:
-    """In 36 and 364 a producer goes on that was forgotten, in 63 an index becomes smaller than its entries."""
+    """In 36 and 364 a producer goes on that was forgotten, in 63 an index becomes smaller than its
+    entries."""
     play(tmp_path, seed)
 
 

@@ -1,4 +1,5 @@
-"""The index fold: kernel and plain twin are the same, whatever the batches and however they are cut into windows."""
+"""The index fold: kernel and plain twin are the same, whatever the batches and however they are cut
+into windows."""
 
 from __future__ import annotations
 

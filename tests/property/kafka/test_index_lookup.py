@@ -1,4 +1,5 @@
-"""Look-ups in bulk equal single ones; what counts as an entry; single ones equal a plain reading of the rules."""
+"""Look-ups in bulk equal single ones; what counts as an entry; single ones equal a plain reading of
+the rules."""
 
 from __future__ import annotations
 

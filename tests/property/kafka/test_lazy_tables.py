@@ -1,4 +1,5 @@
-"""Whatever filter reaches a log's tables: the rows are those of the same filter after reading everything."""
+"""Whatever filter reaches a log's tables: the rows are those of the same filter after reading
+everything."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rows of a plan's splits, one after the other, are those of the log that pass the filter: for any log, filter and
-size of splits, and whatever has become of the indexes."""
+"""The rows of a plan's splits, one after the other, are those of the log that pass the filter: for
+any log, filter and size of splits, and whatever has become of the indexes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ KEYS = [None, b"", b"a", b"b", b"c"]
 
 
 def write(path: Path, chance: Random, batches: int) -> None:
-    """A log of several segments, its timestamps mostly rising, with transactions some of which stay open."""
+    """A log of several segments, its timestamps mostly rising, with transactions some of which stay
+    open."""
     with Log.open(str(path), segment_bytes=chance.choice((500, 2000, 9000)), index_interval_bytes=100) as log:
         time_ms = START_MS
         producers: set[int] = set()
@@ -134,7 +135,8 @@ def placed(rows: list[Row]) -> list[Row]:
 
 
 def check_plan(plan: ReadPlan, snapshot: PartitionSnapshot) -> None:
-    """What a plan says of itself, and that its splits lie one behind the other, each within its file."""
+    """What a plan says of itself, and that its splits lie one behind the other, each within its
+    file."""
     assert plan.total_bytes == plan.size_bytes + plan.pruned_bytes == snapshot.size_bytes
     assert plan.pruned_files <= plan.total_files
     assert repr(plan).startswith(f"ReadPlan({len(plan.splits)} splits of {plan.size_bytes} bytes; pruned: ")
@@ -167,7 +169,8 @@ def harm_index(path: Path, chance: Random) -> None:
 
 
 def harm_log(path: Path, chance: Random) -> None:
-    """Flips bits of a .log, but for base offsets, which no checksum covers: they are what is believed of a record."""
+    """Flips bits of a .log, but for base offsets, which no checksum covers: they are what is
+    believed of a record."""
     file = chance.choice(sorted(path.glob("*.log")))
     data = bytearray(file.read_bytes())
     with LogSegment(str(path), int(file.stem)) as segment:

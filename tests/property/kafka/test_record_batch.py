@@ -1,4 +1,5 @@
-"""Batches of every magic and codec: what is encoded comes back; whatever is cut or flipped ends in a typed error."""
+"""Batches of every magic and codec: what is encoded comes back; whatever is cut or flipped ends in
+a typed error."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def test_a_batch_comes_back(made: EncodedBatch) -> None:
 
 @given(encoded_batches())
 def test_what_was_read_encodes_to_the_same_bytes(made: EncodedBatch) -> None:
-    """Where the timestamps are the producers'. Under LogAppendTime the stored deltas are theirs, and not read."""
+    """Where the timestamps are the producers'. Under LogAppendTime the stored deltas are theirs,
+    and not read."""
     (batch,), found = _read_all(made.raw)
     if made.options["max_timestamp_ms"] is None:
         assert encode_batch(found, **made.options) == batch.raw

@@ -1,4 +1,5 @@
-"""The decode kernel against the scalar records: every codec and magic, headers, nulls, gaps, harm of every kind."""
+"""The decode kernel against the scalar records: every codec and magic, headers, nulls, gaps, harm
+of every kind."""
 
 from __future__ import annotations
 

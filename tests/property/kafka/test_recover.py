@@ -1,5 +1,6 @@
-"""Random harm to small logs: every batch that is still whole, wherever it lies, is in what recover makes of them, and
-that is clean. What only looks like a batch inside a damaged one (a message of a wrapper) is none."""
+"""Random harm to small logs: every batch that is still whole, wherever it lies, is in what recover
+makes of them, and that is clean. What only looks like a batch inside a damaged one (a message of a
+wrapper) is none."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ SEEDS = examples(60)
 
 
 def every_batch(root: Path) -> Iterator[tuple[str, bytes]]:
-    """(partition, bytes) of each whole batch at any position of a .log, what was put aside included."""
+    """(partition, bytes) of each whole batch at any position of a .log, what was put aside
+    included."""
     for path in sorted(root.rglob("*.log")):
         for _, raw in whole_batches(path.read_bytes()):
             yield path.relative_to(root).parts[0], raw

@@ -1,4 +1,5 @@
-"""Behind damage in a batch that holds a log, reading goes on with the batches of the log, never with those it holds."""
+"""Behind damage in a batch that holds a log, reading goes on with the batches of the log, never
+with those it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The batch scan kernel against its plain twin: batches of every magic, cuts, flips anywhere, zeros behind."""
+"""The batch scan kernel against its plain twin: batches of every magic, cuts, flips anywhere, zeros
+behind."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def batches(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches one after the other, cut, flipped, followed by zeros or by rubbish, or as they should be."""
+    """Batches one after the other, cut, flipped, followed by zeros or by rubbish, or as they should
+    be."""
     data = bytearray(b"".join(draw(st.lists(batches(), max_size=5))))
     for _ in range(draw(st.sampled_from([0, 0, 1, 3]))):
         if data:

@@ -1,7 +1,9 @@
-"""Harmed segment files: every cut and many flips end in a typed error, or in an answer that can be right.
+"""Harmed segment files: every cut and many flips end in a typed error, or in an answer that can be
+right.
 
-What a look-up may answer with a harmed .index or .timeindex is what the log's headers say from the position on that the
-entry names: a batch that is there. Recovery looks at no index and must give the same bytes whatever they hold.
+What a look-up may answer with a harmed .index or .timeindex is what the log's headers say from the
+position on that the entry names: a batch that is there. Recovery looks at no index and must give
+the same bytes whatever they hold.
 """
 
 from __future__ import annotations
@@ -124,7 +126,8 @@ def test_a_harmed_log_is_cut_where_the_harm_is(whole: dict[str, bytes], tmp_path
         differs = next((k for k in range(len(harmed)) if harmed[k] != log[k]), len(harmed))
         of_batch = max(start for start in starts if start <= differs) if differs < len(log) else len(log)
         if derived.size_bytes != of_batch:
-            # base offset and leader epoch are not covered by the checksum: the batch is taken as it is
+            # base offset and leader epoch are not covered by the checksum: the batch is taken as it
+            # is
             assert derived.size_bytes == len(log)
             assert differs - of_batch < 8 or 12 <= differs - of_batch < 16
             unharmed += 1

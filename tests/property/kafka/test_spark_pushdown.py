@@ -1,5 +1,6 @@
-"""Whatever Spark pushes down: the rows that a plan of `kafka_log` gives are all that fit, and only those where the
-source claims a condition. Conditions that exclude parts of the log exclude them from the plan."""
+"""Whatever Spark pushes down: the rows that a plan of `kafka_log` gives are all that fit, and only
+those where the source claims a condition. Conditions that exclude parts of the log exclude them
+from the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The lenient JSON reader: it reads what JSON is, with the broker's ways, and never fails but with a located error."""
+"""The lenient JSON reader: it reads what JSON is, with the broker's ways, and never fails but with
+a located error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Groups whose members join, leave, die and commit at random: every message is handed out at least once, each queue in
-order, and none is skipped."""
+"""Groups whose members join, leave, die and commit at random: every message is handed out at least
+once, each queue in order, and none is skipped."""
 
 from __future__ import annotations
 

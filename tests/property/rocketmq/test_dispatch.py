@@ -1,4 +1,5 @@
-"""Random histories of a store and of its dispatch: after each run that ends, the files are those of a rebuild."""
+"""Random histories of a store and of its dispatch: after each run that ends, the files are those of
+a rebuild."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from tests.unit.rocketmq.dispatch.growing import CONFIG, SIZES, grow, require_fo
 
 
 class History:
-    """A store that changes at random, and an output that follows it. There are three kinds: messages are cut off its
-    log's end, others take their places, and runs are killed; or old files of the log go, and the files are those of all
-    messages that ever were; or all of this happens, and the files lead to the messages that the log has."""
+    """A store that changes at random, and an output that follows it. There are three kinds:
+    messages are cut off its log's end, others take their places, and runs are killed; or old files
+    of the log go, and the files are those of all messages that ever were; or all of this happens,
+    and the files lead to the messages that the log has."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -49,7 +51,8 @@ class History:
             self.begin = self.chance.choice([start for start in starts if start >= self.begin])
 
     def cut(self) -> None:
-        """As after a crash of the broker: the log ends at an earlier message. Then it may go on with others."""
+        """As after a crash of the broker: the log ends at an earlier message. Then it may go on
+        with others."""
         with logdex.open(self.store, **SIZES) as snapshot:
             offsets = snapshot.scan().to_arrow().read_all()["physical_offset"].to_pylist()
         at = self.chance.choice([offset for offset in offsets[1:] if offset > self.begin] or [0])

@@ -1,4 +1,5 @@
-"""A log cut at any byte: what is before is found by every way of reading, nothing else, and no wrong answer."""
+"""A log cut at any byte: what is before is found by every way of reading, nothing else, and no
+wrong answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The hash kernels give what the scalar `String.hashCode` gives, for any bytes, and read nothing around them."""
+"""The hash kernels give what the scalar `String.hashCode` gives, for any bytes, and read nothing
+around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One log, every way of deriving its IndexFiles: the same bytes. Windows cut anywhere, files of any size, any task."""
+"""One log, every way of deriving its IndexFiles: the same bytes. Windows cut anywhere, files of any
+size, any task."""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ def _built_one_by_one(case: Case) -> list[bytes]:
 
 
 def _derived_by_tasks(case: Case) -> list[bytes]:
-    """Each file by a deriver of its own, as Spark's tasks do; what it needs to know comes from the one before."""
+    """Each file by a deriver of its own, as Spark's tasks do; what it needs to know comes from the
+    one before."""
     window = _window(case.messages, case.config)
     place, previous = (0, 0), None
     with tempfile.TemporaryDirectory() as name:

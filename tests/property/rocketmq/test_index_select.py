@@ -1,4 +1,5 @@
-"""Bulk look-ups answer what single ones answer, on whole and on harmed files, and end on every chain."""
+"""Bulk look-ups answer what single ones answer, on whole and on harmed files, and end on every
+chain."""
 
 from __future__ import annotations
 

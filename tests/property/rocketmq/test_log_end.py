@@ -1,4 +1,5 @@
-"""Whoever asks where a log ends gets the same answer: offset, kind and reason, whatever harm was done to the log."""
+"""Whoever asks where a log ends gets the same answer: offset, kind and reason, whatever harm was
+done to the log."""
 
 from __future__ import annotations
 
@@ -142,7 +143,8 @@ def check(root: Path, offsets: list[int]) -> LogEnd:
 
 
 def check_behind_damage(end: LogEnd, near: LogEnd, looked_through: LogPass, from_there: list[LogEnd]) -> None:
-    """Who begins behind damage finds the end that a scan from there finds; without damage it is the same for all."""
+    """Who begins behind damage finds the end that a scan from there finds; without damage it is the
+    same for all."""
     assert near in [end, *from_there]
     assert looked_through.end in [end, *from_there]
     assert looked_through.end is not None

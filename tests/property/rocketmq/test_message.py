@@ -1,4 +1,5 @@
-"""The message codec: what is written is read back; every cut and flip ends in a typed error or in as many bytes."""
+"""The message codec: what is written is read back; every cut and flip ends in a typed error or in
+as many bytes."""
 
 from __future__ import annotations
 

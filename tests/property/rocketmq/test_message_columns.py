@@ -1,4 +1,5 @@
-"""Arrow from a scan's columns against messages decoded one by one: any messages, filters, sizes, odd properties."""
+"""Arrow from a scan's columns against messages decoded one by one: any messages, filters, sizes,
+odd properties."""
 
 from __future__ import annotations
 

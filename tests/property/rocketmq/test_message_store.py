@@ -1,5 +1,5 @@
-"""Random histories of a `MessageStore` against a few lists: every answer equals theirs after each operation, opening
-and loss of derived files, and `verify` finds nothing."""
+"""Random histories of a `MessageStore` against a few lists: every answer equals theirs after each
+operation, opening and loss of derived files, and `verify` finds nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ Queue = tuple[str, int]
 
 @dataclass
 class Model:
-    """What was put. A queue whose topic was deleted and made again has a new life, which begins at offset 0."""
+    """What was put. A queue whose topic was deleted and made again has a new life, which begins at
+    offset 0."""
 
     rows: list[tuple[str, str, int]] = field(default_factory=list)
     """Topic, key and physical offset of each message that a key finds."""
@@ -75,8 +76,8 @@ class Model:
         return {queue for queue, lives in self.lives.items() if lives and lives[-1][-1] >= self.start}
 
     def derived_anew(self) -> None:
-        """All ConsumeQueues were derived from the log, as by a rebuild: the newest life of every queue is there, but
-        for those of deleted topics."""
+        """All ConsumeQueues were derived from the log, as by a rebuild: the newest life of every
+        queue is there, but for those of deleted topics."""
         system = {HALF, OP}
         known = None if self.topics is None else self.topics | {topic for topic, _ in self.alive} | system
         self.alive |= {queue for queue in self.queues_with_messages if known is None or queue[0] in known}
@@ -120,7 +121,7 @@ class History:
             work.append(self.expire)
         self.chance.choice([*work, self.store.flush, self.reopen, self.reopen])()
 
-    # -- putting -------------------------------------------------------------------------------------------------------
+    # -- putting ----------------------------------------------------------------------------------
     def message(self, topic: str, queue_id: int) -> tuple[Message, str]:
         self.turn += 1
         key = f"k{self.turn % 50}"
@@ -200,7 +201,7 @@ class History:
     def dispatch(self) -> None:
         self.store.dispatch()
 
-    # -- opening -------------------------------------------------------------------------------------------------------
+    # -- opening ----------------------------------------------------------------------------------
     def reopen(self) -> None:
         is_clean = self.chance.random() < 0.6
         if is_clean:
@@ -255,7 +256,7 @@ class History:
                 self.remove(config.parent)
                 self.model.topics = None
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- answers ----------------------------------------------------------------------------------
     def check(self) -> None:
         self.store.dispatch()
         store, expected = self.store, self.model.queues()
@@ -279,9 +280,11 @@ class History:
             assert [message.physical_offset for message in answer.messages] == known[::-1]
 
     def finish(self) -> None:
-        """The store is sound, and its derived files are those of a rebuild, where that makes the same queues."""
+        """The store is sound, and its derived files are those of a rebuild, where that makes the
+        same queues."""
         for topic in sorted((self.model.topics or set()) - {topic for topic, _ in self.model.alive} - {HALF, OP}):
-            # Nothing tells a topic that was made again and has no messages from one that lost its queues.
+            # Nothing tells a topic that was made again and has no messages from one that lost its
+            # queues.
             message, key = self.message(topic, 0)
             self.model.put(topic, 0, key, self.store.put_message(message).physical_offset)
         self.check()
@@ -298,8 +301,8 @@ class History:
 
 
 def derived(root: Path) -> tuple[dict[str, bytes], list[bytes]]:
-    """The ConsumeQueues, and the IndexFiles in the order of their names. An IndexFile that had no entry when the store
-    was closed is not named by its first entry."""
+    """The ConsumeQueues, and the IndexFiles in the order of their names. An IndexFile that had no
+    entry when the store was closed is not named by its first entry."""
     files = contents(root)
     queues = {name: data for name, data in files.items() if name.startswith("consumequeue/")}
     return queues, [files[name] for name in sorted(files) if name.startswith("index/")]

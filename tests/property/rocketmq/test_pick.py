@@ -1,4 +1,5 @@
-"""Messages at known places against their plain twins: the pick kernel, the match kernel, and parts read by blocks."""
+"""Messages at known places against their plain twins: the pick kernel, the match kernel, and parts
+read by blocks."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def test_picked_messages_are_those_of_the_twin(messages: list[StoredMessage], se
 
 
 def picked_rows(window: Window, scanner: Scanner) -> list[PlainRow]:
-    """A window's columns as rows: those of `row_of`, with the bytes of each message found by its place."""
+    """A window's columns as rows: those of `row_of`, with the bytes of each message found by its
+    place."""
     rows = []
     offsets = window.columns.position[: window.count].tolist()
     for i, place in enumerate(window.places(np.arange(window.count)).tolist()):

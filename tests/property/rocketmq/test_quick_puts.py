@@ -1,4 +1,5 @@
-"""The short way of usual messages into the log does what the long way does: the same bytes, places and refusals."""
+"""The short way of usual messages into the log does what the long way does: the same bytes, places
+and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The short way of usual queries by key returns what the long way returns, in sound and in harmed stores."""
+"""The short way of usual queries by key returns what the long way returns, in sound and in harmed
+stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A read through a plan gives the rows of a full scan that are wanted, whatever has become of the ConsumeQueues."""
+"""A read through a plan gives the rows of a full scan that are wanted, whatever has become of the
+ConsumeQueues."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ Item = tuple[int, StoredMessage]
 
 
 def random_messages(chance: Random, count: int, *, same_size: bool) -> list[StoredMessage]:
-    """Messages of several queues, some of open transactions; clocks go back now and then, queue offsets begin anew.
-    Where all have the same size, entries that are wrong may still fit those beside them."""
+    """Messages of several queues, some of open transactions; clocks go back now and then, queue
+    offsets begin anew. Where all have the same size, entries that are wrong may still fit those
+    beside them."""
     next_offsets: dict[tuple[bytes, int], int] = {}
     time_ms = START_MS
     messages = []
@@ -76,7 +78,8 @@ def random_messages(chance: Random, count: int, *, same_size: bool) -> list[Stor
 
 
 def tear(root: Path, chance: Random) -> None:
-    """Harms the end of the log: its last message is cut or zeroed from some byte on, or no message is behind it."""
+    """Harms the end of the log: its last message is cut or zeroed from some byte on, or no message
+    is behind it."""
     path = max(path for path in (root / "commitlog").iterdir() if any(path.read_bytes()))
     data = bytearray(path.read_bytes())
     end = len(bytes(data).rstrip(b"\0"))
@@ -109,8 +112,8 @@ def swap(queue: Path, older: Path, chance: Random, changed: int) -> None:
 
 
 def change_file(queue: Path, older: Path, chance: Random, changed: int) -> None:
-    """A file is lost or shorter, or an entry is flipped (in its first `changed` bytes), zero, another one, or that of
-    another queue."""
+    """A file is lost or shorter, or an entry is flipped (in its first `changed` bytes), zero,
+    another one, or that of another queue."""
     path = chance.choice(sorted(queue.iterdir()))
     data = bytearray(path.read_bytes())
     entry, other = (20 * chance.randrange(max(len(data) // 20, 1)) for _ in range(2))
@@ -132,8 +135,8 @@ def change_file(queue: Path, older: Path, chance: Random, changed: int) -> None:
 
 
 def harm_queues(root: Path, older: Path, chance: Random, *, tags: bool) -> None:
-    """Some queues are lost, of an older log, those of another queue, or harmed. `tags`: the tags' hashes may be wrong,
-    which nothing but reading every message shows."""
+    """Some queues are lost, of an older log, those of another queue, or harmed. `tags`: the tags'
+    hashes may be wrong, which nothing but reading every message shows."""
     queues = sorted(path for path in (root / "consumequeue").glob("*/*") if path.is_dir())
     for queue in chance.sample(queues, min(chance.randrange(4), len(queues))):
         if queue.is_dir() and any(queue.iterdir()):

@@ -1,5 +1,6 @@
-"""Random harm to small stores: every message whose bytes are untouched is in what recover makes of them, at its place,
-and nothing else but placeholders; the new store is clean, and recovering it again changes no byte."""
+"""Random harm to small stores: every message whose bytes are untouched is in what recover makes of
+them, at its place, and nothing else but placeholders; the new store is clean, and recovering it
+again changes no byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The scan kernel against its plain twin: any messages, every cut, flips anywhere, filler and zeros behind."""
+"""The scan kernel against its plain twin: any messages, every cut, flips anywhere, filler and zeros
+behind."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Whatever Spark pushes down: the rows that a plan of `rocketmq_store` gives are all that fit, and only those where the
-source claims a condition. Conditions that exclude parts of the log exclude them from the plan."""
+"""Whatever Spark pushes down: the rows that a plan of `rocketmq_store` gives are all that fit, and
+only those where the source claims a condition. Conditions that exclude parts of the log exclude
+them from the plan."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ def random_conditions(chance: Random, rows: list[dict[str, Any]]) -> list[Condit
 
 
 def is_wanted(row: dict[str, Any], conditions: list[Condition]) -> bool:
-    """Whether a row must be found. A message that was rolled back has no entry in the index, so a unique key that is
-    pushed down does not find it, as no query of the engine does."""
+    """Whether a row must be found. A message that was rolled back has no entry in the index, so a
+    unique key that is pushed down does not find it, as no query of the engine does."""
     return not (
         row["sysFlag"] & SYS_FLAG_ROLLBACK == SYS_FLAG_ROLLBACK and any(c.column == "uniqueKey" for c in conditions)
     )

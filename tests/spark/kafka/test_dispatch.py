@@ -1,4 +1,5 @@
-"""A dispatch of Kafka's logs as a Structured Streaming query on a real Spark: the files of a rebuild, and a lake."""
+"""A dispatch of Kafka's logs as a Structured Streaming query on a real Spark: the files of a
+rebuild, and a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`logdex.spark.rebuild` of Kafka paths on a real Spark: the real recovery's bytes, damage, progress."""
+"""`logdex.spark.rebuild` of Kafka paths on a real Spark: the real recovery's bytes, damage,
+progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`kafka_log` on a real Spark: rows, filters that are pushed down, with and without Spark's setting for it, errors."""
+"""`kafka_log` on a real Spark: rows, filters that are pushed down, with and without Spark's setting
+for it, errors."""
 
 from __future__ import annotations
 

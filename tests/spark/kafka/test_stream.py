@@ -1,4 +1,5 @@
-"""A stream of `kafka_log` on a real Spark: batches by rows and by bytes, a log that grows and rolls, restarts."""
+"""A stream of `kafka_log` on a real Spark: batches by rows and by bytes, a log that grows and
+rolls, restarts."""
 
 from __future__ import annotations
 

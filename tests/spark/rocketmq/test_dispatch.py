@@ -1,4 +1,5 @@
-"""A dispatch as a Structured Streaming query on a real Spark: the files of a rebuild, each message once in the lake."""
+"""A dispatch as a Structured Streaming query on a real Spark: the files of a rebuild, each message
+once in the lake."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def fail_after(run: Run, messages: int) -> None:
 
 
 def test_follow_with_a_run_that_breaks_off(spark: SparkSession, tmp_path: Path) -> None:
-    """The error of a step ends the query, and is raised as it is; the next query takes up what is left."""
+    """The error of a step ends the query, and is raised as it is; the next query takes up what is
+    left."""
     run = Run(spark, tmp_path)
     grow(run.store, 20, 0)
     grower = threading.Timer(3, grow, (run.store, 20, 1))

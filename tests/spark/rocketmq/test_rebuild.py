@@ -1,4 +1,5 @@
-"""`logdex.spark.rebuild` on a real Spark: the brokers' bytes, two workers at work, typed errors, progress."""
+"""`logdex.spark.rebuild` on a real Spark: the brokers' bytes, two workers at work, typed errors,
+progress."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ CASES = [name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.
 
 
 class Wrapping(TaskRunner):
-    """Runs `wrap(function)` in place of each function; `wrap` and what it gives must be pickled by value."""
+    """Runs `wrap(function)` in place of each function; `wrap` and what it gives must be pickled by
+    value."""
 
     def __init__(self, spark: SparkSession, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         super().__init__(spark)

@@ -1,4 +1,5 @@
-"""The rebuild on other masters, with attempts that fail, and killed: each in a process of its own."""
+"""The rebuild on other masters, with attempts that fail, and killed: each in a process of its
+own."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def command(master: str, store: Path, output: Path, notes: Path, mode: str) -> l
 def run(
     master: str, store: Path, tmp_path: Path, *, mode: str = "plain", environ: dict[str, str] | None = None
 ) -> tuple[dict[str, Any], list[list[str]]]:
-    """The report, and (pid, attempt, number) of every attempt, of a rebuild into ``tmp_path/out``."""
+    """The report, and (pid, attempt, number) of every attempt, of a rebuild into
+    ``tmp_path/out``."""
     done = subprocess.run(
         command(master, store, tmp_path / "out", tmp_path / "notes", mode),
         env={**os.environ, **(environ or {})},
@@ -168,7 +170,8 @@ def spark_home() -> Path:
 
 @pytest.mark.slow
 def test_local_cluster(store: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
-    """Its workers write to SPARK_HOME/work, so SPARK_HOME is a folder of links to the installed one."""
+    """Its workers write to SPARK_HOME/work, so SPARK_HOME is a folder of links to the installed
+    one."""
     home = tmp_path / "home"
     home.mkdir()
     for path in spark_home().iterdir():

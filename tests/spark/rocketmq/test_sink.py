@@ -1,4 +1,5 @@
-"""The sinks on a real Spark: a batch write, a stream from a store into a log directory, restarts."""
+"""The sinks on a real Spark: a batch write, a stream from a store into a log directory,
+restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`rocketmq_store` on a real Spark: rows, a user's schema, a look-up by key, a store that grows, SQL."""
+"""`rocketmq_store` on a real Spark: rows, a user's schema, a look-up by key, a store that grows,
+SQL."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.spark
 
 
 def scanned(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The messages that the local reader gives, up to the first damage, and whether there is none. A
-    last message that was only partly written is where a log ends, and no damage."""
+    """The messages that the local reader gives, up to the first damage, and whether there is none.
+    A last message that was only partly written is where a log ends, and no damage."""
     with StoreSnapshot(str(path)) as snapshot:
         scan = snapshot.scan()
         rows = scan.to_arrow().read_all().to_pylist()
@@ -69,8 +70,8 @@ def test_schema_key_and_view(spark: SparkSession, golden_store: Callable[..., Pa
 
 @pytest.mark.slow
 def test_a_store_that_grows(spark: SparkSession, tmp_path: Path) -> None:
-    """All actions of a DataFrame see the store as it was when the DataFrame was made; with a schema, which lets Spark
-    look later, as it was at the first action."""
+    """All actions of a DataFrame see the store as it was when the DataFrame was made; with a
+    schema, which lets Spark look later, as it was at the first action."""
     path = str(tmp_path / "store")
     with MessageStore.open(path) as store:
         store.put_message(Message(topic="t", body=b"x"))

@@ -1,4 +1,5 @@
-"""A stream of `rocketmq_store` on a real Spark: batches, limits, a store that is written meanwhile, restarts."""
+"""A stream of `rocketmq_store` on a real Spark: batches, limits, a store that is written meanwhile,
+restarts."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.spark
 
 
 def run(frame: DataFrame, folder: Path) -> list[int]:
-    """Reads what there is into Parquet below `folder`, and goes on there next time. Returns the rows of each batch."""
+    """Reads what there is into Parquet below `folder`, and goes on there next time. Returns the
+    rows of each batch."""
     out, checkpoint = str(folder / "out"), str(folder / "checkpoint")
     query = frame.writeStream.format("parquet").options(path=out, checkpointLocation=checkpoint)
     running = query.trigger(availableNow=True).start()

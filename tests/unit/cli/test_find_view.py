@@ -1,4 +1,5 @@
-"""Every format has a view of every command, with the same functions; commands find them, and look at PATH once."""
+"""Every format has a view of every command, with the same functions; commands find them, and look
+at PATH once."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ FUNCTIONS = {
 
 
 def options_of(command: str) -> set[str]:
-    """The options of a command itself, without PATH, the settings and those that only the command looks at."""
+    """The options of a command itself, without PATH, the settings and those that only the command
+    looks at."""
     callbacks = [each.callback for each in app.registered_commands if each.callback is not None]
     (callback,) = (each for each in callbacks if each.__name__ == command)
     settings = {name for each in FORMATS.values() for name in each.setting_names}

@@ -1,4 +1,5 @@
-"""A third format is one entry in the registry and one folder of views: no command changes for it."""
+"""A third format is one entry in the registry and one folder of views: no command changes for
+it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ def test_steps(tmp_path: Path, on_runner: bool) -> None:
 
 
 def test_a_lake_that_was_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The indexes were written and the lake was not: the next run exports it, though the log has not grown."""
+    """The indexes were written and the lake was not: the next run exports it, though the log has
+    not grown."""
     grow(tmp_path / "store", 10, 0)
 
     def full(*_: object) -> None:

@@ -1,4 +1,5 @@
-"""Parquet as a new store or log directory: what an export wrote, tables of one's own, and what is refused."""
+"""Parquet as a new store or log directory: what an export wrote, tables of one's own, and what is
+refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`formats.detect`: every kind of path, with one look at each; what it says of paths of neither format."""
+"""`formats.detect`: every kind of path, with one look at each; what it says of paths of neither
+format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A store and a partition whose bodies are most of their bytes, and how much of them a query reads."""
+"""A store and a partition whose bodies are most of their bytes, and how much of them a query
+reads."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def planned_bytes(tables: StoreTables | KafkaTables) -> int:
 
 
 def make_store(root: Path) -> Path:
-    """Messages of two topics by turns, one per second, each with the keys `hot` (twice), `k-N` and `u-N`."""
+    """Messages of two topics by turns, one per second, each with the keys `hot` (twice), `k-N` and
+    `u-N`."""
     messages = [
         make_message(
             (b"orders", b"other")[number % 2],

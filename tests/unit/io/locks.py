@@ -35,7 +35,8 @@ def is_free_elsewhere(path: Path) -> bool:
 
 @contextmanager
 def held_elsewhere(path: Path) -> Iterator[None]:
-    """Another process holds the lock file `path`, which is made where it is missing, until the block ends."""
+    """Another process holds the lock file `path`, which is made where it is missing, until the
+    block ends."""
     command = [sys.executable, "-c", _HOLD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         try:

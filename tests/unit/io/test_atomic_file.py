@@ -1,5 +1,5 @@
-"""A file that is replaced as a whole: the old contents or the new ones, whatever the system refuses or a power cut
-takes."""
+"""A file that is replaced as a whole: the old contents or the new ones, whatever the system refuses
+or a power cut takes."""
 
 from __future__ import annotations
 

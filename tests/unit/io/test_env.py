@@ -174,7 +174,8 @@ def test_begin_writeback_does_nothing_where_the_system_cannot(tmp_path: Path, mo
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
 def test_a_refused_read_says_where(tmp_path: Path, code: int) -> None:
-    """A sector that the disk cannot read is located; any other error is raised as it is, and is not its own cause."""
+    """A sector that the disk cannot read is located; any other error is raised as it is, and is not
+    its own cause."""
     path = tmp_path / "file"
     path.write_bytes(bytes(100))
     env = FaultEnv(str(tmp_path), Fault(1, code, kinds=frozenset({"read_at"}), lasting=True))

@@ -1,4 +1,5 @@
-"""Group commit: one fsync for many threads, nobody told too early, and nothing acknowledged after a failure."""
+"""Group commit: one fsync for many threads, nobody told too early, and nothing acknowledged after a
+failure."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ WAIT_S = 20
 
 
 class Disk:
-    """What was appended and what of it is synced; an fsync takes a while, can be held up and can fail."""
+    """What was appended and what of it is synced; an fsync takes a while, can be held up and can
+    fail."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -158,7 +160,8 @@ def test_a_failed_fsync_fails_all_that_waited_and_everything_after_it(error: Bas
 
 
 def test_an_fsync_by_other_means_that_failed_is_believed_by_those_who_wait() -> None:
-    """Such as that of a segment that is rolled: it runs under the lock, while no other fsync does."""
+    """Such as that of a segment that is rolled: it runs under the lock, while no other fsync
+    does."""
     disk, outcomes = Disk(), list[object]()
     disk.append()
     disk.hold_up()

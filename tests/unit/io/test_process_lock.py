@@ -1,5 +1,5 @@
-"""Locks between processes: one per file and process, whatever its path, and never dropped by closing another
-descriptor."""
+"""Locks between processes: one per file and process, whatever its path, and never dropped by
+closing another descriptor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def descriptors(path: Path) -> int:
     return found
 
 
-# -- taking and giving up ----------------------------------------------------------------------------------------------
+# -- taking and giving up ------------------------------------------------------------------------
 def test_it_is_held_until_it_is_released(path: Path) -> None:
     lock = taken(path)
     assert (lock.path, lock.is_own, lock.is_last) == (str(path), True, True)
@@ -104,7 +104,7 @@ def test_a_lock_file_that_was_removed_is_not_locked_anew(path: Path) -> None:
     taken(path).release()
 
 
-# -- sharing -----------------------------------------------------------------------------------------------------------
+# -- sharing -------------------------------------------------------------------------------------
 def test_sharing(path: Path) -> None:
     first, second = taken(path, shared=True), taken(path.parent / "." / path.name, shared=True)
     assert (first.is_last, second.is_last) == (False, False)
@@ -150,7 +150,7 @@ def test_threads_take_it_one_at_a_time(path: Path) -> None:
     assert is_free_elsewhere(path)
 
 
-# -- other descriptors of the file -------------------------------------------------------------------------------------
+# -- other descriptors of the file ---------------------------------------------------------------
 def test_the_file_may_be_read_and_written_meanwhile(path: Path) -> None:
     env = Env()
     path.write_bytes(b"lock")
@@ -189,7 +189,7 @@ def test_asking_of_a_lock_that_nobody_holds(path: Path) -> None:
     assert lock_is_held(str(path)) is None
 
 
-# -- forks -------------------------------------------------------------------------------------------------------------
+# -- forks ---------------------------------------------------------------------------------------
 _FORK = """
 import os, sys, threading
 from logdex.io.env import Env
@@ -273,7 +273,7 @@ def test_a_fork_while_another_thread_takes_a_lock(path: Path) -> None:
     subprocess.run([sys.executable, "-c", _FORK_UNDER_THE_GUARD, str(path)], check=True, timeout=20)
 
 
-# -- refusals of the system --------------------------------------------------------------------------------------------
+# -- refusals of the system ----------------------------------------------------------------------
 def test_an_error_half_way_leaves_nothing_locked_nor_open(path: Path) -> None:
     clean = FaultEnv(str(path.parent))
     lock = take_lock(str(path), env=clean)

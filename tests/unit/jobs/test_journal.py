@@ -1,4 +1,5 @@
-"""The journal of a publication: read back as written, nothing where it is torn, refused where it is malformed."""
+"""The journal of a publication: read back as written, nothing where it is torn, refused where it is
+malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where a job may write: what is refused, what is not, and what is held while it writes in place."""
+"""Where a job may write: what is refused, what is not, and what is held while it writes in
+place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Staging: nothing half-published, what stood there is kept, leftovers are swept, one run at a time."""
+"""Staging: nothing half-published, what stood there is kept, leftovers are swept, one run at a
+time."""
 
 from __future__ import annotations
 
@@ -181,7 +182,8 @@ def test_a_journal_is_not_written_through_a_link(tmp_path: Path) -> None:
 
 
 class _InterruptedEnv(Env):
-    """A signal comes just after the change of names with that number, and perhaps after a later one too."""
+    """A signal comes just after the change of names with that number, and perhaps after a later one
+    too."""
 
     def __init__(self, *at: int) -> None:
         super().__init__()
@@ -309,7 +311,8 @@ def test_what_was_changed_since_a_kill_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["index", "queue", "fresh"])
 def test_what_was_changed_within_a_folder_since_a_kill_stays(tmp_path: Path, folder: str) -> None:
-    """A broker that goes on writes into the files of a folder, and the folder's own time stays as it was."""
+    """A broker that goes on writes into the files of a folder, and the folder's own time stays as
+    it was."""
     for output in outputs_of_kills(tmp_path):
         if not (output / folder).exists():
             continue

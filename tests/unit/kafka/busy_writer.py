@@ -1,4 +1,5 @@
-"""Writes, rolls, and retains or compacts a partition until it is killed: busy_writer.py PATH retain|compact|keep"""
+"""Writes, rolls, and retains or compacts a partition until it is killed: busy_writer.py PATH
+retain|compact|keep"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stores with a history: what a broker leaves behind when its CommitLog is cut, grows again, is written without an
-index for a while or by another version, and when files are deleted."""
+"""Stores with a history: what a broker leaves behind when its CommitLog is cut, grows again, is
+written without an index for a while or by another version, and when files are deleted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ HISTORY_CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 14, max_hash_slot_
 
 
 class History:
-    """A store whose log and index go their own ways, as a broker's do: `put` appends messages and indexes them, `cut`
-    takes the newest away and leaves the index as it is. Every message has its own UNIQ_KEY; some have KEYS and a tag.
+    """A store whose log and index go their own ways, as a broker's do: `put` appends messages and
+    indexes them, `cut` takes the newest away and leaves the index as it is. Every message has its
+    own UNIQ_KEY; some have KEYS and a tag.
     """
 
     def __init__(self, root: Path, config: StoreConfig = HISTORY_CONFIG, *, seed: int = 0) -> None:

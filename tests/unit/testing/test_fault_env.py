@@ -1,4 +1,5 @@
-"""FaultEnv: what it refuses, what is dead after a kill, and what a power cut can and cannot take."""
+"""FaultEnv: what it refuses, what is dead after a kill, and what a power cut can and cannot
+take."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def bench(
     seed: Annotated[int, typer.Option(help="Seed of the random choice of messages to look up.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how fast this machine scans, rebuilds and looks up messages. Takes about a minute at most."""
+    """Measure how fast this machine scans, rebuilds and looks up messages. Takes about a minute at
+    most."""
     import random
     import tempfile
 

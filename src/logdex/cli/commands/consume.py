@@ -46,7 +46,8 @@ def consume(
     ] = None,
     decompress: DecompressOption = False,
 ) -> None:
-    """Read what a group has not consumed yet, and commit it. Exit 0 good, 1 damage found, 2 cannot run."""
+    """Read what a group has not consumed yet, and commit it. Exit 0 good, 1 damage found, 2 cannot
+    run."""
     if group is None:
         raise UsageError("which group?", hint="give --group G; logdex offsets PATH lists those that are known")
     if start not in ("first", "last"):

@@ -59,7 +59,8 @@ def convert(
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a store as Kafka logs, or Kafka logs as a store. Exit 0 good, 2 cannot run, 3 done but lossy."""
+    """Write a store as Kafka logs, or Kafka logs as a store. Exit 0 good, 2 cannot run, 3 done but
+    lossy."""
     written_to = output_of(f"convert --to {to}", target.path, output, in_place=False)
     assert written_to is not None
     found = find(target)

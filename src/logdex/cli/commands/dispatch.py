@@ -1,4 +1,5 @@
-"""`logdex dispatch`: derives the indexes of a log into another directory, and keeps them up to date."""
+"""`logdex dispatch`: derives the indexes of a log into another directory, and keeps them up to
+date."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def dispatch(
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """Keep the indexes of a log up to date in another directory. Exit 0 good, 2 cannot run, 3 done but lossy."""
+    """Keep the indexes of a log up to date in another directory. Exit 0 good, 2 cannot run, 3 done
+    but lossy."""
     derived = target.with_settings(time_zone=time_zone)
     found = find(derived)
     prepare = format_of(found).dispatch

@@ -41,7 +41,8 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2 cannot run.
+    """Show which Python, Java, Spark and workers are used, and run a one-row job. Exit 0 good, 2
+    cannot run.
 
     An installation without Spark is good: --engine spark alone needs it.
     """
@@ -76,8 +77,8 @@ def _look_at_python(findings: Findings) -> None:
 
 
 def _look_at_spark(findings: Findings, *, is_asked: bool) -> bool:
-    """Looks for Spark and Java. Returns whether both were found. An installation without PySpark needs
-    no Java, and is a problem only if Spark `is_asked` for."""
+    """Looks for Spark and Java. Returns whether both were found. An installation without PySpark
+    needs no Java, and is a problem only if Spark `is_asked` for."""
     from logdex.spark.java import find_java
 
     findings.facts["spark"] = _version_of("pyspark")

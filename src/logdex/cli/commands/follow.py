@@ -56,7 +56,8 @@ def follow(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a live RocketMQ master into a store. Exit 0 caught up, 1 another log, 2 cannot run, 130 Ctrl-C."""
+    """Follow a live RocketMQ master into a store. Exit 0 caught up, 1 another log, 2 cannot run,
+    130 Ctrl-C."""
     job = _prepare(target, output, tap, _start_of(from_start, from_last_file, from_offset), retry_seconds)
     try:
         with stopped_by_signals(job) as signals, progress_bar("follow", 0) as progress:

@@ -65,7 +65,8 @@ def get(
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,
 ) -> None:
-    """Read a queue or partition through its index, as a consumer does. Exit 0 good, 1 damage found, 2 cannot run."""
+    """Read a queue or partition through its index, as a consumer does. Exit 0 good, 1 damage found,
+    2 cannot run."""
     if (offset is None) == (time_ms is None):
         raise UsageError("from where?", hint="give either --offset N or --time T")
     is_good = show(

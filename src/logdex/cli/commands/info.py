@@ -37,7 +37,8 @@ def info(
         bool, typer.Option("--store", help="With --json: one object for the whole store or log directory.")
     ] = False,
 ) -> None:
-    """Show topics, queues or partitions, offsets, times, sizes, geometry, and whether it was closed cleanly.
+    """Show topics, queues or partitions, offsets, times, sizes, geometry, and whether it was closed
+    cleanly.
 
     Exit 0 good, 1 something could not be read, 2 cannot run.
     """

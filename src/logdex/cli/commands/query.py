@@ -57,7 +57,8 @@ def query(
     ] = None,
     decompress: DecompressOption = False,
 ) -> None:
-    """Find messages by key, newest first. Exit 0 good, 1 the answer may be incomplete, 2 cannot run."""
+    """Find messages by key, newest first. Exit 0 good, 1 the answer may be incomplete, 2 cannot
+    run."""
     is_good = show(
         "query",
         target,

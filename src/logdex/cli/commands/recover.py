@@ -41,7 +41,8 @@ def recover(
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Recover a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done but lossy."""
+    """Recover a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done
+    but lossy."""
     written_to = output_of("recover", target.path, output, in_place=in_place)
     found = find(target)
     env = Env(check_space=not no_space_check)

@@ -46,7 +46,8 @@ def sql(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask in SQL, through DuckDB. Exit 0 good, 1 a log that was read is torn or corrupt, 2 cannot run."""
+    """Ask in SQL, through DuckDB. Exit 0 good, 1 a log that was read is torn or corrupt, 2 cannot
+    run."""
     if sum((csv, as_json, parquet is not None)) > 1:
         raise UsageError("--csv, --json and --parquet exclude each other", hint="give one of them")
     form = "csv" if csv else "json" if as_json else "table"

@@ -55,7 +55,8 @@ def stats(
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """Count messages by topic, queue, hour and key. Exit 0 good, 1 the log is damaged, 2 cannot run."""
+    """Count messages by topic, queue, hour and key. Exit 0 good, 1 the log is damaged, 2 cannot
+    run."""
     source = log_source(
         target, topic=topic, queue=queue, partition=partition, begin_ms=begin_ms, end_ms=end_ms, isolation=isolation
     )

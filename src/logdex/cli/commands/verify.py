@@ -40,7 +40,8 @@ def verify(
     ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; the last one is the report.")] = False,
 ) -> None:
-    """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2 cannot run."""
+    """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2
+    cannot run."""
     found = find(target)
     checked = format_of(found)
     with progress_bar("verify", checked.log_size_bytes(found)) as progress:

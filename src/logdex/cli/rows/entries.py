@@ -15,8 +15,9 @@ from logdex.errors import UsageError
 def print_entries(
     entries: Iterable[Mapping[str, Any]], rows: RowOptions, limit: int | None, others: Mapping[str, object], what: str
 ) -> None:
-    """Prints entries, at most `limit`: as lines, as JSON, or their `columns`. Raises `UsageError` for
-    `others`, options by flag that are about messages, where they are given, and for a template."""
+    """Prints entries, at most `limit`: as lines, as JSON, or their `columns`. Raises `UsageError`
+    for `others`, options by flag that are about messages, where they are given, and for a
+    template."""
     given = [flag for flag, value in {**others, "--format": rows.template}.items() if value not in (None, False)]
     if given:
         raise UsageError(f"{given[0]} is about messages, and this is {what}", hint=f"leave out {' and '.join(given)}")

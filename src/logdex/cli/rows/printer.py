@@ -22,7 +22,8 @@ def print_end(options: RowOptions, command: str, **facts: Any) -> None:
 
 
 class RowPrinter(Generic[Row]):
-    """Prints rows of one shape as the options say: those that pass the filter, and at most `limit`."""
+    """Prints rows of one shape as the options say: those that pass the filter, and at most
+    `limit`."""
 
     def __init__(
         self, shape: RowShape[Row], options: RowOptions, wanted: RowFilter[Row] | None = None, limit: int | None = None

@@ -31,8 +31,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """That a field compares so with a value. `value` is a number for fields that are numbers, text for
-    others, None for null."""
+    """That a field compares so with a value. `value` is a number for fields that are numbers, text
+    for others, None for null."""
 
     field: str
     operation: str
@@ -84,7 +84,8 @@ def _value_of(text: str, field: str, shape: RowShape[Any]) -> int | bool | str |
 
 
 class RowFilter(Generic[Row]):
-    """The rows that contain a text and for which all comparisons hold. Without either it is false."""
+    """The rows that contain a text and for which all comparisons hold. Without either it is
+    false."""
 
     def __init__(self, shape: RowShape[Row], grep: str | None, where: Sequence[str] | None) -> None:
         self._shape = shape

@@ -1,5 +1,5 @@
-"""The options that say how a command prints its messages or records, the same for every command that
-prints some."""
+"""The options that say how a command prints its messages or records, the same for every command
+that prints some."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Values(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowOptions:
-    """How rows are printed: as lines of text, unless `as_json`, `template` or `columns` say otherwise.
+    """How rows are printed: as lines of text, unless `as_json`, `template` or `columns` say
+    otherwise.
 
     `values` is None where the user left the choice to us. `is_full` keeps long values whole.
     """
@@ -82,8 +83,8 @@ def row_parameters() -> list[inspect.Parameter]:
 
 
 def take_row_options(options: dict[str, Any]) -> RowOptions:
-    """Removes the values of `ROW_PARAMETERS` from a command's options and returns them. Raises `UsageError`
-    for those that exclude each other."""
+    """Removes the values of `ROW_PARAMETERS` from a command's options and returns them. Raises
+    `UsageError` for those that exclude each other."""
     found: Mapping[str, Any] = {name: options.pop(name) for name, _, _ in ROW_PARAMETERS}
     if found["template"] is not None and (found["as_json"] or found["columns"] is not None):
         other = "--json" if found["as_json"] else "--columns"

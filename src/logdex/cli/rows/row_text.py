@@ -1,4 +1,5 @@
-"""A row as text: as a line, by a template, as columns, as JSON. One function each, for all formats."""
+"""A row as text: as a line, by a template, as columns, as JSON. One function each, for all
+formats."""
 
 from __future__ import annotations
 

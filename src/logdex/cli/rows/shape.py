@@ -18,12 +18,12 @@ Pair = tuple[str, bytes | None]
 class RowShape(Generic[Row]):
     """How rows of one kind are shown.
 
-    `line` returns the parts of a line, but for the value. `to_json` returns the fields of JSON, named
-    `fields`, with base64 for those of `contents`, which are bytes. The last of these is the value of a
-    line. `pairs` returns the headers or properties, whose field is `pairs_field`; where
+    `line` returns the parts of a line, but for the value. `to_json` returns the fields of JSON,
+    named `fields`, with base64 for those of `contents`, which are bytes. The last of these is the
+    value of a line. `pairs` returns the headers or properties, whose field is `pairs_field`; where
     `pairs_are_bytes`, their values are base64 there too. `letters` are those of `--format`.
-    `decode` returns what a row of one of the broker's own topics means, None for others. The
-    fields `numbers` are whole numbers, `flags` are true or false.
+    `decode` returns what a row of one of the broker's own topics means, None for others. The fields
+    `numbers` are whole numbers, `flags` are true or false.
     """
 
     fields: tuple[str, ...]

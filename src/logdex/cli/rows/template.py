@@ -1,8 +1,8 @@
 r"""The templates of `--format`, with the letters and escapes of kcat.
 
-``%`` and a letter stand for a field; ``%%`` is a percent sign. A backslash and ``n``, ``r``, ``t``, ``0``,
-``e`` or a backslash, or ``\xNN`` up to ``7f``, stand for a character. Nothing is printed between rows, or
-behind the last one, that the template does not say.
+``%`` and a letter stand for a field; ``%%`` is a percent sign. A backslash and ``n``, ``r``, ``t``,
+``0``, ``e`` or a backslash, or ``\xNN`` up to ``7f``, stand for a character. Nothing is printed
+between rows, or behind the last one, that the template does not say.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _PARTS = re.compile(r"%(?P<letter>.?)|\\x(?P<code>[0-7][0-9a-fA-F])|\\(?P<escape
 
 
 def parse_template(text: str, letters: Collection[str]) -> list[tuple[str, bool]]:
-    """Returns the parts of a template: (letter, True) or (literal text, False). Raises `UsageError` for
-    an unknown letter or escape."""
+    """Returns the parts of a template: (letter, True) or (literal text, False). Raises `UsageError`
+    for an unknown letter or escape."""
     parts: list[tuple[str, bool]] = []
     for found in _PARTS.finditer(text):
         letter, code, escape, plain = found.group("letter", "code", "escape", "plain")

@@ -56,8 +56,8 @@ def json_value_of(value: bytes | None, how: Values) -> str | None:
 
 
 def compact_json(value: bytes) -> str | None:
-    """Returns JSON without the spaces between its parts, otherwise as it is; None if the bytes are no
-    JSON."""
+    """Returns JSON without the spaces between its parts, otherwise as it is; None if the bytes are
+    no JSON."""
     try:
         text = value.decode("utf-8")
         json.loads(text, parse_constant=_refuse)

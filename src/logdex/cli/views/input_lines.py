@@ -15,9 +15,8 @@ T = TypeVar("T")
 
 
 def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number, object) of the lines that are not blank, but for the last one that `cat` prints,
-    which is no message. Raises `UsageError` for another
-    line."""
+    """Yields (line number, object) of the lines that are not blank, but for the last one that `cat`
+    prints, which is no message. Raises `UsageError` for another line."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -34,8 +33,8 @@ def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
 def made_of(
     lines: Iterable[tuple[int, dict[str, Any]]], flags: Mapping[str, Any], make: Callable[[dict[str, Any]], T]
 ) -> Iterator[T]:
-    """Yields what `make` makes of the fields of each line, with those of `flags` where a line states
-    none. Raises `UsageError` with the line's number for fields that it does not take."""
+    """Yields what `make` makes of the fields of each line, with those of `flags` where a line
+    states none. Raises `UsageError` with the line's number for fields that it does not take."""
     for number, fields in lines:
         try:
             yield make({**flags, **{name: value for name, value in fields.items() if value is not None}})
@@ -46,7 +45,8 @@ def made_of(
 
 
 def bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
-    """The bytes of a field: base64 in NAME, or text in NAME_text. None if both are missing or null."""
+    """The bytes of a field: base64 in NAME, or text in NAME_text. None if both are missing or
+    null."""
     encoded, text = fields.get(name), fields.get(f"{name}_text")
     if encoded is None:
         if text is not None and not isinstance(text, str):

@@ -9,8 +9,8 @@ from logdex.cli.output import emit_json, note, table
 
 
 class OffsetRow(NamedTuple):
-    """How far a group has read a queue or a partition, whose `number` it is; offsets are from `low` to `high`
-    (exclusive). `target` is where a reset puts it, None without one."""
+    """How far a group has read a queue or a partition, whose `number` it is; offsets are from `low`
+    to `high` (exclusive). `target` is where a reset puts it, None without one."""
 
     group: str
     topic: str
@@ -25,8 +25,8 @@ class OffsetRow(NamedTuple):
 def print_offsets(
     rows: Sequence[OffsetRow], *, names: tuple[str, str, str], column: str, nothing: str, as_json: bool
 ) -> None:
-    """Prints rows. `names` are the JSON names of number, low and high, `column` is the number's heading in the table,
-    `nothing` says that there is no row."""
+    """Prints rows. `names` are the JSON names of number, low and high, `column` is the number's
+    heading in the table, `nothing` says that there is no row."""
     if as_json:
         number, low, high = names
         for row in rows:

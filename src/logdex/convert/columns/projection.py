@@ -1,5 +1,5 @@
-"""The columns that a log has as a table, for Spark and for Parquet: which columns of the format's read
-each is made of, and how.
+"""The columns that a log has as a table, for Spark and for Parquet: which columns of the format's
+read each is made of, and how.
 
 A batch is converted as a whole, by Arrow's functions. Spark accepts exactly one Arrow type per
 column (``timestamp[us, tz=UTC]``, no dictionary), so each conversion ends with that type.
@@ -42,7 +42,8 @@ def timestamp(name: str, read: str) -> SourceColumn:
 
 
 def of_format(columns: Iterable[SourceColumn], conditions: Conditions) -> Conditions:
-    """Returns the conditions for columns that are one of the format's, by its name and in its unit."""
+    """Returns the conditions for columns that are one of the format's, by its name and in its
+    unit."""
     by_name = {column.name: column for column in columns if column.is_same}
     found = []
     for each in conditions.all:
@@ -59,8 +60,8 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class Projection:
-    """The conversion of a format's batches to the columns `names`, of those that there are. `schema`
-    is the exact Arrow schema that is asked for; None: every column may be null.
+    """The conversion of a format's batches to the columns `names`, of those that there are.
+    `schema` is the exact Arrow schema that is asked for; None: every column may be null.
 
     Raises `UsageError` for an unknown name, a name that is given twice, and a type in `schema` that
     is not the column's.

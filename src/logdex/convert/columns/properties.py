@@ -14,8 +14,8 @@ _TEXT_MAP = pa.map_(pa.string(), pa.string())
 
 
 def property_maps(batch: pa.RecordBatch) -> pa.Array | None:
-    """Returns the properties of each row, from `propertyMap` or else `properties`; None if there is no
-    such column. A property that has a column of its own is left out if that column is there."""
+    """Returns the properties of each row, from `propertyMap` or else `properties`; None if there is
+    no such column. A property that has a column of its own is left out if that column is there."""
     names = batch.schema.names
     name = next((each for each in ("propertyMap", "properties") if each in names), None)
     if name is None:

@@ -45,8 +45,8 @@ def times_ms(batch: pa.RecordBatch, name: str, now_ms: int) -> pa.Array:
 
 
 def topics_of(batch: pa.RecordBatch, otherwise: str | None) -> pa.Array:
-    """Returns the topic of each row: that of the option, else of the column. Raises `UsageError` for
-    a row without."""
+    """Returns the topic of each row: that of the option, else of the column. Raises `UsageError`
+    for a row without."""
     if otherwise is not None:
         return pa.repeat(pa.scalar(otherwise, pa.string()), len(batch))
     topics = typed(batch, "topic", {"topic": pa.string()})

@@ -26,8 +26,8 @@ class TableForm:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns without the topic, those that are the same for all rows, and those that repeat
-        others."""
+        """The columns without the topic, those that are the same for all rows, and those that
+        repeat others."""
         left_out = self.constants | self.repeated | {"topic"}
         return tuple(column.name for column in self.columns if column.name not in left_out)
 

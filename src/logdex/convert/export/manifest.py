@@ -1,5 +1,6 @@
 """The manifests of an export: one per run, ``_logdex/000001.json``, and so on. The last one states
-up to where the logs are exported. Readers of Parquet ignore folders whose names begin with ``_``."""
+up to where the logs are exported. Readers of Parquet ignore folders whose names begin with
+``_``."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _SIZE_BYTES_MAX = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one run has added. `run` counts from 1; the manifest of run 0 is that of an empty output.
-    `filter` is the source's, `messages` the number of rows in `files`."""
+    """What one run has added. `run` counts from 1; the manifest of run 0 is that of an empty
+    output. `filter` is the source's, `messages` the number of rows in `files`."""
 
     format: str
     filter: Mapping[str, Any]

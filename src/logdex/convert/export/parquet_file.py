@@ -18,7 +18,8 @@ _NDV_MIN = 64
 
 
 class _Sink(io.RawIOBase):
-    """A file of `Env` as Arrow wants it. What Arrow hands over may be large, so nothing is buffered."""
+    """A file of `Env` as Arrow wants it. What Arrow hands over may be large, so nothing is
+    buffered."""
 
     def __init__(self, file: WriteFile) -> None:
         self.is_abandoned = False

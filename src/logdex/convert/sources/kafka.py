@@ -21,7 +21,8 @@ from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A split of one partition. Up to `sure_end`, a position in its file, batches are known to be."""
+    """A split of one partition. Up to `sure_end`, a position in its file, batches are known to
+    be."""
 
     split: ReadSplit
     sure_end: int
@@ -49,8 +50,9 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class LogDirSource:
-    """The records of a log directory, a partition or a .log file that pass a filter. Internal topics
-    are left out unless one is named. `settings` are the keyword arguments of `logdex.open`."""
+    """The records of a log directory, a partition or a .log file that pass a filter. Internal
+    topics are left out unless one is named. `settings` are the keyword arguments of
+    `logdex.open`."""
 
     path: str
     topic: str | None = None

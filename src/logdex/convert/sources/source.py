@@ -35,8 +35,8 @@ class SourcePart(Protocol):
 
 @dataclass(slots=True)
 class SourcePlan:
-    """The parts to read. `positions` are those from which a later plan goes on, and `losses` tell of
-    what is missing before a byte was read."""
+    """The parts to read. `positions` are those from which a later plan goes on, and `losses` tell
+    of what is missing before a byte was read."""
 
     parts: list[SourcePart] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
@@ -64,8 +64,8 @@ class LogSource(Protocol):
         """The filter as JSON: what is not there is not bounded."""
 
     def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
-        """Plans a read of some of the format's columns, from positions on. Raises `UsageError` if the
-        log ends before such a position, because it is another log then."""
+        """Plans a read of some of the format's columns, from positions on. Raises `UsageError` if
+        the log ends before such a position, because it is another log then."""
 
 
 def told(error: CorruptError) -> str:

@@ -1,4 +1,5 @@
-"""Figures of a log: messages and bytes by topic, queue, hour and key, and the lag of consumer groups."""
+"""Figures of a log: messages and bytes by topic, queue, hour and key, and the lag of consumer
+groups."""
 
 from logdex.convert.stats.job import stats
 from logdex.convert.stats.report import StatsReport

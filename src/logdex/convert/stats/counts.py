@@ -17,8 +17,8 @@ _KEYS = ["topic", "key"]
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of some rows. `places` has a row per topic, queue and hour, `keys` a row per topic and
-    key; both with the columns `messages` and `bytes`."""
+    """The counts of some rows. `places` has a row per topic, queue and hour, `keys` a row per topic
+    and key; both with the columns `messages` and `bytes`."""
 
     places: pa.Table | None = None
     keys: pa.Table | None = None

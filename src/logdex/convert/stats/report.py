@@ -10,8 +10,8 @@ from logdex.jobs.reports import Lossy, WorkReport
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """One topic. `skew` is how many times as many messages its largest queue or partition has as the
-    mean of them."""
+    """One topic. `skew` is how many times as many messages its largest queue or partition has as
+    the mean of them."""
 
     topic: str
     messages: int
@@ -69,8 +69,8 @@ class GroupLag:
 @dataclass(slots=True)
 class StatsReport(Lossy, WorkReport):
     """The figures. `size_bytes` are the bytes of the messages, `bytes` those of the logs that were
-    read. `keys` are the most frequent ones; `keys_are_exact` states whether no message of theirs was
-    left uncounted."""
+    read. `keys` are the most frequent ones; `keys_are_exact` states whether no message of theirs
+    was left uncounted."""
 
     size_bytes: int = 0
     topics: list[TopicFigures] = field(default_factory=list)

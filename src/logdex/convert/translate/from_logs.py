@@ -36,8 +36,8 @@ Commits = dict[TopicPartition, list[tuple[int, str]]]
 
 @dataclass(slots=True)
 class ConvertedLogs:
-    """What the task has written into a folder of its own. `offsets` are those of the groups, by topic
-    and queue."""
+    """What the task has written into a folder of its own. `offsets` are those of the groups, by
+    topic and queue."""
 
     folder: str
     messages: int = 0

@@ -32,8 +32,8 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Converted:
-    """What a task has written into a folder of its own. `shifts` are by how much the last offsets of
-    a partition are higher than those of its queue, by the queue's topic and number."""
+    """What a task has written into a folder of its own. `shifts` are by how much the last offsets
+    of a partition are higher than those of its queue, by the queue's topic and number."""
 
     folder: str
     messages: int = 0
@@ -41,13 +41,14 @@ class Converted:
     shifts: dict[Place, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
     escaped: int = 0
-    """How many messages have properties with a backslash and an x, which may stand for a byte that is not UTF-8."""
+    """How many messages have properties with a backslash and an x, which may stand for a byte that
+    is not UTF-8."""
 
 
 def topics_of(source: StoreSource, runner: Runner, env: Env) -> list[bytes | None]:
-    """Returns the topics of which each is a task: those of the log's messages, which may be more than
-    have ConsumeQueues. Without any ConsumeQueues a single None, for all that the log has, because
-    each task would scan the whole log then."""
+    """Returns the topics of which each is a task: those of the log's messages, which may be more
+    than have ConsumeQueues. Without any ConsumeQueues a single None, for all that the log has,
+    because each task would scan the whole log then."""
     if source.wanted.topic is not None:
         return [source.wanted.topic]
     with StoreSnapshot(source.path, env=env, **source.settings) as snapshot:
@@ -62,8 +63,8 @@ def topics_of(source: StoreSource, runner: Runner, env: Env) -> list[bytes | Non
 
 
 def find_topics(env: Env, parts: tuple[SourcePart, ...], attempt: str, count: Count) -> set[str]:
-    """A task: returns the topics of the messages in some parts. The task that converts them tells what
-    is lost."""
+    """A task: returns the topics of the messages in some parts. The task that converts them tells
+    what is lost."""
     found: set[str] = set()
     for part in parts:
         for batch in part.batches(lambda _: None, env):

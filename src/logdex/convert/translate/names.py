@@ -32,7 +32,8 @@ MESSAGE_FIELDS = (
     "preparedTransactionOffset",
     "topic",
 )
-"""What the header holds, in this order, as ``name=value`` with semicolons between; the topic last."""
+"""What the header holds, in this order, as ``name=value`` with semicolons between; the topic
+last."""
 
 SYSTEM_TOPICS = frozenset(
     ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer")
@@ -47,7 +48,8 @@ Headers = tuple[tuple[str | bytes, bytes | None], ...]
 
 
 def kafka_topic(topic: str) -> str:
-    """Returns a name that Kafka allows for a topic: other characters become ``_25``, their bytes."""
+    """Returns a name that Kafka allows for a topic: other characters become ``_25``, their
+    bytes."""
     name = _ILLEGAL.sub(lambda found: "".join(f"_{byte:02X}" for byte in found[0].encode()), topic)
     return f"_2E{name[1:]}" if name in (".", "..") else name
 

@@ -9,8 +9,8 @@ from logdex.jobs.reports import Lossy, WorkReport
 
 @dataclass(slots=True)
 class ConvertReport(Lossy, WorkReport):
-    """The result of a conversion. `bytes` are those of the logs that were read, `files` the queues or
-    partitions that were written, `groups` the consumer groups whose offsets were translated.
+    """The result of a conversion. `bytes` are those of the logs that were read, `files` the queues
+    or partitions that were written, `groups` the consumer groups whose offsets were translated.
     `losses` state what is in the source and not in the output."""
 
     groups: int = 0

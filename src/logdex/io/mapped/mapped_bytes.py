@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 class MappedBytes:
-    """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`. The end of a ``with``
-    block raises `UnreadableError` if bytes that were used in it cannot be read (`logdex.io.mapped`)."""
+    """A mapped file; `array` is its bytes (uint8). Close it only when no kernel uses `array`. The
+    end of a ``with`` block raises `UnreadableError` if bytes that were used in it cannot be read
+    (`logdex.io.mapped`)."""
 
     def __init__(
         self, env: NameChanges, path: str, array: ByteArray, writable: Any = None, *, identity: Identity | None = None

@@ -184,8 +184,8 @@ def _mapping_of(array: npt.NDArray[Any]) -> _Mapping | None:
 
 
 def is_mapped(array: npt.NDArray[Any]) -> bool:
-    """Whether `array` shows the bytes of a file as they are now, also those that are written later. On a
-    system without the handler it has those that were read when it was made."""
+    """Whether `array` shows the bytes of a file as they are now, also those that are written later.
+    On a system without the handler it has those that were read when it was made."""
     return _mapping_of(array) is not None
 
 
@@ -212,7 +212,8 @@ def find_unreadable(array: npt.NDArray[Any], start: int, stop: int) -> Unreadabl
 
 
 def any_faults() -> bool:
-    """Whether there was any access to bytes that could not be read in this process. Takes 0.1 µs."""
+    """Whether there was any access to bytes that could not be read in this process. Takes 0.1
+    µs."""
     return _guard.words is not None and _guard.words[bus_error.FAULTS] != 0
 
 
@@ -224,8 +225,8 @@ def has_faults(array: npt.NDArray[Any]) -> bool:
 
 def require_no_faults(array: npt.NDArray[Any]) -> None:
     """Raises `UnreadableError` if bytes of the mapping of `array` were accessed that could not be
-    read. Takes 0.2 µs, and does not notice the zeros between the new end of a truncated file and the
-    end of its last page."""
+    read. Takes 0.2 µs, and does not notice the zeros between the new end of a truncated file and
+    the end of its last page."""
     mapping = _mapping_of(array)
     if mapping is not None and mapping.has_faults:
         raise _error(mapping, *mapping.unreadable())

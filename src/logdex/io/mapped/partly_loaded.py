@@ -1,8 +1,9 @@
 """Arrays of the bytes of a file that cannot be mapped, because it is on no disk of this machine.
 
-Such an array is as large as the file, and its bytes are zeros until they are loaded. So whoever asks for one
-(`ReadFile.map` with `partly`) must call `load` or `loaded_part` before using bytes, and may call `forget_before`, so
-that memory does not grow with the file. For all other arrays these functions cost nothing.
+Such an array is as large as the file, and its bytes are zeros until they are loaded. So whoever
+asks for one (`ReadFile.map` with `partly`) must call `load` or `loaded_part` before using bytes,
+and may call `forget_before`, so that memory does not grow with the file. For all other arrays these
+functions cost nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from logdex.io.mapped.byte_array import ByteArray, owner_of
 Read = Callable[[int, int], bytes]
 
 PART_BYTES, PART_BYTES_MAX = 1 << 20, 16 << 20
-"""How much `loaded_part` loads at first and at most, where the caller reads on from part to part."""
+"""How much `loaded_part` loads at first and at most, where the caller reads on from part to
+part."""
 
 
 class _PartlyLoaded:
@@ -74,8 +76,8 @@ class _PartlyLoaded:
 
 
 def partly_loaded(path: str, size_bytes: int, read: Read, block_bytes: int) -> ByteArray:
-    """Returns an array of `size_bytes` bytes that `read` (position, size) reads. `block_bytes` is a multiple of the
-    page size."""
+    """Returns an array of `size_bytes` bytes that `read` (position, size) reads. `block_bytes` is a
+    multiple of the page size."""
     if not size_bytes:
         return np.empty(0, np.uint8)
     return np.asarray(_PartlyLoaded(path, size_bytes, read, block_bytes))
@@ -92,15 +94,16 @@ def is_partly_loaded(array: npt.NDArray[Any]) -> bool:
 
 
 def load(array: ByteArray, start: int = 0, stop: int | None = None) -> None:
-    """Loads bytes [start, stop) of a file, by default all from `start` on. `array` is the file's, or a view of it that
-    begins where the file begins. Raises `StorageError`."""
+    """Loads bytes [start, stop) of a file, by default all from `start` on. `array` is the file's,
+    or a view of it that begins where the file begins. Raises `StorageError`."""
     owner = _owner_of(array)
     if owner is not None:
         owner.load(start, array.size if stop is None else min(stop, array.size))
 
 
 def load_pieces(array: ByteArray, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> None:
-    """Loads many pieces of a file, given by their positions and sizes, of which any may be wrong."""
+    """Loads many pieces of a file, given by their positions and sizes, of which any may be
+    wrong."""
     owner = _owner_of(array)
     if owner is not None:
         for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
@@ -108,10 +111,11 @@ def load_pieces(array: ByteArray, positions: npt.NDArray[np.int64], sizes: npt.N
 
 
 def loaded_part(array: ByteArray, position: int, stop: int | None = None) -> ByteArray:
-    """Returns the array up to where its bytes from `position` on are loaded: the whole array if all are.
+    """Returns the array up to where its bytes from `position` on are loaded: the whole array if all
+    are.
 
-    Frees the memory of the bytes before, to which nothing may refer any more. Whoever reads on calls it again, and is
-    given more each time, but little more than `stop` asks for.
+    Frees the memory of the bytes before, to which nothing may refer any more. Whoever reads on
+    calls it again, and is given more each time, but little more than `stop` asks for.
     """
     owner = _owner_of(array)
     if owner is None:
@@ -126,7 +130,8 @@ def loaded_part(array: ByteArray, position: int, stop: int | None = None) -> Byt
 
 
 def longer_part(array: ByteArray, part: ByteArray, position: int) -> ByteArray:
-    """Returns a longer part than `part`, whose last bytes from `position` on are cut off in the midst of something."""
+    """Returns a longer part than `part`, whose last bytes from `position` on are cut off in the
+    midst of something."""
     owner = _owner_of(array)
     if owner is None:
         return array

@@ -6,8 +6,8 @@ import threading
 from collections import OrderedDict
 
 BLOCK_BYTES = 256 << 10
-"""What one read asks a remote file system for at least. A request takes tens of milliseconds, in which about as much
-could be transferred."""
+"""What one read asks a remote file system for at least. A request takes tens of milliseconds, in
+which about as much could be transferred."""
 CACHE_BYTES_MAX = 64 << 20
 
 Key = tuple[str, object, int]
@@ -15,7 +15,8 @@ Key = tuple[str, object, int]
 
 
 class BlockCache:
-    """At most so many bytes of blocks, of which the least recently used ones are dropped. Thread-safe."""
+    """At most so many bytes of blocks, of which the least recently used ones are dropped.
+    Thread-safe."""
 
     def __init__(self, size_bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._size_bytes_max = size_bytes_max

@@ -1,7 +1,8 @@
 """File systems that fsspec reaches: what is at a path, the names in a directory, ranges of bytes.
 
-Nothing is written. Credentials, endpoints and the like are fsspec's own: its configuration files, its environment
-variables, or storage options, as of `fsspec.filesystem`. Sources: fsspec's AbstractFileSystem, s3fs's S3FileSystem.
+Nothing is written. Credentials, endpoints and the like are fsspec's own: its configuration files,
+its environment variables, or storage options, as of `fsspec.filesystem`. Sources: fsspec's
+AbstractFileSystem, s3fs's S3FileSystem.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from logdex.io.remote.block_cache import BlockCache
 from logdex.io.remote.schemes import root_of, scheme_of
 
 LISTINGS_EXPIRE_S = 2
-"""How long fsspec may answer from a listing that it has made. Looking at a directory asks for many names of it."""
+"""How long fsspec may answer from a listing that it has made. Looking at a directory asks for many
+names of it."""
 _S3_DEFAULTS = {"config_kwargs": {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 3}}}
-"""botocore's own limits, with s3fs's retries, leave an endpoint that does not answer unreported for minutes."""
+"""botocore's own limits, with s3fs's retries, leave an endpoint that does not answer unreported for
+minutes."""
 _MODIFIED = ("LastModified", "mtime", "last_modified", "modified", "created")
 _STAMPS = ("ETag", "etag", "version_id", *_MODIFIED)
 _CREDENTIALS_HINT = "check the credentials: they are those of fsspec, from its configuration or the storage options"
@@ -36,7 +39,8 @@ class RemoteStatus:
     size_bytes: int
     modified_ns: int
     identity: tuple[int, int]
-    """Differs if the bytes were replaced, as far as the file system tells. It is the same in all processes."""
+    """Differs if the bytes were replaced, as far as the file system tells. It is the same in all
+    processes."""
 
 
 class RemoteFileSystems:
@@ -80,7 +84,8 @@ class RemoteFileSystems:
         return bytes(data)
 
     def _system_of(self, path: str) -> Any:
-        # A file system with threads of its own does not outlive a fork, so each process opens it anew.
+        # A file system with threads of its own does not outlive a fork, so each process opens it
+        # anew.
         key = os.getpid(), root_of(path)
         system = self._opened.get(key)
         if system is None:
@@ -94,7 +99,8 @@ def _open_system(root: str, storage: Mapping[str, Any]) -> Any:
         from fsspec.core import url_to_fs
     except ImportError:
         raise _not_installed(root) from None
-    # fsspec makes one file system per set of options, whose listings may be older than what asks here.
+    # fsspec makes one file system per set of options, whose listings may be older than what asks
+    # here.
     defaults = {"listings_expiry_time": LISTINGS_EXPIRE_S, **(_S3_DEFAULTS if scheme in ("s3", "s3a") else {})}
     try:
         system = url_to_fs(f"{root}/", **{**defaults, **storage})[0]

@@ -17,7 +17,8 @@ _LOADED_BYTES = -(-BLOCK_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class RemoteFile(ReadFile):
-    """Reads ranges. Short reads go through the blocks that were read last; nothing stays open. Thread-safe."""
+    """Reads ranges. Short reads go through the blocks that were read last; nothing stays open.
+    Thread-safe."""
 
     def __init__(self, env: SystemCalls, systems: RemoteFileSystems, path: str) -> None:
         self.path = path
@@ -46,7 +47,8 @@ class RemoteFile(ReadFile):
         return b"".join(self._blocks(first, behind))[position - start : stop - start]
 
     def _blocks(self, first: int, behind: int) -> list[bytes]:
-        """Returns some blocks in order. All from the first to the last missing one are read in one request."""
+        """Returns some blocks in order. All from the first to the last missing one are read in one
+        request."""
         cache = self._systems.blocks
         keys = [(self.path, self.identity, number) for number in range(first, behind)]
         found = [cache.get(key) for key in keys]

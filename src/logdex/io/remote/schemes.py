@@ -1,4 +1,5 @@
-"""Which paths have a scheme, such as ``s3://bucket/store``, and so are on no disk of this machine."""
+"""Which paths have a scheme, such as ``s3://bucket/store``, and so are on no disk of this
+machine."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class KafkaLogDir:
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    # -- partitions ----------------------------------------------------------------------------------------------------
+    # -- partitions -------------------------------------------------------------------------------
     def partition_dirs(self, *, marked: bool = False) -> list[PartitionDir]:
         """Returns the partitions in use, sorted by topic and number; with `marked` also those
         marked ``delete``, ``future`` or ``stray``."""
@@ -112,7 +112,7 @@ class KafkaLogDir:
         """Returns the topic id in a partition's `partition.metadata`, or None without that file."""
         return read_topic_id(partition.path, env=self._env)
 
-    # -- the directory's own files -------------------------------------------------------------------------------------
+    # -- the directory's own files ----------------------------------------------------------------
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Returns the offset up to which each log is flushed."""
         return self._offsets(segment_files.RECOVERY_POINT_CHECKPOINT)
@@ -148,7 +148,7 @@ class KafkaLogDir:
         system cannot report it."""
         return lock_is_held(self.path, env=self._env)
 
-    # -- internal topics -----------------------------------------------------------------------------------------------
+    # -- internal topics --------------------------------------------------------------------------
     def consumer_offsets(self) -> ConsumerOffsets:
         """Returns the committed offsets of consumer groups, from all partitions of
         `__consumer_offsets` in this directory."""

@@ -115,8 +115,8 @@ def _names_after_swap(directory: str, env: Env) -> list[str]:
 
 
 def not_alone(found: KafkaPath) -> NotAStoreError:
-    """Returns the error for an index, a snapshot file or a checkpoint, which cannot be read without its
-    segment."""
+    """Returns the error for an index, a snapshot file or a checkpoint, which cannot be read without
+    its segment."""
     if found.kind is KafkaPathKind.CHECKPOINT:
         return NotAStoreError(
             "a checkpoint, which contains no records",

@@ -1,5 +1,5 @@
-"""Publications in a log directory or partition: how they are staged, and where the journals of those
-lie that a kill broke off."""
+"""Publications in a log directory or partition: how they are staged, and where the journals of
+those lie that a kill broke off."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 
 
 def journal_homes(found: KafkaPath, env: Env, *, but_unreadable: bool = False) -> list[str]:
-    """Returns the directories in which a journal of what is published in place at a path may lie: the log directory,
-    and each partition's, which has its own where it is outside any log directory. With `but_unreadable`
-    directories that cannot be read are left out."""
+    """Returns the directories in which a journal of what is published in place at a path may lie:
+    the log directory, and each partition's, which has its own where it is outside any log
+    directory. With `but_unreadable` directories that cannot be read are left out."""
 
     def exists(path: str) -> bool:
         try:
@@ -44,8 +44,8 @@ def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
 
 
 def require_published(partition: str, env: Env) -> None:
-    """Raises `UsageError` if files of a partition, given by its real path, are half-published: some are
-    new and some are as before, such as a .log and its .index."""
+    """Raises `UsageError` if files of a partition, given by its real path, are half-published: some
+    are new and some are as before, such as a .log and its .index."""
     for each in find_unfinished((posixpath.dirname(partition), partition), env):
         if any(f"{path}/".startswith(f"{partition}/") for path in each.paths):
             raise each.error
@@ -72,9 +72,9 @@ def staged_logs(
     sync: bool,
     env: Env,
 ) -> AbstractContextManager[Staging]:
-    """Returns the staging for what `command` publishes in `output`. `home` is the log directory that
-    is locked in place, `partition` the partition's directory in which the staging folder is made in
-    place, because the broker tolerates one there."""
+    """Returns the staging for what `command` publishes in `output`. `home` is the log directory
+    that is locked in place, `partition` the partition's directory in which the staging folder is
+    made in place, because the broker tolerates one there."""
     return outputs.staged_output(
         output,
         in_place=in_place,

@@ -1,2 +1,2 @@
-"""The dispatch of a log directory that a broker writes: indexes in another directory, which follow the
-logs."""
+"""The dispatch of a log directory that a broker writes: indexes in another directory, which follow
+the logs."""

@@ -1,8 +1,8 @@
-"""The dispatch of a log directory or a partition into another directory: the files of a rebuild with
-key indexes, which follow the logs as they grow.
+"""The dispatch of a log directory or a partition into another directory: the files of a rebuild
+with key indexes, which follow the logs as they grow.
 
-A step derives the segments whose .log has changed since they were derived, each as a whole, with the
-tasks of a rebuild; then, in the partitions that these are of, the files that depend on several
+A step derives the segments whose .log has changed since they were derived, each as a whole, with
+the tasks of a rebuild; then, in the partitions that these are of, the files that depend on several
 segments. A key index is sorted, so that it is written anew whenever its segment has grown.
 """
 
@@ -60,12 +60,13 @@ class _Partition:
 
 class LogDispatcher(Stoppable):
     """Dispatches the log directory or the partition `found` into the directory `output`, which is
-    created if it is missing, from where an earlier run ended. `index_interval_bytes` is inferred if it
-    is None.
+    created if it is missing, from where an earlier run ended. `index_interval_bytes` is inferred if
+    it is None.
 
-    `stop` ends a step soon, and any thread may call it. After a kill or an error the next run goes on
-    from the journals. Raises `LogInUseError` if another dispatch writes to `output`, `NotAStoreError` if
-    there is no log, and `UsageError` for an output that has something else, and for a single segment.
+    `stop` ends a step soon, and any thread may call it. After a kill or an error the next run goes
+    on from the journals. Raises `LogInUseError` if another dispatch writes to `output`,
+    `NotAStoreError` if there is no log, and `UsageError` for an output that has something else, and
+    for a single segment.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class LogDispatcher(Stoppable):
         self._losses: list[str] = []
         self._parts = 0
 
-    # -- running -------------------------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------
     def step(
         self,
         runner: Runner | None = None,
@@ -106,8 +107,8 @@ class LogDispatcher(Stoppable):
         progress: Progress | None = None,
         group_bytes: int | None = None,
     ) -> bool:
-        """Derives what has changed, up to where the logs end now, whatever `until` is. Returns whether
-        anything had. What a broker removes or replaces meanwhile is looked at again."""
+        """Derives what has changed, up to where the logs end now, whatever `until` is. Returns
+        whether anything had. What a broker removes or replaces meanwhile is looked at again."""
         started, has_moved = time.perf_counter(), False
         if runner is None:
             self._local = runner = self._local or LocalRunner(progress)
@@ -142,7 +143,7 @@ class LogDispatcher(Stoppable):
             self._intervals.pop(folder, None)
         return bool(deleted)
 
-    # -- what has changed ----------------------------------------------------------------------------------------------
+    # -- what has changed -------------------------------------------------------------------------
     def _changed(self, source: RebuildSource) -> list[_Partition]:
         """Returns the partitions with segments to derive, or that have lost some."""
         changed = [each for each in self._look_at(source) if self._has_changed(each)]
@@ -157,8 +158,8 @@ class LogDispatcher(Stoppable):
             yield self._look(folder, segments)
 
     def _look(self, folder: str, listed: Sequence[SourceSegment]) -> _Partition:
-        """Compares the segments of a partition with its journal. Their sizes are those of the stamps,
-        which are taken before anything is read, so that what comes later is noticed."""
+        """Compares the segments of a partition with its journal. Their sizes are those of the
+        stamps, which are taken before anything is read, so that what comes later is noticed."""
         journal = self._output.journals.get(folder, PartitionJournal())
         interval = self._intervals.get(folder, journal.interval_bytes)
         stamps: dict[int, FileStamp] = {}
@@ -192,7 +193,7 @@ class LogDispatcher(Stoppable):
             for folder, interval in index_intervals(logs, self._env).items():
                 self._intervals[folder] = interval.size_bytes
 
-    # -- deriving ------------------------------------------------------------------------------------------------------
+    # -- deriving ---------------------------------------------------------------------------------
     def _derive(self, partitions: Sequence[_Partition], runner: Runner) -> bool:
         """Derives and publishes some partitions. Returns False if a broker has removed or replaced
         segments of one meanwhile, which is left as it was."""
@@ -254,7 +255,7 @@ class LogDispatcher(Stoppable):
         path = self._output.staged_path(folder, done.source.base_offset)
         return replace(done, staged=StagedRows(path, done.staged.rows))
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
     def _note(self, source: RebuildSource) -> None:
         """Notes what is missing in the files now, in the words of a rebuild."""
         found = KafkaRebuildReport()

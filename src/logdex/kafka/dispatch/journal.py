@@ -1,5 +1,5 @@
-"""What a dispatch has derived from a partition: a journal per partition, below ``.logdex-dispatch`` in
-the output.
+"""What a dispatch has derived from a partition: a journal per partition, below ``.logdex-dispatch``
+in the output.
 
 It is written after what it vouches for is on disk, and replaced as a whole.
 """
@@ -28,7 +28,8 @@ _HINT = "remove the output, and run it again"
 
 @dataclass(frozen=True, slots=True)
 class DerivedSegment:
-    """A segment that was derived: what identified its .log before it was read, and what came of it."""
+    """A segment that was derived: what identified its .log before it was read, and what came of
+    it."""
 
     stamp: FileStamp
     done: SegmentDone
@@ -36,9 +37,10 @@ class DerivedSegment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionJournal:
-    """The files of a partition's output. `segments` are in the order of the log, `states` are the names
-    of the files that depend on several segments, and `losses` what is missing in these. `is_behind`
-    states that a killed run has left files that the journal does not have; it is not written."""
+    """The files of a partition's output. `segments` are in the order of the log, `states` are the
+    names of the files that depend on several segments, and `losses` what is missing in these.
+    `is_behind` states that a killed run has left files that the journal does not have; it is not
+    written."""
 
     interval_bytes: int = 0
     segments: Mapping[int, DerivedSegment] = field(default_factory=dict)
@@ -84,8 +86,8 @@ class PartitionJournal:
 
     @staticmethod
     def read(home: str, env: Env) -> PartitionJournal | None:
-        """Returns the journal in `home`, None if there is none or another version wrote it: then all is
-        derived again. Raises `CorruptError` if it is malformed."""
+        """Returns the journal in `home`, None if there is none or another version wrote it: then
+        all is derived again. Raises `CorruptError` if it is malformed."""
         path = f"{home}/{JOURNAL_NAME}"
         try:
             given = json.loads(env.read_file(path, _SIZE_BYTES_MAX))

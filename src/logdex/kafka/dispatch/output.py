@@ -1,7 +1,7 @@
 """The files that a dispatch writes: those of a rebuild with key indexes, partition by partition.
 
-A partition's new files are renamed into place one by one, and its journal is written behind them. So
-after a kill some files may be newer than the journal says; then they are derived once more.
+A partition's new files are renamed into place one by one, and its journal is written behind them.
+So after a kill some files may be newer than the journal says; then they are derived once more.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SUFFIXES = frozenset((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, KEY_IN
 
 
 class DispatchOutput:
-    """The derived files below `directory`, and the journals of their partitions. A partition is named
-    by its folder below the output, "" for the output itself. For one thread.
+    """The derived files below `directory`, and the journals of their partitions. A partition is
+    named by its folder below the output, "" for the output itself. For one thread.
 
     Raises `LogInUseError` if another dispatch writes there, and `UsageError` if something else did.
     """
@@ -62,8 +62,8 @@ class DispatchOutput:
         self._make_dir(self._home)  # its name is on disk before there is anything else
 
     def _read_journals(self) -> dict[str, PartitionJournal]:
-        """Returns the journals by partition. Segments of which a file is missing are left out, and files
-        that no journal has are noted."""
+        """Returns the journals by partition. Segments of which a file is missing are left out, and
+        files that no journal has are noted."""
         folders = ["", *(name for name in self._env.list_dir(self._home) if parse_partition_dir(name) is not None)]
         found = {}
         for folder in folders:
@@ -89,10 +89,10 @@ class DispatchOutput:
         """Returns where the stage file of a segment is kept."""
         return f"{self._home_of(folder)}/{stage_name(base_offset)}"
 
-    # -- publishing ----------------------------------------------------------------------------------------------------
+    # -- publishing -------------------------------------------------------------------------------
     def publish(self, folder: str, journal: PartitionJournal, new: Iterable[SegmentDone], state: StateDone) -> None:
-        """Moves the new files of a partition into place, removes those that the journal does not have,
-        and writes the journal. All of it is on disk then."""
+        """Moves the new files of a partition into place, removes those that the journal does not
+        have, and writes the journal. All of it is on disk then."""
         env, path, home = self._env, self._path(folder), self._home_of(folder)
         if not self.journals.get(folder, PartitionJournal()).segments:
             self._make_dir(home)  # it tells of the partition before there is a file of it
@@ -114,8 +114,8 @@ class DispatchOutput:
         self.journals[folder] = journal
 
     def _make_dir(self, path: str) -> None:
-        """Creates a directory in another one, if it is missing. Its name is on disk then, also if a killed
-        run has created it."""
+        """Creates a directory in another one, if it is missing. Its name is on disk then, also if a
+        killed run has created it."""
         if not self._env.is_dir(path):
             self._env.make_dirs(path)
         self._env.sync_dir(posixpath.dirname(path))

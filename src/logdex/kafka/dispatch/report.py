@@ -9,8 +9,8 @@ from logdex.jobs.dispatching import DispatchReport
 
 @dataclass(slots=True)
 class LogDispatchReport(DispatchReport):
-    """What a dispatch of a log directory did. `messages` and `bytes` count what is new in the indexes,
-    `segments` how often a segment was derived, `partitions` those that the output has."""
+    """What a dispatch of a log directory did. `messages` and `bytes` count what is new in the
+    indexes, `segments` how often a segment was derived, `partitions` those that the output has."""
 
     partitions: int = 0
     segments: int = 0

@@ -42,7 +42,7 @@ def _malformed(path: str, position: int, field: str, expected: object, found: ob
     )
 
 
-# -- partition.metadata ------------------------------------------------------------------------------------------------
+# -- partition.metadata --------------------------------------------------------------------------
 class PartitionMetadata(NamedTuple):
     """The topic id of a partition directory. A broker moves a directory with another id aside."""
 
@@ -83,7 +83,7 @@ def _value(line: str, name: str) -> str:
     return value.strip() if key.strip() == name else ""
 
 
-# -- meta.properties ---------------------------------------------------------------------------------------------------
+# -- meta.properties -----------------------------------------------------------------------------
 class MetaProperties(NamedTuple):
     """The cluster and node of a log directory. Version 0 (ZooKeeper) stores the node as
     `broker.id`."""
@@ -145,7 +145,7 @@ def _number(path: str, data: bytes, found: dict[str, str], key: str) -> int | No
     return int(text)
 
 
-# -- .kafka_cleanshutdown ----------------------------------------------------------------------------------------------
+# -- .kafka_cleanshutdown ------------------------------------------------------------------------
 class CleanShutdown(NamedTuple):
     """The file that a broker writes after it has flushed and closed every log of a directory."""
 

@@ -119,8 +119,8 @@ def read_consumer_offsets(partition_paths: list[str], *, env: Env = DEFAULT_ENV)
 
 
 def offset_commit(group: str, place: TopicPartition, offset: int, commit_timestamp_ms: int) -> Record:
-    """Returns the record by which a group commits an offset: key version 1, value version 3, without
-    leader epoch and metadata."""
+    """Returns the record by which a group commits an offset: key version 1, value version 3,
+    without leader epoch and metadata."""
     texts = [_string(text) for text in (group, place.topic, "")]
     key = (1).to_bytes(2, "big") + texts[0] + texts[1] + place.partition.to_bytes(4, "big")
     numbers = offset.to_bytes(8, "big") + (-1).to_bytes(4, "big", signed=True)

@@ -1,5 +1,5 @@
-"""Single records of the brokers' own topics as fields: `__consumer_offsets`, `__transaction_state` and
-`__cluster_metadata`.
+"""Single records of the brokers' own topics as fields: `__consumer_offsets`, `__transaction_state`
+and `__cluster_metadata`.
 
 Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's CoordinatorRecordType,
 TransactionLogKey and -Value, TransactionState, MetadataRecordType, MetadataRecordSerde.
@@ -55,14 +55,16 @@ METADATA_RECORDS = {
     26: "RegisterController",
     27: "ClearElr",
 }
-"""The data records of the quorum's log by number. The fields of those in `_METADATA` are decoded."""
+"""The data records of the quorum's log by number. The fields of those in `_METADATA` are
+decoded."""
 
 Fields = dict[str, Any]
 
 
 def decode_record(topic: str, record: Record) -> Fields | None:
-    """Returns the fields of a record of one of the brokers' topics, with its `type`; None for a record of
-    another topic, and for control records. What cannot be decoded has a `problem` instead."""
+    """Returns the fields of a record of one of the brokers' topics, with its `type`; None for a
+    record of another topic, and for control records. What cannot be decoded has a `problem`
+    instead."""
     decode = _TOPICS.get(topic)
     if decode is None or record.is_control:
         return None

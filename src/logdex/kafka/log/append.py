@@ -59,7 +59,7 @@ def next_sequence(core: LogCore, producer_id: int, producer_epoch: int) -> int:
     return increment_sequence(state.last_sequence, 1)
 
 
-# -- under the lock ----------------------------------------------------------------------------------------------------
+# -- under the lock ------------------------------------------------------------------------------
 def append_encoded(core: LogCore, encoded: EncodedAppend) -> AppendInfo:
     """Appends batches at the log end, all or none; with ``flush="sync"`` they are then on disk.
 

@@ -62,7 +62,7 @@ class LogCore:
         self.closing = False
         """Whether a running compaction shall end as soon as possible."""
 
-    # -- state ---------------------------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
     def require_open(self) -> None:
         """Raises `LogClosedError` after `close`."""
         if self.closed:
@@ -100,7 +100,7 @@ class LogCore:
                 self.group_commit.fail(error)
                 raise
 
-    # -- watermarks ----------------------------------------------------------------------------------------------------
+    # -- watermarks -------------------------------------------------------------------------------
     @property
     def high_watermark(self) -> int:
         """The offset up to which readers see records.
@@ -143,7 +143,7 @@ class LogCore:
         latest = self.epochs.latest_epoch
         return 0 if latest is None else latest
 
-    # -- durability ----------------------------------------------------------------------------------------------------
+    # -- durability -------------------------------------------------------------------------------
     @contextmanager
     def _syncing_active(self) -> Iterator[Callable[[], None]]:
         """Yields the fsync of the active segment. Earlier segments are on disk already."""
@@ -208,7 +208,7 @@ class LogCore:
         """Writes the leader-epoch-checkpoint."""
         save_epochs(self.epochs, self.path, env=self.env)
 
-    # -- segments ------------------------------------------------------------------------------------------------------
+    # -- segments ---------------------------------------------------------------------------------
     def open_segment(self, base_offset: int) -> LogSegment:
         """Creates an empty segment, replacing leftovers of the same name. Its names are synced."""
         for suffix in SEGMENT_SUFFIXES:
@@ -304,7 +304,7 @@ class LogCore:
                 segment.close()
             raise
 
-    # -- readers -------------------------------------------------------------------------------------------------------
+    # -- readers ----------------------------------------------------------------------------------
     @contextmanager
     def reading(self) -> Iterator[tuple[LogSegment, ...]]:
         """Yields the current segments, whose files stay unchanged during the block."""

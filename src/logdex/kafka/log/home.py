@@ -70,7 +70,7 @@ class LogHome:
         """Whether this process holds the lock; False in a child that was forked later."""
         return self._lock.is_own
 
-    # -- the clean mark ------------------------------------------------------------------------------------------------
+    # -- the clean mark ---------------------------------------------------------------------------
     def _take_mark(self) -> bool:
         """Returns whether the partition was closed cleanly, and removes the mark durably."""
         if self.is_lone:
@@ -112,7 +112,7 @@ class LogHome:
         if not any(name.endswith(LOG_SUFFIX) for name in self._env.list_dir(self.path)):
             self._env.sync_dir(posixpath.dirname(self.path))
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    # -- checkpoints ------------------------------------------------------------------------------
     def _read(self, name: str) -> int:
         return self._entries(name).get(self.name, 0)
 
@@ -162,7 +162,7 @@ class LogHome:
     def _in_directory(self, name: str) -> str:
         return posixpath.join(self.directory, name)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
     def close(self) -> None:
         """Releases the lock.
 

@@ -134,7 +134,7 @@ class LogLoader:
                 segment.release()
         self._env.sync_dir(self._path)
 
-    # -- segments ------------------------------------------------------------------------------------------------------
+    # -- segments ---------------------------------------------------------------------------------
     def _open_and_recover(self) -> int:
         """Returns the log end offset. Starts again after each segment that overflowed its indexes
         and was split."""
@@ -209,7 +209,7 @@ class LogLoader:
             self._report.note(LoadStep.REBUILT, segment.path_of(INDEX_SUFFIX), reason)
             self._recover_segment(segment)
 
-    # -- recovery ------------------------------------------------------------------------------------------------------
+    # -- recovery ---------------------------------------------------------------------------------
     def _recover(self) -> int:
         """Recovers the segments that an unclean shutdown may have damaged; returns the log end
         offset.
@@ -324,7 +324,7 @@ class LogLoader:
             segment.close()
             producers.set_aside(segment.base_offset)
 
-    # -- state ---------------------------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
     def _make_producers(self) -> LogProducers:
         """Returns a new instance.
 

@@ -85,7 +85,7 @@ class Log(ReadableLog):
             home.close()
             raise
 
-    # -- appending -----------------------------------------------------------------------------------------------------
+    # -- appending --------------------------------------------------------------------------------
     def append(
         self,
         records: Record | Iterable[Record],
@@ -185,7 +185,7 @@ class Log(ReadableLog):
         on an error."""
         return Transaction(self, producer_id, producer_epoch)
 
-    # -- what goes -----------------------------------------------------------------------------------------------------
+    # -- what goes --------------------------------------------------------------------------------
     def delete_records(self, before: int) -> int:
         """Moves the log start offset to `before` (-1: the high watermark), durably, and returns it.
 
@@ -199,8 +199,8 @@ class Log(ReadableLog):
         return apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
 
     def truncate_to(self, offset: int) -> bool:
-        """Truncates the log so that it ends at `offset`, or before the batch that holds it, durably.
-        Returns False if it ends there or before."""
+        """Truncates the log so that it ends at `offset`, or before the batch that holds it,
+        durably. Returns False if it ends there or before."""
         return truncate_to(self._core, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -223,7 +223,7 @@ class Log(ReadableLog):
         """Writes everything to disk, and moves the recovery point to the log end offset."""
         self._core.flush()
 
-    # -- compaction -----------------------------------------------------------------------------------------------
+    # -- compaction -------------------------------------------------------------------------------
     def compact(self, now_ms: int | None = None, *, dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES) -> CompactionReport:
         """Compacts the inactive segments as the broker's cleaner does, and applies retention;
         offsets stay.
@@ -264,7 +264,7 @@ class Log(ReadableLog):
             gone = {segment.base_offset for segment in old} - kept
             core.producers.remove_where(lambda offset: offset in gone)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
     def close(self) -> None:
         """Trims indexes, syncs, marks the directory clean and releases it. Closing again does
         nothing.

@@ -59,7 +59,7 @@ class LogProducers:
         """The path of the snapshot at `offset`."""
         return posixpath.join(self.path, offset_file_name(offset, SNAPSHOT_SUFFIX))
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def take_snapshot(self) -> bool:
         """Writes the snapshot at the states' end offset, durably.
 
@@ -114,7 +114,7 @@ class LogProducers:
         self.states.clear(offset)
         self._last_snapshot_offset = 0
 
-    # -- loading -------------------------------------------------------------------------------------------------------
+    # -- loading ----------------------------------------------------------------------------------
     def rebuild(
         self,
         segments: LogSegments,

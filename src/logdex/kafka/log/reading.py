@@ -26,7 +26,7 @@ class ReadableLog:
     def __init__(self, core: LogCore) -> None:
         self._core = core
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- what it is -------------------------------------------------------------------------------
     def __repr__(self) -> str:
         core = self._core
         return repr_of(
@@ -112,7 +112,7 @@ class ReadableLog:
             state = self._core.producers.states.get(producer_id)
             return None if state is None else state.copy()
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def read(
         self,
         offset: int,

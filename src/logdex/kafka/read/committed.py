@@ -133,7 +133,7 @@ def _plain(spans: dict[int, Int64s]) -> dict[int, list[list[int]]]:
     return {producer: found.tolist() for producer, found in spans.items()}
 
 
-# -- finding them ------------------------------------------------------------------------------------------------------
+# -- finding them --------------------------------------------------------------------------------
 Windows = Iterator[tuple[BatchColumns, npt.NDArray[np.bool_]]]
 """Windows of batches, each with a mask of the whole ones. Only markers that are whole are used."""
 

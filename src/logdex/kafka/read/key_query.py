@@ -43,8 +43,8 @@ class _UselessIndexError(Exception):
 
 
 def require_key_index_dir(given: StrPath | None, env: Env) -> str | None:
-    """Returns the path of a directory of key indexes. Raises `MissingFileError` if it is given and is
-    not a directory."""
+    """Returns the path of a directory of key indexes. Raises `MissingFileError` if it is given and
+    is not a directory."""
     path = None if given is None else os.fspath(given)
     if path is not None and not env.is_dir(path):
         raise MissingFileError(

@@ -13,8 +13,8 @@ from logdex.kafka.read.read_filter import ReadFilter
 
 
 def narrowed(wanted: ReadFilter, topic: str, partition: int, conditions: Conditions) -> ReadFilter | None:
-    """Returns a filter for records of a partition that pass `wanted` and for which the conditions may
-    hold, None if there are none."""
+    """Returns a filter for records of a partition that pass `wanted` and for which the conditions
+    may hold, None if there are none."""
     place = {"topic": topic, "partition": partition}
     keys = conditions.values("key")
     if not all(conditions.hold(name, value) for name, value in place.items()) or (keys is not None and not keys):

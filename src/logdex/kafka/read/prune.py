@@ -96,7 +96,7 @@ def prune_segment(partition: ReadPartition, place: int, wanted: ReadFilter) -> S
     return SegmentPart(segment, begin, stop, start, end, next_base) if begin < stop else None
 
 
-# -- by offset ---------------------------------------------------------------------------------------------------------
+# -- by offset -----------------------------------------------------------------------------------
 def _position_behind(segment: LogSegment, end_offset: int) -> int:
     """Returns the position from which on no batch has an offset below `end_offset`; the segment's
     end if the headers there contradict each other."""
@@ -113,7 +113,7 @@ def _position_behind(segment: LogSegment, end_offset: int) -> int:
     return found.position if found.offset >= end_offset else found.position + found.size_bytes
 
 
-# -- by time -----------------------------------------------------------------------------------------------------------
+# -- by time -------------------------------------------------------------------------------------
 def _first_at_or_after(segment: LogSegment, begin_ms: int, begin: int, stop: int, *, is_last: bool) -> int | None:
     """Returns the position of the first batch with records at or after `begin_ms`, or None if there
     is none. Returns `begin` if there is damage on the way, so that reading reports it."""
@@ -173,7 +173,7 @@ def _entries_rise(segment: LogSegment) -> bool:
     return bool((np.diff(times) > 0).all() and (np.diff(offsets) >= 0).all() and (offsets >= 0).all())
 
 
-# -- by key ------------------------------------------------------------------------------------------------------------
+# -- by key --------------------------------------------------------------------------------------
 def _may_have_key(segment: LogSegment, key: bytes) -> bool:
     """Returns False if an up-to-date key index shows that the segment has no record with the
     key."""

@@ -51,8 +51,8 @@ class ReadFilter:
 
 
 def filter_of(options: FilterOptions) -> ReadFilter:
-    """Returns the filter that a caller asks for. Raises `UsageError` for times in the wrong order and
-    for numbers that no record has."""
+    """Returns the filter that a caller asks for. Raises `UsageError` for times in the wrong order
+    and for numbers that no record has."""
     wanted = ReadFilter(**options)
     require_times(wanted.begin_ms, wanted.end_ms)
     require_longs(begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, offset=wanted.offset, end_offset=wanted.end_offset)

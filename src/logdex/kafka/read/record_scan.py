@@ -114,7 +114,7 @@ class KafkaScan(ScanFrames, Generic[Partition]):
         """Whether no batch was skipped and every segment that was read ends well."""
         return not self.problems and all(end.is_good for end in self.ends)
 
-    # -- the ways to read it -------------------------------------------------------------------------------------------
+    # -- the ways to read it ----------------------------------------------------------------------
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
@@ -144,8 +144,8 @@ class KafkaScan(ScanFrames, Generic[Partition]):
         return schema_of(None)
 
     def narrowed(self, conditions: Conditions) -> KafkaScan[Partition] | None:
-        """Returns a new scan for the records for which the conditions hold, as `narrowed` of a filter
-        does. With a limit, it is the same scan."""
+        """Returns a new scan for the records for which the conditions hold, as `narrowed` of a
+        filter does. With a limit, it is the same scan."""
         if self.limit is not None:
             return KafkaScan(self.partitions, self.wanted, self.limit, self.progress)
         found = [(each, narrowed(self.wanted, each.topic, each.partition, conditions)) for each in self.partitions]
@@ -154,7 +154,7 @@ class KafkaScan(ScanFrames, Generic[Partition]):
             return None
         return KafkaScan([each for each, _ in kept], kept[0][1], None, self.progress)
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def _batches(self, names: list[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         """Yields batches with the columns `names` and those that the filter needs. None is
         empty."""
@@ -167,8 +167,9 @@ class KafkaScan(ScanFrames, Generic[Partition]):
                     return
 
     def _looking_again(self, partition: Partition, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yields the batches of a partition. Where a broker has removed or replaced a segment since the
-        partition was listed, the partition is listed again, and reading goes on with the next offset."""
+        """Yields the batches of a partition. Where a broker has removed or replaced a segment since
+        the partition was listed, the partition is listed again, and reading goes on with the next
+        offset."""
         current, wanted, self._reached = partition, self.wanted, 0
         try:
             for look in range(LOOKS_MAX + 1):

@@ -24,10 +24,11 @@ def read_tail(
     count: int,
     passes: Callable[[Record], bool] = lambda _: True,
 ) -> tuple[list[Record], KafkaScan[Partition]]:
-    """Returns the last `count` records that pass a filter and `passes`, in log order, and a scan that
-    holds what was found on the way: bad batches and ends.
+    """Returns the last `count` records that pass a filter and `passes`, in log order, and a scan
+    that holds what was found on the way: bad batches and ends.
 
-    Reads windows of offsets, each twice as wide as the one after it, until there are enough records.
+    Reads windows of offsets, each twice as wide as the one after it, until there are enough
+    records.
     """
     told = KafkaScan([partition], wanted)
     first = partition.segments[0].base_offset if partition.segments else 0

@@ -24,9 +24,10 @@ class LogReader:
     that were returned as read. `Log.reader` opens one for a `Log`.
 
     At least once: records that were not committed come again when the reader is opened the next
-    time. A name is open once at a time (`LogInUseError`); readers of other names do not know of each
-    other. Another process may write the partition. A reader that has committed nothing starts at
-    `start`. With ``read_committed`` the records of aborted transactions are left out. Thread-safe.
+    time. A name is open once at a time (`LogInUseError`); readers of other names do not know of
+    each other. Another process may write the partition. A reader that has committed nothing starts
+    at `start`. With ``read_committed`` the records of aborted transactions are left out.
+    Thread-safe.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Where the named readers of a partition are: a small file for each, in a directory that brokers pass
-over because it is no file of a segment."""
+"""Where the named readers of a partition are: a small file for each, in a directory that brokers
+pass over because it is no file of a segment."""
 
 from __future__ import annotations
 

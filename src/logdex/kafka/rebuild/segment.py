@@ -40,8 +40,8 @@ class RebuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
-    """The files `names` of a segment in `directory`, and its counts for the report. There are none if
-    a broker had removed or replaced the segment, so that it `is_gone`.
+    """The files `names` of a segment in `directory`, and its counts for the report. There are none
+    if a broker had removed or replaced the segment, so that it `is_gone`.
 
     `size_bytes` is the size of the good batches, `end` states why they end, and `error` where and
     what is wrong after them. `losses` lists what else is missing from the files.

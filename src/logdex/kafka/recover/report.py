@@ -42,8 +42,8 @@ class Skipped:
 
 @dataclass(slots=True)
 class RecoverReport(reports.RecoverReport):
-    """`messages` and `batches` count what the new log holds. `inferred` are settings derived from the
-    files."""
+    """`messages` and `batches` count what the new log holds. `inferred` are settings derived from
+    the files."""
 
     batches: int = 0
     partitions: int = 0

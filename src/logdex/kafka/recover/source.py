@@ -126,7 +126,8 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
 
 
 def _is_taken(path: str, name: str, env: Env) -> bool:
-    """Whether a name is a file's, or one of a .log, of which the scan says why it cannot be read."""
+    """Whether a name is a file's, or one of a .log, of which the scan says why it cannot be
+    read."""
     parsed = parse_offset_file(name)
     return env.is_file(path) or (parsed is not None and parsed[1] == files.LOG_SUFFIX and env.exists(path))
 

@@ -1,7 +1,7 @@
 """The plain twin of the batch scan kernel: it returns the same rows, read field by field.
 
-Property tests compare the kernel with it. Programs use `logdex.kafka.scan.scanner`, which reads only
-a few batches in this way.
+Property tests compare the kernel with it. Programs use `logdex.kafka.scan.scanner`, which reads
+only a few batches in this way.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def row_of(raw: bytes, at: int) -> Row:
 
 
 def problem_of(data: bytes, at: int, crc: Callable[[bytes], int] | None) -> int | None:
-    """Returns the kernel's code for why no whole batch is at a position, or None if there is one. Its
-    checksum is checked if `crc`, a function for CRC-32C, is given."""
+    """Returns the kernel's code for why no whole batch is at a position, or None if there is one.
+    Its checksum is checked if `crc`, a function for CRC-32C, is given."""
     if at >= len(data):
         return kernel.FILE_END
     if len(data) - at <= 17:

@@ -92,7 +92,7 @@ class LogResume:
                 return damaged, end
             position = end
 
-    # -- where a damaged batch ends ------------------------------------------------------------------------------------
+    # -- where a damaged batch ends ---------------------------------------------------------------
     def _end_of(self, damaged: DamagedBatch) -> int:
         """Returns the end of a damaged batch, which lies after the log's end if the batch is cut
         off; -1 if it is unknown."""
@@ -143,7 +143,7 @@ class LogResume:
             return False
         return self._is_at_end(end) or DamagedBatch(self._data, end, self._budget).is_plausible()
 
-    # -- the search for a run that is of the log -----------------------------------------------------------------------
+    # -- the search for a run that is of the log --------------------------------------------------
     def _search(self, damaged: DamagedBatch) -> Resumed:
         doubtful: list[BatchRun] = []
         checked = -1

@@ -141,8 +141,8 @@ class BatchScanner:
 
 
 def reason_to_stop(data: ByteArray, part: ByteArray, position: int, until: int, reason: int) -> int:
-    """Returns why the kernel stopped at `position` of `part`, those bytes of `data` that are loaded: WINDOW_FULL if
-    only they end there. Then more are loaded."""
+    """Returns why the kernel stopped at `position` of `part`, those bytes of `data` that are
+    loaded: WINDOW_FULL if only they end there. Then more are loaded."""
     if part.size == data.size or reason not in (kernel.TORN, kernel.FILE_END):
         return reason
     if position >= until:
@@ -152,8 +152,8 @@ def reason_to_stop(data: ByteArray, part: ByteArray, position: int, until: int, 
 
 
 def map_log(path: str, env: Env) -> MappedBytes:
-    """Maps a .log, a remote one partly. Of a file that is larger than a broker's can be, a hole behind that size is
-    left out."""
+    """Maps a .log, a remote one partly. Of a file that is larger than a broker's can be, a hole
+    behind that size is left out."""
     with env.open_read(path) as file:
         mapped = file.map(partly=True)
         largest = limits.SEGMENT_SIZE_BYTES_MAX

@@ -129,7 +129,7 @@ class FileRecords:
         self.size_bytes = size
         return size
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def read(self, position: int, size_bytes: int) -> bytes:
         """Returns up to `size_bytes` bytes from `position`; fewer where the file ends."""
         if position < 0 or size_bytes < 0:
@@ -148,7 +148,8 @@ class FileRecords:
         return self._files.read_at(path, position, size_bytes)
 
     def map(self) -> MappedBytes:
-        """Maps the whole file for reading, a remote one partly. Close the mapping before the file is truncated."""
+        """Maps the whole file for reading, a remote one partly. Close the mapping before the file
+        is truncated."""
         return self._env.map_read(self.path, partly=True)
 
     def headers(self, position: int = 0, stop: int | None = None) -> Iterator[BatchHeader]:
@@ -230,7 +231,7 @@ class FileRecords:
                 largest = TimestampAndOffset(header.max_timestamp_ms, header.last_offset, header.leader_epoch)
         return largest
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def _require_writable(self) -> WriteFile:
         if not self._writable:
             raise UsageError(f"{self.path}: opened for reading only", hint="open it with writable=True")

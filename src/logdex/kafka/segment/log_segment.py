@@ -44,7 +44,7 @@ class LogSegment(SegmentFiles):
     _fold: IndexFold | None = None
     _first_timestamp_ms: int | None = None
 
-    # -- what is in it -------------------------------------------------------------------------------------------------
+    # -- what is in it ----------------------------------------------------------------------------
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """(largest known timestamp, last offset of its batch), or (-1, base offset).
@@ -97,7 +97,7 @@ class LogSegment(SegmentFiles):
         last = None if found is None else self.log.last_header(found.position)
         return self.base_offset if last is None else last.last_offset + 1
 
-    # -- looking up ----------------------------------------------------------------------------------------------------
+    # -- looking up -------------------------------------------------------------------------------
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
         """The first batch with a last offset of at least `offset`, or None. It may begin before
         `offset`."""
@@ -215,7 +215,7 @@ class LogSegment(SegmentFiles):
         data = self.log.read(found.position, min(size, max(0, end - found.position)))
         return SegmentRead(found.position, data, size < found.size_bytes)
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     @property
     def _current_fold(self) -> IndexFold:
         """The fold, continued from the indexes' last entries. As in Kafka, its byte count restarts

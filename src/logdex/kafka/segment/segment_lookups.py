@@ -1,5 +1,5 @@
-"""Looks up many offsets or timestamps in one segment by scanning its headers once, and one offset by
-checksums.
+"""Looks up many offsets or timestamps in one segment by scanning its headers once, and one offset
+by checksums.
 
 The functions for many are twins of `LogSegment.translate_offset` and `find_offset_by_timestamp`,
 which are faster for a few look-ups.
@@ -183,7 +183,7 @@ class _Sweep:
             self.unanswered = order[done:]
 
 
-# -- by checksums, where a damaged length may lead headers into the value of a record ----------------------------------
+# -- by checksums, where a damaged length may lead headers into the value of a record ------------
 def is_undamaged(segment: SearchedSegment, start: int, stop: int) -> bool:
     """Whether bytes [start, stop) are whole batches with right checksums."""
     scanner = BatchScanner(window_batches=_FEW_BATCHES, env=segment.env)

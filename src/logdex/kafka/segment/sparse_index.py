@@ -82,7 +82,7 @@ class IndexFile(ABC):
     def __repr__(self) -> str:
         return repr_of(self, repr(self.path), counted(self.entries, "entry", "entries"), is_closed=self._closed)
 
-    # -- opening -------------------------------------------------------------------------------------------------------
+    # -- opening ----------------------------------------------------------------------------------
     def _open_view(self, count_zero_slots: bool) -> int:
         """Maps the file and returns its number of entries."""
         if self.missing and not self._writable:
@@ -114,7 +114,7 @@ class IndexFile(ABC):
     def _rounded(self, size_bytes: int) -> int:
         return size_bytes // self._entry_size * self._entry_size
 
-    # -- counting ------------------------------------------------------------------------------------------------------
+    # -- counting ---------------------------------------------------------------------------------
     @property
     def slots(self) -> int:
         """The number of slots in the file, which Kafka counts as entries on opening, zeros
@@ -154,7 +154,7 @@ class IndexFile(ABC):
         closed."""
         return self._mapped.array[: self.entries * self._entry_size]
 
-    # -- searching -----------------------------------------------------------------------------------------------------
+    # -- searching --------------------------------------------------------------------------------
     def _slot(self, slot: int) -> tuple[int, ...]:
         """The two numbers in a slot, as stored."""
         return self._struct.unpack_from(self._view, slot * self._entry_size)
@@ -208,7 +208,7 @@ class IndexFile(ABC):
         """Whether an entry of this index can hold `offset`: 0 to 2^31-1 above the base offset."""
         return 0 <= offset - self.base_offset <= limits.RELATIVE_OFFSET_MAX
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def _require_open(self) -> None:
         if self._closed:
             raise UsageError(f"{self.path}: the index was closed", hint="open it again")

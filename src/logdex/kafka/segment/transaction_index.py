@@ -109,7 +109,7 @@ class TransactionIndex:
             hint="rebuild derives the index from the log",
         )
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def all_aborted_txns(self) -> list[AbortedTxn]:
         """All entries, in file order."""
         return _transactions(self._entries())
@@ -148,7 +148,7 @@ class TransactionIndex:
             place = int(falling[0])
             raise self._corrupt(place + 1, "last_offset", f"more than {last[place]}", int(last[place + 1]))
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def append(self, *aborted: AbortedTxn) -> None:
         """Adds entries, all or none; the first one creates the file.
 

@@ -65,8 +65,8 @@ class LogConfig:
 
     @property
     def has_entry_per_batch(self) -> bool:
-        """Whether an append of several batches may make several index entries (KAFKA-806, in 3.9.1 and
-        4.0.1), and not one at most."""
+        """Whether an append of several batches may make several index entries (KAFKA-806, in 3.9.1
+        and 4.0.1), and not one at most."""
         version = parse_kafka_version(self.kafka_version)
         return version >= (3, 9, 1) and (*version, 0, 0)[:3] != (4, 0, 0)
 

@@ -26,8 +26,8 @@ _SPARSE: Mapping[KafkaPathKind, type[OffsetIndex | TimeIndex]] = {
 
 
 def file_entries(file: KafkaPath, *, env: Env = DEFAULT_ENV) -> Iterator[dict[str, Any]]:
-    """Yields the entries of a file that `has_entries`. Raises `CorruptError` for damage that shows by
-    itself."""
+    """Yields the entries of a file that `has_entries`. Raises `CorruptError` for damage that shows
+    by itself."""
     if file.kind in _SPARSE:
         with _SPARSE[file.kind](file.path, file.offset, env=env) as index:
             for slot in range(index.entries):

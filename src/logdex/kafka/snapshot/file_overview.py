@@ -1,8 +1,8 @@
 """An overview of one file beside a segment's .log: an index, a snapshot of producers, a key index,
 a checkpoint.
 
-Whether the file agrees with its log is checked by `verify` of the partition. Source: ``docs/formats``:
-the pages of the files.
+Whether the file agrees with its log is checked by `verify` of the partition. Source:
+``docs/formats``: the pages of the files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Facts = dict[str, Any]
 
 @dataclass(slots=True)
 class KafkaFileOverview:
-    """The overview of one file. `facts` are its values by names that end in their units. `problems` are
-    what is wrong with the file, one line per problem."""
+    """The overview of one file. `facts` are its values by names that end in their units. `problems`
+    are what is wrong with the file, one line per problem."""
 
     file: KafkaPath
     size_bytes: int
@@ -41,8 +41,8 @@ class KafkaFileOverview:
 
 
 def file_overview(file: KafkaPath, *, env: Env = DEFAULT_ENV) -> KafkaFileOverview:
-    """Returns the overview of a file that goes with a .log. Raises `CorruptError` or a subclass, with its
-    location, for damage that shows by itself."""
+    """Returns the overview of a file that goes with a .log. Raises `CorruptError` or a subclass,
+    with its location, for damage that shows by itself."""
     return KafkaFileOverview(file, env.size_bytes(file.path), _READERS[file.kind](file, env))
 
 

@@ -114,7 +114,8 @@ class LogDirSnapshot:
         return unknown_part("partition", partition, topic, sorted(there), self.path)
 
     def _partition_if_there(self, name: str) -> PartitionSnapshot | None:
-        """Returns a partition, or None if a broker has deleted it since the directory was listed."""
+        """Returns a partition, or None if a broker has deleted it since the directory was
+        listed."""
         try:
             return self._partition(name)
         except VanishedError:

@@ -105,7 +105,7 @@ class PartitionSnapshot:
         self._producers: ProducerStates | None = None
         self._epochs: list[EpochEntry] | None = None
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- what it is -------------------------------------------------------------------------------
     @property
     def name(self) -> str:
         """``topic-N``, or the directory's name if that is not a partition's."""
@@ -217,7 +217,7 @@ class PartitionSnapshot:
         return steadily(self, read)
 
     def check_offset(self, offset: int) -> None:
-        """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its end."""
+        """Raises `OffsetOutOfRangeError` if `offset` is before the log's start or after its end."""
         self._view(READ_UNCOMMITTED).check_offset(offset)
 
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
@@ -234,7 +234,7 @@ class PartitionSnapshot:
                 return segment, found
         return None
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def scan(
         self,
         *,
@@ -338,10 +338,10 @@ class PartitionSnapshot:
         wanted = ReadFilter(key=to_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
         return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
 
-    # -- the snapshot as a whole ---------------------------------------------------------------------------------------
+    # -- the snapshot as a whole ------------------------------------------------------------------
     def listed_again(self) -> PartitionSnapshot:
-        """Returns a snapshot of the partition as it is now. Raises `VanishedError` if its directory,
-        or its .log if it is one file, is not there any more."""
+        """Returns a snapshot of the partition as it is now. Raises `VanishedError` if its
+        directory, or its .log if it is one file, is not there any more."""
         if self._found.kind is KafkaPathKind.LOG:
             self.env.size_bytes(self.path)
         return PartitionSnapshot(self._found, self.config, env=self.env)  # another file may be open under a name

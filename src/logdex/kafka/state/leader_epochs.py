@@ -60,7 +60,7 @@ class LeaderEpochs:
         """The epoch before the latest one, or None."""
         return self._entries[-2].epoch if len(self._entries) > 1 else None
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Records that `epoch` begins at `start_offset`, and returns whether that changed anything.
 
@@ -112,7 +112,7 @@ class LeaderEpochs:
             self._entries[: len(begun)] = [EpochEntry(begun[-1].epoch, start_offset)]
         return bool(begun)
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- asking -----------------------------------------------------------------------------------
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Answers a follower's question: (largest known epoch of at most `epoch`, its end offset).
 
@@ -134,7 +134,7 @@ class LeaderEpochs:
         """The epoch of the batch at `offset`, even a future one; None before the first epoch."""
         return next((entry.epoch for entry in reversed(self._entries) if entry.start_offset <= offset), None)
 
-    # -- the file ------------------------------------------------------------------------------------------------------
+    # -- the file ---------------------------------------------------------------------------------
     @staticmethod
     def load(path: str, *, env: Env = DEFAULT_ENV) -> LeaderEpochs:
         """Reads the file at `path`; a missing file has no epochs.

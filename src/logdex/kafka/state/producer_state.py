@@ -235,7 +235,7 @@ class ProducerStates:
         self._producers: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, in offset order
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- looking ----------------------------------------------------------------------------------
     def __len__(self) -> int:
         return len(self._producers)
 
@@ -258,7 +258,7 @@ class ProducerStates:
         """The producer id by first offset of the open transactions, in offset order."""
         return dict(self._ongoing)
 
-    # -- folding what the log holds ------------------------------------------------------------------------------------
+    # -- folding what the log holds ---------------------------------------------------------------
     def add(self, columns: BatchColumns) -> list[CompletedTxn]:
         """Adds a window of batches that are in the log, and returns the transactions that they
         complete.
@@ -317,7 +317,7 @@ class ProducerStates:
         is_aborted = marker.control_type == CONTROL_ABORT
         return CompletedTxn(marker.producer_id, first_offset, marker.base_offset, stable, is_aborted)
 
-    # -- appending -----------------------------------------------------------------------------------------------------
+    # -- appending --------------------------------------------------------------------------------
     def prepare(self, columns: BatchColumns, *, is_client: bool = True) -> PreparedAppend:
         """Checks the batches of an append without changing the state.
 
@@ -353,7 +353,7 @@ class ProducerStates:
                 completed.append(txn)
         return completed
 
-    # -- forgetting and loading ----------------------------------------------------------------------------------------
+    # -- forgetting and loading -------------------------------------------------------------------
     def is_expired(self, state: ProducerState, now_ms: int) -> bool:
         """Whether a producer without an open transaction has been silent for `expiration_ms`."""
         return state.current_txn_first_offset < 0 and now_ms - state.last_timestamp_ms >= self.expiration_ms

@@ -23,8 +23,8 @@ SCHEMA = pa.schema(
         ("timestamp_ms", pa.int64()),
     ]
 )
-"""`index` is ``offset`` or ``time``. Entries of an offset index have a position and no timestamp, those
-of a time index the reverse."""
+"""`index` is ``offset`` or ``time``. Entries of an offset index have a position and no timestamp,
+those of a time index the reverse."""
 
 
 class IndexEntries:

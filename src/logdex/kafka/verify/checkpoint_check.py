@@ -38,8 +38,8 @@ Stored = dict[str, list[CheckpointLine] | CorruptError | UnreadableError]
 
 
 def read_checkpoints(directory: str, env: Env) -> Stored:
-    """Returns the offset checkpoints of a directory. Read them before the logs: a broker that appends
-    meanwhile writes checkpoints that are ahead of what was read."""
+    """Returns the offset checkpoints of a directory. Read them before the logs: a broker that
+    appends meanwhile writes checkpoints that are ahead of what was read."""
     stored: Stored = {}
     for name in CHECKPOINTS:
         path = f"{directory}/{name}"

@@ -32,9 +32,9 @@ def run_until_settled(
     make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
 ) -> PartitionCheck | None:
     """Runs the check that `make` returns until it has no findings, or no file of the partition is
-    removed or replaced meanwhile and no log has grown, or no finding is common to all looks. If logs
-    only grow, there are two looks. Returns the last check. Returns None, and reports information, if
-    the partition is deleted meanwhile or no look came to its end."""
+    removed or replaced meanwhile and no log has grown, or no finding is common to all looks. If
+    logs only grow, there are two looks. Returns the last check. Returns None, and reports
+    information, if the partition is deleted meanwhile or no look came to its end."""
     is_first = True
     common: dict[tuple[str, str, int], Finding] = {}
     for look in range(look_again.LOOKS_MAX):

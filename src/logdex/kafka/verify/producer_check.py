@@ -61,7 +61,7 @@ class ProducerCheck:
         self.lose()
         self._transactions.lose_bytes()
 
-    # -- folding -------------------------------------------------------------------------------------------------------
+    # -- folding ----------------------------------------------------------------------------------
     def begin_segment(self, base_offset: int) -> None:
         """Notes that the next segment begins at `base_offset`."""
         if self._next_offset < 0 and max(base_offset, self._log_start_offset) > 0:
@@ -105,7 +105,7 @@ class ProducerCheck:
         if (columns.base_offset != before).any() or (is_bare_marker | missing | cleaned).any():
             self.lose()
 
-    # -- snapshots -----------------------------------------------------------------------------------------------------
+    # -- snapshots --------------------------------------------------------------------------------
     def _compare_until(self, offset: int) -> None:
         for at in [at for at in self._snapshots if at <= offset]:
             self._compare(at, self._snapshots.pop(at))
@@ -120,8 +120,8 @@ class ProducerCheck:
             return None
 
     def _mend(self, path: str) -> str:
-        """Returns how to mend a snapshot: a broker that closed the log cleanly and finds no snapshot at
-        all knows no producers."""
+        """Returns how to mend a snapshot: a broker that closed the log cleanly and finds no
+        snapshot at all knows no producers."""
         return _REMOVE if path != self._oldest else self._out.rebuild
 
     def _compare(self, offset: int, path: str) -> None:
@@ -161,13 +161,13 @@ class ProducerCheck:
             mend=self._mend(path),
         )
 
-    # -- transactions --------------------------------------------------------------------------------------------------
+    # -- transactions -----------------------------------------------------------------------------
     def end_segment(self, txn_path: str, base_offset: int, log: tuple[str, int] | None = None) -> None:
-        """Compares the segment's `.txnindex` with its aborted transactions. `log` is the path of the
-        segment's .log and its size when it was read, if a broker may be writing it."""
+        """Compares the segment's `.txnindex` with its aborted transactions. `log` is the path of
+        the segment's .log and its size when it was read, if a broker may be writing it."""
         self._transactions.end_segment(txn_path, base_offset, is_certain=self._is_certain, log=log)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
     def finish(self, next_offset: int, directory: str, *, end_is_lost: bool) -> None:
         """Compares the remaining snapshots, and reports open transactions as information."""
         self._compare_until(max(next_offset, 0))

@@ -4,9 +4,9 @@ the batches were appended.
 A gap in a producer's sequence numbers is a finding if no offset is missing between its two batches:
 then nothing was removed from the log, so the missing records were never appended. Missing offsets
 (from compaction, recovery or damage) explain a gap, and so does a batch below the log start offset,
-because a broker that loads the log no longer knows its producer. So does a sequence that begins with
-0 again: a broker forgets a producer that was silent for producer.id.expiration.ms, and takes it from
-one that it knows for a duplicate.
+because a broker that loads the log no longer knows its producer. So does a sequence that begins
+with 0 again: a broker forgets a producer that was silent for producer.id.expiration.ms, and takes
+it from one that it knows for a duplicate.
 """
 
 from __future__ import annotations

@@ -237,8 +237,8 @@ def _is_plausible(at: int) -> bool:
 
 @kernel
 def find_batch(base: int, position: int, end: int, budget: int, crcs: CrcSources) -> tuple[int, int]:
-    """The first position from `position` on where a valid batch with a correct CRC begins, or -1, and
-    what is left of `budget`.
+    """The first position from `position` on where a valid batch with a correct CRC begins, or -1,
+    and what is left of `budget`.
 
     `budget` bounds the bytes over which CRCs are computed, because bytes that look like large
     batches everywhere would otherwise take quadratic time. A candidate larger than the remaining

@@ -38,7 +38,8 @@ def _lookup_offsets(
     shift: int,
 ) -> None:
     """Sets `found` to (offset, position) of the last slot at or below each of `wanted`, else (base
-    offset, 0). `begins` becomes the first slot of each range of 2**`shift` offsets, and the count."""
+    offset, 0). `begins` becomes the first slot of each range of 2**`shift` offsets, and the
+    count."""
     ranges = len(begins) - 1
     slot = 0
     for at in range(ranges):

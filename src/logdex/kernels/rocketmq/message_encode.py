@@ -42,12 +42,12 @@ the same in each row), and its size in that case."""
 
 
 class EncodeColumns(NamedTuple):
-    """Addresses. Rows: `queue` (int32, the number of the row's queue), `born_ms` and `size` (int64, the
-    size of the whole message), and of the body the bytes and their n + 1 offsets (int64). `pieces` are
-    `piece_count` pieces, which give the properties one after the other. Queues: `queue_topic` and
-    `queue_id` (int32), `next_offset` (int64, moved on). Topics: the bytes and their offsets (int64),
-    and `is_long` (int32, 1 for a message of version 2). `head` is the head of a message with
-    everything that all messages have in common."""
+    """Addresses. Rows: `queue` (int32, the number of the row's queue), `born_ms` and `size` (int64,
+    the size of the whole message), and of the body the bytes and their n + 1 offsets (int64).
+    `pieces` are `piece_count` pieces, which give the properties one after the other. Queues:
+    `queue_topic` and `queue_id` (int32), `next_offset` (int64, moved on). Topics: the bytes and
+    their offsets (int64), and `is_long` (int32, 1 for a message of version 2). `head` is the head
+    of a message with everything that all messages have in common."""
 
     queue: int
     born_ms: int

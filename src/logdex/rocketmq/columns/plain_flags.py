@@ -21,8 +21,8 @@ _OF_THE_FORM = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_TYPE_MASK | SYS_FLAG_B
 
 
 def are_queued(sys_flags: Int32s) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the messages that the engine puts into their queue: neither half messages nor
-    notes of a rollback."""
+    """Returns a mask of the messages that the engine puts into their queue: neither half messages
+    nor notes of a rollback."""
     kinds = sys_flags & SYS_FLAG_TRANSACTION_MASK
     mask: npt.NDArray[np.bool_] = (kinds != SYS_FLAG_PREPARED) & (kinds != SYS_FLAG_ROLLBACK)
     return mask

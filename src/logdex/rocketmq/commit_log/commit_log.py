@@ -41,7 +41,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 _HEAD_SIZE_BYTES = 8
 AHEAD_BYTES = 2048
-"""How much a look-up reads of a message at once, as most messages are smaller: a second read takes longer."""
+"""How much a look-up reads of a message at once, as most messages are smaller: a second read takes
+longer."""
 _STORE_TIMESTAMP_END = MESSAGE_HEAD.size_bytes + HOST_V4_SIZE_BYTES + 8
 
 
@@ -90,7 +91,8 @@ class _Listing:
 
 
 def _add(found: OffsetFiles, more: OffsetFiles) -> None:
-    """Adds the files of another directory. Of two files with one name, the one that is there counts."""
+    """Adds the files of another directory. Of two files with one name, the one that is there
+    counts."""
     starts = {file.start_offset for file in found.files}
     found.foreign += [
         *more.foreign,
@@ -125,11 +127,11 @@ class CommitLog:
 
     The files are listed when the object is created and by `refresh`. `more_directories` hold files
     of the log too, where a broker has several store paths; one of those that is missing holds none.
-    `file_size_bytes` is
-    mappedFileSizeCommitLog; None infers it from the files. What is no file and has the name of one
-    is listed with a size of 0; reading it raises `UnusableFileError`. Raises `MissingFileError` if the
-    directory is missing, `NotAStoreError` if it holds no CommitLog file, and `CorruptError` if the
-    offset of a single file follows neither from its name nor from its first message.
+    `file_size_bytes` is mappedFileSizeCommitLog; None infers it from the files. What is no file and
+    has the name of one is listed with a size of 0; reading it raises `UnusableFileError`. Raises
+    `MissingFileError` if the directory is missing, `NotAStoreError` if it holds no CommitLog file,
+    and `CorruptError` if the offset of a single file follows neither from its name nor from its
+    first message.
     """
 
     def __init__(
@@ -231,8 +233,8 @@ class CommitLog:
         return self._listing.unusable
 
     def readable_from(self) -> int:
-        """Returns the physical offset of the first byte that is in a file. Raises `UnusableFileError`
-        if there is none."""
+        """Returns the physical offset of the first byte that is in a file. Raises
+        `UnusableFileError` if there is none."""
         for file in self.files:
             if file.start_offset not in self.unusable:
                 return file.start_offset

@@ -122,8 +122,8 @@ class ConsumeQueue:
         self.max_offset = self._find_end()
 
     def steadily(self, act: Callable[[], T]) -> T:
-        """Returns the result of `act`, which reads the queue. Where a broker has removed files since
-        they were listed, they are listed again, and `act` is called once more."""
+        """Returns the result of `act`, which reads the queue. Where a broker has removed files
+        since they were listed, they are listed again, and `act` is called once more."""
         for _ in range(_LOOKS_MAX):
             try:
                 return act()

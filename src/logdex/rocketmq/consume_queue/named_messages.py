@@ -13,8 +13,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 class NamedMessages:
-    """Looks messages up in the ConsumeQueues of the store at `root`, each of which is opened when it
-    is first used. Not thread-safe. The owner must call `close`."""
+    """Looks messages up in the ConsumeQueues of the store at `root`, each of which is opened when
+    it is first used. Not thread-safe. The owner must call `close`."""
 
     def __init__(self, root: str, config: StoreConfig, env: Env) -> None:
         self._directory = StorePaths(root).consume_queue
@@ -24,9 +24,9 @@ class NamedMessages:
         self._queues: dict[tuple[bytes, int], ConsumeQueue | None] = {}
 
     def __call__(self, physical_offset: int, message: StoredMessage) -> bool | None:
-        """Returns whether the entry at the message's queue offset points to this place. Returns None
-        if there is no such entry, as for messages that have none and in a gap, which repeats the entry
-        behind it."""
+        """Returns whether the entry at the message's queue offset points to this place. Returns
+        None if there is no such entry, as for messages that have none and in a gap, which repeats
+        the entry behind it."""
         if not message.is_queued:
             return None
         queue, offset = self._queue(message.topic, message.queue_id), message.queue_offset

@@ -148,7 +148,7 @@ class QueueCursor:
         data = self._open.read_at(file.path, at * ENTRY_SIZE_BYTES, count * ENTRY_SIZE_BYTES)
         return np.frombuffer(data[: len(data) // ENTRY_SIZE_BYTES * ENTRY_SIZE_BYTES], STORED_DTYPE)
 
-    # -- searching -----------------------------------------------------------------------------------------------------
+    # -- searching --------------------------------------------------------------------------------
     def _begins_before(self, offset: int) -> bool:
         """Whether a search for an offset can find anything but the queue's start."""
         return bool(self._files) and self._is_before(self._files[0], 0, offset)
@@ -184,7 +184,8 @@ def written_entries(stored: npt.NDArray[np.void]) -> int:
 
 
 def open_cursors(root: str, env: Env, open_files: OpenFiles) -> list[QueueCursor]:
-    """A cursor of every queue of the store at `root` that has a ConsumeQueue which can be listed."""
+    """A cursor of every queue of the store at `root` that has a ConsumeQueue which can be
+    listed."""
     found = []
     try:
         for topic, queue_id, directory in discover_queues(root, env=env):

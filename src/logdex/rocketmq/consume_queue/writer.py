@@ -1,5 +1,5 @@
-"""Writes ConsumeQueue files: each entry at byte queue offset * 20, and what fills the positions whose
-messages are missing.
+"""Writes ConsumeQueue files: each entry at byte queue offset * 20, and what fills the positions
+whose messages are missing.
 
 Source: ``docs/formats/consume-queue.md``; ConsumeQueue.putMessagePositionInfo.
 """
@@ -23,7 +23,8 @@ _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 _PRE_BLANK_BATCH = 4096
 
 GAP_REPEATS_MAX = 1024
-"""More entries than a broker looks at in one call of getMessage: 800, or as many as it is asked for."""
+"""More entries than a broker looks at in one call of getMessage: 800, or as many as it is asked
+for."""
 
 
 @dataclass(slots=True)
@@ -50,16 +51,16 @@ class ConsumeQueueWriter:
     """Writes the files of one queue. For one thread.
 
     Each file has its full size, with zeros after the queue's last entry. Entries must come in log
-    order. An entry whose queue offset is not greater than the last one is skipped, as the engine does,
-    unless the queue begins anew there (see `lives`): then the files are begun anew too.
+    order. An entry whose queue offset is not greater than the last one is skipped, as the engine
+    does, unless the queue begins anew there (see `lives`): then the files are begun anew too.
 
-    Positions without a message are filled, so that the next entry is at its position: with pre-blank
-    entries, and in a gap the last `GAP_REPEATS_MAX` positions with repetitions of the next entry. A
-    broker that meets a pre-blank entry passes over entries behind it, and its binary searches expect
-    physical offsets that rise. Before the queue's first entry there are pre-blank entries, as the
-    engine writes them, unless the entry points to the first CommitLog file, to physical offsets below
-    `first_log_file_end`. Without `first_log_file_end` all positions get pre-blank entries. The owner must
-    call `finish` after the last entry.
+    Positions without a message are filled, so that the next entry is at its position: with
+    pre-blank entries, and in a gap the last `GAP_REPEATS_MAX` positions with repetitions of the
+    next entry. A broker that meets a pre-blank entry passes over entries behind it, and its binary
+    searches expect physical offsets that rise. Before the queue's first entry there are pre-blank
+    entries, as the engine writes them, unless the entry points to the first CommitLog file, to
+    physical offsets below `first_log_file_end`. Without `first_log_file_end` all positions get
+    pre-blank entries. The owner must call `finish` after the last entry.
     """
 
     directory: str
@@ -146,8 +147,8 @@ class ConsumeQueueWriter:
         self._settle_held(None)
 
     def _begin(self, first: int, entry: npt.NDArray[np.uint8]) -> bool:
-        """Begins the file that holds `first`, the queue offset of `entry`, and fills it up to there.
-        Returns False if `first` is implausible."""
+        """Begins the file that holds `first`, the queue offset of `entry`, and fills it up to
+        there. Returns False if `first` is implausible."""
         if not 0 <= first <= limits.QUEUE_OFFSET_MAX:
             return False
         per_file = self.file_size_bytes // _ENTRY_SIZE
@@ -214,7 +215,8 @@ class ConsumeQueueSet:
             )
             self.writers[folder] = writer
             self._owners[folder] = topic
-        # Topics that are not UTF-8 may share a folder; what one of them does is no life of the other.
+        # Topics that are not UTF-8 may share a folder; what one of them does is no life of the
+        # other.
         writer.put(queue_offset, entries, may_begin_anew=self._owners[folder] == topic)
 
     def close(self) -> int:

@@ -40,8 +40,8 @@ class Consumer:
     At least once: a message that was not committed comes again, to this member or another, when a
     member leaves, dies, or starts again. The messages of one queue come in their order. The queues
     are shared among the members of a group in all threads and processes; a member takes part only
-    while it polls. With ``mode="broadcasting"`` a consumer reads all queues, and keeps its offsets in
-    `offset_store`.
+    while it polls. With ``mode="broadcasting"`` a consumer reads all queues, and keeps its offsets
+    in `offset_store`.
 
     `store` is the `MessageStore` of this process, or a path or `StoreSnapshot` of a store that
     another process may write. `tags` is ``a || b``. A new group starts with the first message, or
@@ -107,7 +107,7 @@ class Consumer:
         state = "closed" if self._closed else f"queues {[queue_id for _, queue_id in self.assignment]}"
         return f"Consumer({self._source.root!r}, {self.group!r}, {self.topic!r}, {state})"
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     @property
     def assignment(self) -> tuple[Queue, ...]:
         """The queues that this member reads, as (topic, queue id), those of the retry topic too."""
@@ -184,7 +184,7 @@ class Consumer:
             if result.messages:
                 return [as_consumed(each) if topic == self._retry_topic else each for each in result.messages], at
 
-    # -- offsets -------------------------------------------------------------------------------------------------------
+    # -- offsets ----------------------------------------------------------------------------------
     def commit(self) -> None:
         """Marks all messages that `poll` has returned as consumed, on disk when this returns."""
         with self._lock:
@@ -228,13 +228,13 @@ class Consumer:
                 raise UsageError(f"queue {queue_id} is not this member's", hint="poll, and look at assignment")
         return queue
 
-    # -- what was not consumed -----------------------------------------------------------------------------------------
+    # -- what was not consumed --------------------------------------------------------------------
     def reconsume_later(self, message: StoredMessage, delay_level: int = 0) -> PutMessageResult:
         """Sends a message back: it comes again to the group after a while, each time a longer one,
         and after 16 times (`max_reconsume_times`) goes to ``%DLQ%GROUP``. `commit` afterwards.
 
-        Only the process that has the store open as a `MessageStore` can do it (`UsageError`). Raises
-        `LogFailedError` if the store does not take the message.
+        Only the process that has the store open as a `MessageStore` can do it (`UsageError`).
+        Raises `LogFailedError` if the store does not take the message.
         """
         live = self._source.live
         if live is None or self.mode == "broadcasting":
@@ -245,7 +245,7 @@ class Consumer:
         self._require_open()
         return send_back(live, self.group, message, delay_level, self._max_reconsume_times)
 
-    # -- closing -------------------------------------------------------------------------------------------------------
+    # -- closing ----------------------------------------------------------------------------------
     def _require_open(self) -> None:
         if self._closed:
             raise LogClosedError("the consumer was closed", path=self._source.root)

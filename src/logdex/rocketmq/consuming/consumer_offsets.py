@@ -40,8 +40,9 @@ class ConsumerOffsetManager:
     """The committed offsets of a store's consumer groups. Thread-safe, and safe to use from several
     processes: each call reads the file, and what is committed is on disk when a call returns.
 
-    The previous contents are kept in ``consumerOffset.json.bak``. A running broker holds the offsets
-    in memory and overwrites the file, so nothing can be committed beside it (`LogInUseError`).
+    The previous contents are kept in ``consumerOffset.json.bak``. A running broker holds the
+    offsets in memory and overwrites the file, so nothing can be committed beside it
+    (`LogInUseError`).
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ConsumerOffsetManager:
     def __repr__(self) -> str:
         return f"ConsumerOffsetManager({self.root!r})"
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def read(self) -> ConsumerOffsets:
         """The file as it is now, or its ``.bak`` as the broker would take it. Raises `CorruptError`
         if neither can be read."""
@@ -92,7 +93,7 @@ class ConsumerOffsetManager:
         """The groups that have committed offsets of a topic."""
         return {group for each, group in self.read().offsets if each == to_bytes(topic)}
 
-    # -- changing ------------------------------------------------------------------------------------------------------
+    # -- changing ---------------------------------------------------------------------------------
     def commit_offset(self, group: str, topic: Text, queue_id: int, offset: int) -> None:
         """Sets the next offset of one queue that a group will consume."""
         self.commit_offsets(group, {(to_bytes(topic), queue_id): offset})
@@ -107,7 +108,8 @@ class ConsumerOffsetManager:
             self._change(lambda table: _put(table, group, offsets))
 
     def start_at(self, group: str, topic: Text, offsets: Mapping[int, int]) -> None:
-        """Sets where a group starts with a topic. Does nothing if it has committed offsets of it."""
+        """Sets where a group starts with a topic. Does nothing if it has committed offsets of
+        it."""
         checked_group(group)
         name = f"{_text(to_bytes(topic))}@{group}"
 

@@ -26,8 +26,8 @@ DEFAULT_BROKER_NAME = "DEFAULT_BROKER"
 class LocalFileOffsetStore:
     """The offsets of one consumer. Thread-safe; one process at a time uses a file.
 
-    `path` is the file: ``~/.rocketmq_offsets/ADDRESS@DEFAULT/GROUP/offsets.json`` for a Java client.
-    `broker_name` is part of a queue's name there.
+    `path` is the file: ``~/.rocketmq_offsets/ADDRESS@DEFAULT/GROUP/offsets.json`` for a Java
+    client. `broker_name` is part of a queue's name there.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class LocalFileOffsetStore:
         return offsets
 
     def persist(self, topic: Text, offsets: Mapping[int, int]) -> None:
-        """Sets the next offsets of some queues of a topic, on disk when this returns. Those of other
-        queues stay."""
+        """Sets the next offsets of some queues of a topic, on disk when this returns. Those of
+        other queues stay."""
         if any(offset < 0 or queue_id < 0 for queue_id, offset in offsets.items()):
             raise UsageError(f"the offsets {dict(offsets)} cannot be committed")
         with self._lock:

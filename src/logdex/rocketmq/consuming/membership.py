@@ -32,7 +32,8 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as its file states: the topics that it consumes, and the queues that it has taken."""
+    """A member as its file states: the topics that it consumes, and the queues that it has
+    taken."""
 
     topics: frozenset[bytes]
     taken: frozenset[Queue]

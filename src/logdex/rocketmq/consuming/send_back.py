@@ -37,7 +37,8 @@ def dlq_topic_of(group: str) -> bytes:
 
 
 def as_consumed(message: StoredMessage) -> StoredMessage:
-    """A message of a retry topic with the topic that it was put to at first, as a client shows it."""
+    """A message of a retry topic with the topic that it was put to at first, as a client shows
+    it."""
     topic = message.properties.get(RETRY_TOPIC)
     return message if topic is None else replace(message, topic=topic)
 
@@ -48,8 +49,8 @@ def send_back(
     """Puts a message that a group has read once more. A `delay_level` of 0 means 3 and one more per
     time, below 0 that the message is given up now.
 
-    The stored message is read again, as by the broker. Raises `LogFailedError` if the store does not
-    take it.
+    The stored message is read again, as by the broker. Raises `LogFailedError` if the store does
+    not take it.
     """
     known = SubscriptionGroups.read(StorePaths(store.path).config, env=store.core.env).groups.get(to_bytes(group), {})
     if max_reconsume_times is None:

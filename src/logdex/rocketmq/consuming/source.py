@@ -37,8 +37,8 @@ class Source:
         raise NotImplementedError
 
     def make_durable(self) -> None:
-        """Writes to disk what was read, so that no offset is committed for messages that a power cut
-        takes."""
+        """Writes to disk what was read, so that no offset is committed for messages that a power
+        cut takes."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -112,8 +112,8 @@ def source_of(store: MessageStore | StoreSnapshot | str | os.PathLike[str], env:
 
 def queue_ids(root: str, topic: bytes, env: Env) -> list[int]:
     """The queues that a topic has for consumers: those of topics.json, which no consumer need agree
-    about with another, or those on disk if the topic is not in it. Raises `StorageError` if the file
-    cannot be read: its ``.bak`` may lack a new topic."""
+    about with another, or those on disk if the topic is not in it. Raises `StorageError` if the
+    file cannot be read: its ``.bak`` may lack a new topic."""
     configs = TopicConfigs.read(StorePaths(root).config, env=env)
     configs.file.require_newest()
     config = configs.topics.get(topic)
@@ -126,8 +126,8 @@ def queue_ids(root: str, topic: bytes, env: Env) -> list[int]:
 
 
 def require_queues(snapshot: StoreSnapshot, env: Env) -> None:
-    """Raises `MissingFileError` if a store that nobody writes has messages and no ConsumeQueue at all:
-    consumers would get nothing, and would lag behind by nothing."""
+    """Raises `MissingFileError` if a store that nobody writes has messages and no ConsumeQueue at
+    all: consumers would get nothing, and would lag behind by nothing."""
     paths = StorePaths(snapshot.root)
     if any(True for _ in discover_queues(snapshot.root, env=env)) or lock_is_held(paths.lock, env=env):
         return

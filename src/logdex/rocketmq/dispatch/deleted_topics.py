@@ -1,7 +1,7 @@
 """The topics that a dispatch leaves out, because the broker has deleted them.
 
-Their messages are still in the log. So if one of them is made again, or was only known later than its
-messages, its queues are missing from the output, and the dispatch begins from the start.
+Their messages are still in the log. So if one of them is made again, or was only known later than
+its messages, its queues are missing from the output, and the dispatch begins from the start.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from logdex.rocketmq.files.store_files import StorePaths
 
 
 class DeletedTopics:
-    """The deleted topics of the store at `root`. `left_out` are those of which queues were left out, by
-    this run or an earlier one."""
+    """The deleted topics of the store at `root`. `left_out` are those of which queues were left
+    out, by this run or an earlier one."""
 
     def __init__(self, root: str, left_out: Iterable[str], env: Env) -> None:
         self.left_out = {_topic(name) for name in left_out}
@@ -33,8 +33,8 @@ class DeletedTopics:
         return self._known
 
     def is_deleted(self, topic: bytes) -> bool:
-        """Whether a topic is deleted. Then its queues are left out. A topic that is new is none: the
-        broker writes topics.json before it puts its first message."""
+        """Whether a topic is deleted. Then its queues are left out. A topic that is new is none:
+        the broker writes topics.json before it puts its first message."""
         if topic not in self._found:
             self._found[topic] = self._known.is_deleted(topic) and self._look_again().is_deleted(topic)
             if self._found[topic]:
@@ -51,7 +51,8 @@ class DeletedTopics:
         return any(not self._look_again().is_deleted(topic) for topic in self.left_out)
 
     def have_changed(self, topics: Iterable[bytes]) -> bool:
-        """Whether a topic that was left out is there now, or one of `topics`, which were not, is deleted."""
+        """Whether a topic that was left out is there now, or one of `topics`, which were not, is
+        deleted."""
         return self.has_one_back() or any(map(self._look_again().is_deleted, topics))
 
 

@@ -1,9 +1,10 @@
-"""The dispatch of a store's CommitLog into another directory: ConsumeQueues and IndexFiles that follow
-the log as it grows.
+"""The dispatch of a store's CommitLog into another directory: ConsumeQueues and IndexFiles that
+follow the log as it grows.
 
 A step adds what is in the log now. In this process the log is scanned and added to the files window
-by window. On a runner, the files of the log that are complete are scanned by tasks, as for a rebuild,
-and what they find is added in the order of the log; the newest file is followed in this process.
+by window. On a runner, the files of the log that are complete are scanned by tasks, as for a
+rebuild, and what they find is added in the order of the log; the newest file is followed in this
+process.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _TASKS_PER_CORE_AT_ONCE = 4
 
 
 class Dispatcher(Stoppable):
-    """Dispatches the log of the store at `root` into the directory `output`, which is created if it is
-    missing, from where an earlier run ended. IndexFiles are named by times in `time_zone`.
+    """Dispatches the log of the store at `root` into the directory `output`, which is created if it
+    is missing, from where an earlier run ended. IndexFiles are named by times in `time_zone`.
 
-    Each `step` works until the log's end, or until `stop` is called, which any thread may do. `close`,
-    or the end of ``with``, completes the files; after an error they are left to the next run, which
-    goes on from the journal. Raises `LogInUseError` if another dispatch writes to `output`, and
-    `UsageError` if something else did.
+    Each `step` works until the log's end, or until `stop` is called, which any thread may do.
+    `close`, or the end of ``with``, completes the files; after an error they are left to the next
+    run, which goes on from the journal. Raises `LogInUseError` if another dispatch writes to
+    `output`, and `UsageError` if something else did.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Dispatcher(Stoppable):
     def _open(self) -> DispatchOutput:
         return DispatchOutput(self._root, self._directory, self._log, self._config, self._zone, self._env)
 
-    # -- running -------------------------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------
     def step(
         self,
         runner: Runner | None = None,
@@ -82,7 +83,8 @@ class Dispatcher(Stoppable):
         part_size_bytes: int | None = None,
     ) -> bool:
         """Adds what is in the log now, with its complete files scanned on `runner`. If `until` is
-        given, it stops soon behind the physical offset in it. Returns whether there was anything."""
+        given, it stops soon behind the physical offset in it. Returns whether there was
+        anything."""
         started, report = time.perf_counter(), self.report
         self._log.refresh()
         self._require_same_log()
@@ -97,8 +99,8 @@ class Dispatcher(Stoppable):
         return self._output.position != begin
 
     def _require_same_log(self) -> None:
-        """Opens the output anew if the log is no longer the one that was dispatched: with what of it
-        still holds, or from the start."""
+        """Opens the output anew if the log is no longer the one that was dispatched: with what of
+        it still holds, or from the start."""
         reason = self._output.mismatch()
         if reason is not None:
             self.report.notes.append(reason)
@@ -133,12 +135,13 @@ class Dispatcher(Stoppable):
             output.flush()
 
     def _begin_later(self, until: int | None, progress: Progress | None) -> None:
-        """Goes on where the log begins now, because a broker has removed files that were not dispatched."""
+        """Goes on where the log begins now, because a broker has removed files that were not
+        dispatched."""
         self._log.refresh()
         self._require_same_log()
         self._advance(until, progress)
 
-    # -- on a runner ---------------------------------------------------------------------------------------------------
+    # -- on a runner ------------------------------------------------------------------------------
     def _catch_up(self, runner: Runner, part_size_bytes: int, until: int | None) -> None:
         """Adds the files of the log before the newest one, scanned by tasks, some at a time."""
         directory = self.stage_directory + "/parts"
@@ -176,9 +179,9 @@ class Dispatcher(Stoppable):
                 yield ScanPart(file, low, high, found=number == 0)
 
     def _put_all(self, scans: Sequence[PartScan], directory: str) -> bool:
-        """Adds what tasks have scanned, in the order of the log. Where the parts of a file do not join
-        up, the rest of them is scanned again. Returns False where the log ends or is damaged, or a
-        broker has removed a file."""
+        """Adds what tasks have scanned, in the order of the log. Where the parts of a file do not
+        join up, the rest of them is scanned again. Returns False where the log ends or is damaged,
+        or a broker has removed a file."""
         files: dict[CommitLogFile, list[PartScan]] = {}
         for scan in scans:
             files.setdefault(scan.part.file, []).append(scan)
@@ -202,7 +205,7 @@ class Dispatcher(Stoppable):
     def _scan_again(self, part: ScanPart, directory: str) -> PartScan:
         return scan_part(part, self._config, f"{directory}/again-{part.begin}", env=self._env)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
     def close(self) -> None:
         """Completes all files. A log that does not end cleanly is a loss."""
         if self._is_closed:

@@ -21,11 +21,12 @@ _HINT = "remove the output, and run it again"
 
 @dataclass(frozen=True, slots=True)
 class DispatchJournal:
-    """The entries of all messages before the physical offset `position` are on disk. The last of them
-    is at the offset `last`, -1 if there is none, and the CRC-32 of all its bytes is `last_crc`: a log
-    that has another message there is not the one that was dispatched. `index_ms` is the end time of
-    the newest IndexFile that is full. `is_clean` states that the files have nothing else. `left_out`
-    are the deleted topics of which queues were left out. With the position -1 the files are of no use.
+    """The entries of all messages before the physical offset `position` are on disk. The last of
+    them is at the offset `last`, -1 if there is none, and the CRC-32 of all its bytes is
+    `last_crc`: a log that has another message there is not the one that was dispatched. `index_ms`
+    is the end time of the newest IndexFile that is full. `is_clean` states that the files have
+    nothing else. `left_out` are the deleted topics of which queues were left out. With the position
+    -1 the files are of no use.
     """
 
     position: int
@@ -37,8 +38,8 @@ class DispatchJournal:
 
     @staticmethod
     def read(directory: str, env: Env) -> DispatchJournal | None:
-        """Returns the journal of an output, None if there is none. That of another version says nothing
-        of the files. Raises `CorruptError` if it is malformed."""
+        """Returns the journal of an output, None if there is none. That of another version says
+        nothing of the files. Raises `CorruptError` if it is malformed."""
         path = f"{directory}/{JOURNAL_NAME}"
         if not env.exists(path):
             return None

@@ -32,8 +32,8 @@ from logdex.rocketmq.settings.time_zone import TimeZone
 
 
 class DispatchOutput:
-    """The ConsumeQueues and IndexFiles below `directory`, which follow `log`, the log of the store at
-    `root`. `position` is the physical offset up to which messages were added. For one thread.
+    """The ConsumeQueues and IndexFiles below `directory`, which follow `log`, the log of the store
+    at `root`. `position` is the physical offset up to which messages were added. For one thread.
 
     Raises `LogInUseError` if another dispatch writes there, and `UsageError` if something else did.
     """
@@ -51,7 +51,7 @@ class DispatchOutput:
             self._lock.release()
             raise
 
-    # -- opening -------------------------------------------------------------------------------------------------------
+    # -- opening ----------------------------------------------------------------------------------
     def _first_journal(self) -> DispatchJournal:
         journal = DispatchJournal.read(self.directory, self._env)
         derived = (self._paths.consume_queue, self._paths.index)
@@ -64,8 +64,8 @@ class DispatchOutput:
         return journal
 
     def _from_the_start(self) -> DispatchJournal:
-        """Removes what there is, because it is of another log, or of none. Killed meanwhile, the next
-        run does this again."""
+        """Removes what there is, because it is of another log, or of none. Killed meanwhile, the
+        next run does this again."""
         DispatchJournal(-1).write(self.directory, self._env)
         for name in (CONSUME_QUEUE_DIR, INDEX_DIR):
             if self._env.is_dir(f"{self.directory}/{name}"):
@@ -89,8 +89,8 @@ class DispatchOutput:
             return None
 
     def mismatch(self) -> str | None:
-        """Returns why the output must be opened anew, in words: the log, as it is now, is not the one that
-        was dispatched. Returns None if it has only grown or lost old files."""
+        """Returns why the output must be opened anew, in words: the log, as it is now, is not the
+        one that was dispatched. Returns None if it has only grown or lost old files."""
         journal, begin = self._journal, self._log.min_offset
         if self.position < begin:
             return f"the log begins behind offset {self.position} now: what was there is removed"
@@ -144,7 +144,7 @@ class DispatchOutput:
         if begin < self.position:
             self._index_from = (self.position, 0)
 
-    # -- adding --------------------------------------------------------------------------------------------------------
+    # -- adding -----------------------------------------------------------------------------------
     def put(self, window: Window) -> None:
         """Adds the entries of a window of `scanner`, which begins at `position` or behind it."""
         self._derived.put(window, index_from=self._index_from)
@@ -185,10 +185,11 @@ class DispatchOutput:
         if rolled_ms is not None:
             self._index_ms = rolled_ms
 
-    # -- durability ----------------------------------------------------------------------------------------------------
+    # -- durability -------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Writes everything so far to disk, and the journal, so that a killed run goes on from here.
-        While it is open whether a queue begins anew, the journal stays before the entry in question."""
+        """Writes everything so far to disk, and the journal, so that a killed run goes on from
+        here. While it is open whether a queue begins anew, the journal stays before the entry in
+        question."""
         if self._is_undecided:
             return
         self._queues.flush()
@@ -208,8 +209,8 @@ class DispatchOutput:
             self._journal = found
 
     def close(self) -> None:
-        """Completes all files, which are on disk then. A queue of which it is open whether it begins
-        anew is decided as at the end of a log; then the next run begins from the start."""
+        """Completes all files, which are on disk then. A queue of which it is open whether it
+        begins anew is decided as at the end of a log; then the next run begins from the start."""
         undecided = self._is_undecided
         self._queues.settle()
         self._queues.flush()

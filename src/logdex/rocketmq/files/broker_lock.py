@@ -39,8 +39,8 @@ def take_broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> ProcessLock:
 
 
 def broker_runs(root: str, *, env: Env = DEFAULT_ENV) -> bool:
-    """Whether a broker has the store open, and not a `MessageStore`, which locks the whole lock file
-    where a broker locks its first byte alone. False where the system does not report locks."""
+    """Whether a broker has the store open, and not a `MessageStore`, which locks the whole lock
+    file where a broker locks its first byte alone. False where the system does not report locks."""
     path = StorePaths(root).lock
     return bool(lock_is_held(path, env=env)) and env.lock_is_held(path, start=1) is False
 

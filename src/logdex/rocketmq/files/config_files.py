@@ -41,8 +41,8 @@ class ConfigFile:
         return self.path is not None and not self.path.endswith(".bak")
 
     def require_newest(self) -> None:
-        """Raises the error if the ``.bak`` was read because the file itself could not be read: it may
-        be sound, and newer than its ``.bak``, and must not be replaced."""
+        """Raises the error if the ``.bak`` was read because the file itself could not be read: it
+        may be sound, and newer than its ``.bak``, and must not be replaced."""
         if isinstance(self.problem, StorageError):
             raise self.problem
 
@@ -112,7 +112,8 @@ def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> C
 
 
 def _is_number(value: object, bits: int) -> bool:
-    """Whether a value is one that Java's type of so many bits holds. In Python, a boolean is an int."""
+    """Whether a value is one that Java's type of so many bits holds. In Python, a boolean is an
+    int."""
     return isinstance(value, int) and not isinstance(value, bool) and -1 << bits - 1 <= value < 1 << bits - 1
 
 
@@ -245,7 +246,8 @@ _KINDS: dict[str, Callable[[ConfigFile], object]] = {
 
 
 def require_config(data: bytes, path: str) -> None:
-    """Raises `CorruptError` unless the bytes of a file in ``config/`` are what the broker parses there."""
+    """Raises `CorruptError` unless the bytes of a file in ``config/`` are what the broker parses
+    there."""
     file = ConfigFile(parse_config_json(data, path=path), path)
     kind = _KINDS.get(posixpath.basename(path).removesuffix(".bak"))
     if kind is not None:

@@ -36,8 +36,8 @@ _SYSTEM_TOPICS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownTopics:
-    """The topics of a store's ``config/topics.json``; None if there is no such file, or no valid one:
-    topics that were made since its ``.bak`` are not deleted."""
+    """The topics of a store's ``config/topics.json``; None if there is no such file, or no valid
+    one: topics that were made since its ``.bak`` are not deleted."""
 
     root: str
     topics: frozenset[str] | None
@@ -45,9 +45,9 @@ class KnownTopics:
 
     @staticmethod
     def read(root: str, *, every: bool = False, env: Env = DEFAULT_ENV) -> KnownTopics:
-        """Reads the file of the store at `root`, which may also be one CommitLog file. With `every`,
-        and where the broker keeps its configuration in RocksDB, no topic counts as deleted, and the
-        file is not read. Raises `StorageError` if the file cannot be read."""
+        """Reads the file of the store at `root`, which may also be one CommitLog file. With
+        `every`, and where the broker keeps its configuration in RocksDB, no topic counts as
+        deleted, and the file is not read. Raises `StorageError` if the file cannot be read."""
         if every or _is_in_rocksdb(StorePaths(root).config, env):
             return KnownTopics(root, None, env)
         try:

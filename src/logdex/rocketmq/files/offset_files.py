@@ -52,8 +52,8 @@ class OffsetFiles:
 
 
 def list_offset_files(env: Env, directory: str) -> OffsetFiles:
-    """Lists a directory whose files are named by offsets. Where a broker removes files meanwhile, it
-    is listed again."""
+    """Lists a directory whose files are named by offsets. Where a broker removes files meanwhile,
+    it is listed again."""
     for _ in range(_LISTINGS_MAX):
         found, is_whole = _list(env, directory)
         if is_whole:
@@ -86,9 +86,9 @@ def _list(env: Env, directory: str) -> tuple[OffsetFiles, bool]:
 
 
 def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()) -> bool:
-    """Whether a broker has removed a listed file: an old one, so that all that are left begin behind
-    it, or, as a recovery does that cuts the end, one behind all that are left. `more_directories`
-    hold files of the same log."""
+    """Whether a broker has removed a listed file: an old one, so that all that are left begin
+    behind it, or, as a recovery does that cuts the end, one behind all that are left.
+    `more_directories` hold files of the same log."""
     directories = dict.fromkeys([posixpath.dirname(file.path), *filter(env.is_dir, more_directories)])
     found = (offset_in_name(name) for directory in directories for name in env.list_dir(directory))
     starts = [start for start in found if start is not None]

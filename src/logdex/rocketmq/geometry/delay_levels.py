@@ -51,7 +51,8 @@ def infer_delay_levels(root: str, log: CommitLog, queue_file_size_bytes: int, *,
         except StoreError:
             continue  # verify reports it
         for stated, stored_ms, delay_ms in _newest_delays(queue, log):
-            # A level above the highest one counts as that, and its message is in the highest one's queue.
+            # A level above the highest one counts as that, and its message is in the highest one's
+            # queue.
             for level in {stated, min(stated, queue_id + 1)}:
                 if 0 < level <= _LEVEL_MAX:
                     newest[level] = max(newest.get(level, (0, 0)), (stored_ms, delay_ms))

@@ -1,4 +1,5 @@
-"""The sizes of folders that a rebuild in place had set aside when it was killed. Its journal states them."""
+"""The sizes of folders that a rebuild in place had set aside when it was killed. Its journal states
+them."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ def settings_by_folder(config: StoreConfig) -> dict[str, dict[str, int]]:
 
 
 def sizes_set_aside(root: str, env: Env) -> dict[str, int]:
-    """Returns the sizes of the folders that are missing because a rebuild was killed between setting
-    one aside and putting its successor in place, by the broker's names."""
+    """Returns the sizes of the folders that are missing because a rebuild was killed between
+    setting one aside and putting its successor in place, by the broker's names."""
     try:
         journal = read_journal(root, env)
     except StoreError:

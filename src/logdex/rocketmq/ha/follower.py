@@ -1,8 +1,8 @@
 """`Follower`: a slave that writes its master's log into a store, and dispatches it.
 
-What it acknowledges is on disk. It connects again when the connection is lost, and goes on where its
-log ends, also after a restart. Source: DefaultHAClient; ``docs/design/0021-master-and-slave.md``
-says where it differs.
+What it acknowledges is on disk. It connects again when the connection is lost, and goes on where
+its log ends, also after a restart. Source: DefaultHAClient;
+``docs/design/0021-master-and-slave.md`` says where it differs.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Follower:
     """Follows the master at `address` (``HOST:PORT``, its HA port) into the store at `path`, which
     is created if it is missing.
 
-    `run` works until `stop` is called, which any thread may do. `store` can be read meanwhile: it is
-    a `MessageStore` that refuses puts. `close`, or ``with``, closes it.
+    `run` works until `stop` is called, which any thread may do. `store` can be read meanwhile: it
+    is a `MessageStore` that refuses puts. `close`, or ``with``, closes it.
 
     A `tap` does not acknowledge: it repeats what it asked for, so that no put of the master waits
     for it or counts on it. When it connects again, it asks for what follows, which is on disk.
@@ -112,8 +112,8 @@ class Follower:
         self._stopped.set()
 
     def run(self, *, until_caught_up: bool = False, progress: Progress | None = None) -> FollowReport:
-        """Follows until `stop` is called; with `until_caught_up` until the store has everything that
-        the master had when it began. `progress` is told of messages and bytes.
+        """Follows until `stop` is called; with `until_caught_up` until the store has everything
+        that the master had when it began. `progress` is told of messages and bytes.
 
         Raises `ConnectionLostError` if the master cannot be reached at first, or for `retry_for_s`
         later; `NotAPrefixError` if the store is not the beginning of the master's log;
@@ -138,7 +138,7 @@ class Follower:
     def _is_done(self, until_caught_up: bool) -> bool:
         return self._stopped.is_set() or (until_caught_up and self.report.caught_up)
 
-    # -- one connection ------------------------------------------------------------------------------------------------
+    # -- one connection ---------------------------------------------------------------------------
     def _connection(self, until_caught_up: bool, progress: Progress | None) -> None:
         client = HAClient.connect(self._host, self._port, self._replica.begin(), self._timing)
         self.report.reconnects += not self._is_first
@@ -213,7 +213,7 @@ class Follower:
         if found < end - end % self.store.core.log.file_size_bytes:
             raise not_there(report.master, report.path, end, f"its last file begins at {found}")
 
-    # -- closing -------------------------------------------------------------------------------------------------------
+    # -- closing ----------------------------------------------------------------------------------
     def close(self) -> None:
         """Closes the store. No thread may be in `run`."""
         self.store.close()

@@ -102,7 +102,7 @@ class ReplicaLog:
         self._core.flush_log()
         return True
 
-    # -- messages ------------------------------------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------
     def _append(self) -> bool:
         """Appends the whole messages of one file. Returns whether the filler follows."""
         log, core = self._core.log, self._core
@@ -162,7 +162,7 @@ class ReplicaLog:
             what = f"no message: {error.description}"
         self._refuse(self.end_offset, what)
 
-    # -- the end of a file ---------------------------------------------------------------------------------------------
+    # -- the end of a file ------------------------------------------------------------------------
     def _begin_filler(self) -> None:
         log = self._core.log
         size, magic = BLANK.struct.unpack_from(self._kept)
@@ -190,7 +190,7 @@ class ReplicaLog:
                 core.prepare_file()  # raises what the system says
         return True
 
-    # -- errors --------------------------------------------------------------------------------------------------------
+    # -- errors -----------------------------------------------------------------------------------
     def _refuse(self, offset: int, what: str) -> None:
         raise ProtocolError(f"{self._master} sent, for offset {offset}, {what}", hint="run logdex verify on the master")
 

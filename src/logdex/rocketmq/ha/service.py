@@ -1,5 +1,5 @@
-"""`HAService`: the master's side. It sends the log of an open `MessageStore` to its slaves, and lets
-puts wait for them. Source: DefaultHAService, GroupTransferService.
+"""`HAService`: the master's side. It sends the log of an open `MessageStore` to its slaves, and
+lets puts wait for them. Source: DefaultHAService, GroupTransferService.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ _SLICE_S = 0.2
 _SLAVES_MAX = 100
 """More connections at once are refused: each takes two threads."""
 _SLAVE_GAP_BYTES_MAX = 256 << 20
-"""haSlaveFallbehindMax: how far behind a slave may be before engines before 5.0 do not wait for it."""
+"""haSlaveFallbehindMax: how far behind a slave may be before engines before 5.0 do not wait for
+it."""
 
 
 class HAService:
-    """Serves slaves, of Logdex and of brokers, from `store` at `host` and `port` until it is closed;
-    port 0 takes a free one. Close it before the store.
+    """Serves slaves, of Logdex and of brokers, from `store` at `host` and `port` until it is
+    closed; port 0 takes a free one. Close it before the store.
 
     `host` is loopback unless another one is given: there is no authentication, and whoever connects
     gets the whole log.
 
-    With `in_sync_replicas` 2 or more, a put returns when that many stores have its message, this one
-    included (inSyncReplicas; the other ones must acknowledge it), and otherwise FLUSH_SLAVE_TIMEOUT
-    after `slave_timeout_ms`, or, before version 5.0, SLAVE_NOT_AVAILABLE at once if no slave is
-    near. The message is in the log all the same. Messages with `wait_store_msg_ok` False do not
-    wait. Thread-safe.
+    With `in_sync_replicas` 2 or more, a put returns when that many stores have its message, this
+    one included (inSyncReplicas; the other ones must acknowledge it), and otherwise
+    FLUSH_SLAVE_TIMEOUT after `slave_timeout_ms`, or, before version 5.0, SLAVE_NOT_AVAILABLE at
+    once if no slave is near. The message is in the log all the same. Messages with
+    `wait_store_msg_ok` False do not wait. Thread-safe.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class HAService:
         with self._changed:
             return list(self._slaves)
 
-    # -- connections ---------------------------------------------------------------------------------------------------
+    # -- connections ------------------------------------------------------------------------------
     def _accept(self) -> None:
         while not self._closed:
             connection = self._listener.accept(_SLICE_S, send_timeout_s=self._timing.idle_s)
@@ -96,7 +97,7 @@ class HAService:
                 self._slaves.remove(slave)
             self._changed.notify_all()
 
-    # -- waiting -------------------------------------------------------------------------------------------------------
+    # -- waiting ----------------------------------------------------------------------------------
     def _acknowledged(self) -> Iterator[int]:
         return (slave.acknowledged_offset for slave in self._slaves)
 
@@ -116,7 +117,7 @@ class HAService:
                 self._changed.wait(left)
         return PutMessageStatus.PUT_OK
 
-    # -- closing -------------------------------------------------------------------------------------------------------
+    # -- closing ----------------------------------------------------------------------------------
     def close(self) -> None:
         """Ends all connections. Puts no longer wait for slaves."""
         if self._closed:

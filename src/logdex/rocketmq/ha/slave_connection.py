@@ -85,7 +85,7 @@ class SlaveConnection:
                 self._sender.join()
                 self._connection.close()
 
-    # -- reports -------------------------------------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------------
     def _read(self) -> None:
         decoder, came_s = ReportDecoder(self.address), time.monotonic()
         while not self._stopped:
@@ -119,7 +119,7 @@ class SlaveConnection:
             self.refused = f"it asks for offset {request}, the log begins at {first}"
         self.request_offset = request
 
-    # -- the log -------------------------------------------------------------------------------------------------------
+    # -- the log ----------------------------------------------------------------------------------
     def _send(self) -> None:
         with self._changed:
             while self.request_offset is None and not self._stopped:

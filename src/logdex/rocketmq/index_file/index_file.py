@@ -142,7 +142,7 @@ class IndexFile:
                 hint="state the broker's --max-hash-slot-num and --max-index-num, or --broker-conf FILE",
             )
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def reload(self) -> None:
         """Reads the header again, for a file opened for reading to which a broker may have added
         entries."""
@@ -331,7 +331,7 @@ class IndexFile:
         time_ms = self.header.begin_timestamp_ms + entry.time_diff_s * 1000
         return (time_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def put_key(self, key: bytes | str | int, phy_offset: int, store_timestamp_ms: int) -> bool:
         """Adds an entry for `topic#key` (or its index hash). Returns False if the file is full."""
         key_hash = key if isinstance(key, int) else index_key_hash(to_bytes(key))

@@ -20,8 +20,8 @@ def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[s
 
 
 def no_index_files(directory: str, env: Env) -> list[UnusableFileError]:
-    """Returns what has the name of an IndexFile in a directory and is no file, each as an error that
-    says what it is."""
+    """Returns what has the name of an IndexFile in a directory and is no file, each as an error
+    that says what it is."""
     found = []
     for path in _named(directory, env) if env.is_dir(directory) else ():
         if not env.is_file(path):

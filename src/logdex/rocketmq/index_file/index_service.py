@@ -114,7 +114,7 @@ class IndexService:
             raise self.unusable[0]
         self.files.sort(key=lambda file: file.path)
 
-    # -- looking up ----------------------------------------------------------------------------------------------------
+    # -- looking up -------------------------------------------------------------------------------
     def query_offset(
         self,
         topic: bytes | str,
@@ -186,7 +186,7 @@ class IndexService:
             file.reload()
         self._take_in()
 
-    # -- putting -------------------------------------------------------------------------------------------------------
+    # -- putting ----------------------------------------------------------------------------------
     def build_index(self, message: StoredMessage) -> None:
         """Adds the keys of a message one by one, as the engine does, and rolls to a new file if one
         is full. The plain twin of `IndexFilesWriter`.

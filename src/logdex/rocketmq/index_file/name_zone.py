@@ -45,8 +45,8 @@ class NameZone:
 
 
 def resolve_name_zone(directory: str, given: str | None, *, env: Env) -> NameZone:
-    """Returns the time zone for the names of new IndexFiles in a directory. `given` is the text of a
-    flag. Raises `UsageError` if it is not a time zone."""
+    """Returns the time zone for the names of new IndexFiles in a directory. `given` is the text of
+    a flag. Raises `UsageError` if it is not a time zone."""
     if given is not None:
         return NameZone(parse_time_zone(given), "as given")
     seen = _observed(directory, env)

@@ -25,8 +25,8 @@ _RETRY_TOPIC, _ORIGIN_ID = b"RETRY_TOPIC", b"ORIGIN_MESSAGE_ID"
 
 
 def decode_message_of(message: StoredMessage) -> dict[str, Any] | None:
-    """Returns what a message of one of the broker's topics is, and the topic and queue that it is for;
-    None for a message of another topic."""
+    """Returns what a message of one of the broker's topics is, and the topic and queue that it is
+    for; None for a message of another topic."""
     topic, pairs = message.topic, message.properties
     kind = _BY_TOPIC.get(topic)
     prefix = next((each for each in _BY_PREFIX if topic.startswith(each)), None)

@@ -17,9 +17,9 @@ from logdex.rocketmq.message_store.derived.dispatch import Dispatch
 from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 
 _PAUSE_PER_WORK = 9
-"""How long a worker pauses after its work, as a multiple of the CPU time that the work took, if that
-is longer than its interval. A dispatch of few messages costs nearly as much as one of many, and takes
-the interpreter from the threads that put."""
+"""How long a worker pauses after its work, as a multiple of the CPU time that the work took, if
+that is longer than its interval. A dispatch of few messages costs nearly as much as one of many,
+and takes the interpreter from the threads that put."""
 
 
 _IDLE_S = 0.1

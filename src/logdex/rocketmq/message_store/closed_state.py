@@ -48,13 +48,14 @@ class ClosedState:
     keyless: Sequence[OffsetRange]
     """Parts in which no message with keys begins."""
     indexed: Sequence[OffsetRange]
-    """The first and the last message with entries of each IndexFile. They tell of a lost file of which
-    the messages have tags alone: whether those must have entries depends on who wrote them."""
+    """The first and the last message with entries of each IndexFile. They tell of a lost file of
+    which the messages have tags alone: whether those must have entries depends on who wrote
+    them."""
 
     @staticmethod
     def read(root: str, log: CommitLog, end_offset: int, env: Env) -> ClosedState | None:
-        """Reads the file of the store at `root`. None if there is none that is whole and of this log,
-        which ends at `end_offset`."""
+        """Reads the file of the store at `root`. None if there is none that is whole and of this
+        log, which ends at `end_offset`."""
         path = f"{root}/{FILE_NAME}"
         try:
             if not env.is_file(path) or env.size_bytes(path) > _SIZE_BYTES_MAX:
@@ -82,9 +83,9 @@ class ClosedState:
     def has_more(
         self, queues: Iterable[ConsumeQueue], min_offset: int, is_deleted: Callable[[bytes], bool], root: str
     ) -> bool:
-        """Whether one of the store's `queues` has lost entries or files since, or is missing. The log
-        begins at `min_offset` now. Queues of deleted topics lack nothing, nor do those of a topic that
-        was deleted and made again, of which one queue at least has messages since."""
+        """Whether one of the store's `queues` has lost entries or files since, or is missing. The
+        log begins at `min_offset` now. Queues of deleted topics lack nothing, nor do those of a
+        topic that was deleted and made again, of which one queue at least has messages since."""
         found = {queue.directory.removeprefix(f"{StorePaths(root).consume_queue}/"): queue for queue in queues}
         suspects = [
             folder
@@ -121,8 +122,8 @@ def closed_state(
 ) -> ClosedState | None:
     """The state of a store of which everything is dispatched and on disk; None if its log is empty.
 
-    `queues` are all queues with their first and next queue offsets, `keyless` the parts that are known
-    to have no message with keys. More of them lie between the IndexFiles.
+    `queues` are all queues with their first and next queue offsets, `keyless` the parts that are
+    known to have no message with keys. More of them lie between the IndexFiles.
     """
     if end_offset == log.min_offset:
         return None

@@ -27,8 +27,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 _PAGE_SIZE = 4096
 FLUSH_AT_BYTES = 64 << 20
-"""If tables put so much that is not on disk yet, it is flushed at once. A file is on disk before the
-next one's first message is written, and that put waits for the disk."""
+"""If tables put so much that is not on disk yet, it is flushed at once. A file is on disk before
+the next one's first message is written, and that put waits for the disk."""
 
 
 class StoreCore:
@@ -81,7 +81,7 @@ class StoreCore:
         self.stats = StoreStatsService(log.end_offset)
         self._unreleased: list[WriteFile] = []
 
-    # -- state ---------------------------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
     @property
     def is_writeable(self) -> bool:
         """Whether messages can be put: the store is open in this process, is not being closed, and
@@ -125,7 +125,7 @@ class StoreCore:
         limit = self.options.disk_space_warning_level_ratio
         self.disk_full = self.env.used_ratio(self.log.directory) > limit
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
     def make_room(self, size_bytes: int) -> bool:
         """Begins the next file if `size_bytes` do not fit into this one. Returns False if the next
         file cannot be created; nothing has changed then. Call it with the lock held."""
@@ -169,8 +169,8 @@ class StoreCore:
         return self.hold if waits and self.options.flush == "sync" else self.append
 
     def hold(self, data: bytes) -> None:
-        """As `append`, but the messages are written when the log is flushed the next time: threads that
-        wait for the same fsync share the write, too. Call it with the lock held."""
+        """As `append`, but the messages are written when the log is flushed the next time: threads
+        that wait for the same fsync share the write, too. Call it with the lock held."""
         self.log.hold(data)
 
     def write_held(self) -> None:
@@ -190,14 +190,15 @@ class StoreCore:
             self.flush_wanted.set()
 
     def write(self, position: int, data: bytes) -> None:
-        """Writes bytes of a filler, at a position of the active file. Call it with the lock held."""
+        """Writes bytes of a filler, at a position of the active file. Call it with the lock
+        held."""
         try:
             self.log.active.write_at(position, data)
         except BaseException as error:
             self.group_commit.fail(error)
             raise
 
-    # -- durability ----------------------------------------------------------------------------------------------------
+    # -- durability -------------------------------------------------------------------------------
     @contextmanager
     def _syncing_active(self) -> Iterator[Callable[[], None]]:
         """Yields the fsync of the active file. Earlier files are on disk already."""

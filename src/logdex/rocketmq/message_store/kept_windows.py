@@ -1,5 +1,5 @@
-"""What a scan of the log has found, kept for the derivation of ConsumeQueues and IndexFiles, which then
-need not scan that part of the log again.
+"""What a scan of the log has found, kept for the derivation of ConsumeQueues and IndexFiles, which
+then need not scan that part of the log again.
 """
 
 from __future__ import annotations

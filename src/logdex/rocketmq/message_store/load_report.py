@@ -23,5 +23,5 @@ class LoadReport:
     removed_queues: list[str] = field(default_factory=list)
     """Directories of damaged ConsumeQueues, which were derived again."""
     mended_queues: list[str] = field(default_factory=list)
-    """Directories of damaged ConsumeQueues whose messages have all expired. The file with their last
-    entry was given its size; it alone says at which queue offset they go on."""
+    """Directories of damaged ConsumeQueues whose messages have all expired. The file with their
+    last entry was given its size; it alone says at which queue offset they go on."""

@@ -129,13 +129,14 @@ class MessageStore(ReadableStore):
 
     @property
     def stats(self) -> StoreStats:
-        """Figures since the store was opened; ``stats.prometheus()`` is their text for Prometheus."""
+        """Figures since the store was opened; ``stats.prometheus()`` is their text for
+        Prometheus."""
         core = self._core
         return core.stats.snapshot(
             end_offset=core.log.end_offset, durable_offset=core.durable_offset, behind_bytes=self._dispatch.behind_bytes
         )
 
-    # -- putting -------------------------------------------------------------------------------------------------------
+    # -- putting ----------------------------------------------------------------------------------
     def put_message(self, message: Message) -> PutMessageResult:
         """Puts one message and returns the engine's status with its place. With ``flush="sync"``
         the message is on disk when this returns PUT_OK.
@@ -174,19 +175,19 @@ class MessageStore(ReadableStore):
         """
         return self._core.stats.timed(put_columns, self._core, self._encoder, table)
 
-    # -- transactions --------------------------------------------------------------------------------------------------
+    # -- transactions -----------------------------------------------------------------------------
     def put_half(self, message: Message, producer_group: Text = "DEFAULT_PRODUCER") -> PutMessageResult:
-        """Puts a half message: no consumer sees it before `end_transaction` commits it. A broker that
-        takes over the store asks the producers of `producer_group` what has become of it.
+        """Puts a half message: no consumer sees it before `end_transaction` commits it. A broker
+        that takes over the store asks the producers of `producer_group` what has become of it.
 
         Errors are those of `put_message`; a delay level is a `UsageError`.
         """
         return self._transactions.put_half(message, producer_group)
 
     def end_transaction(self, half: PutMessageResult | StoredMessage, *, commit: bool) -> PutMessageResult:
-        """Commits a half message, given as `put_half` or `pending_transactions` returned it, or rolls
-        it back. A commit puts it into its own topic and returns its place there; the result of a
-        rollback is that of the message that notes it.
+        """Commits a half message, given as `put_half` or `pending_transactions` returned it, or
+        rolls it back. A commit puts it into its own topic and returns its place there; the result
+        of a rollback is that of the message that notes it.
 
         Raises `UsageError` if it is no half message or has ended already, and the errors of
         `put_message`.
@@ -210,7 +211,7 @@ class MessageStore(ReadableStore):
         self._core.require_usable()
         self._core.topics.create(known, count, self._core.clock_ms())
 
-    # -- what threads do otherwise -------------------------------------------------------------------------------------
+    # -- what threads do otherwise ----------------------------------------------------------------
     def flush(self) -> None:
         """Writes all messages, and what is dispatched of them, to disk."""
         self._dispatch.flush()
@@ -228,8 +229,8 @@ class MessageStore(ReadableStore):
 
     def deliver_due(self, now_ms: int | None = None) -> int:
         """Delivers the delayed messages that are due now, or at `now_ms`, in this thread: puts each
-        into the topic and queue that it is for. Returns how many messages that were. With background
-        threads they are delivered without it.
+        into the topic and queue that it is for. Returns how many messages that were. With
+        background threads they are delivered without it.
 
         Raises `StorageError` or `LogFailedError` if reading or writing fails.
         """
@@ -253,7 +254,7 @@ class MessageStore(ReadableStore):
         """
         return self._retention.delete_expired(hours, disk_ratio, self._core.clock_ms() if now_ms is None else now_ms)
 
-    # -- closing -------------------------------------------------------------------------------------------------------
+    # -- closing ----------------------------------------------------------------------------------
     def close(self) -> None:
         """Dispatches and writes everything, and closes the store. The next start of a broker, or of
         Logdex, finds a clean store.

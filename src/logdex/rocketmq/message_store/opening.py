@@ -188,7 +188,7 @@ class _Opening:
                 close()
             raise
 
-    # -- deciding ------------------------------------------------------------------------------------------------------
+    # -- deciding ---------------------------------------------------------------------------------
     def _first_look(self) -> CommitLog | None:
         """The log as it is, or None if there is no file of it yet."""
         if not self.env.is_dir(self.directory) or not _lists_files(self.directory, self.env):
@@ -237,9 +237,9 @@ class _Opening:
         return _Found(end_offset, last_ms, queues_from, index)
 
     def _require_queue_size(self, queues: list[ConsumeQueue]) -> None:
-        """Raises `UsageError` if all ConsumeQueue files have one other size than the stated one. They are
-        not damaged then, and making them anew would lose where queues go on whose messages have
-        expired."""
+        """Raises `UsageError` if all ConsumeQueue files have one other size than the stated one.
+        They are not damaged then, and making them anew would lose where queues go on whose messages
+        have expired."""
         sizes = [file.size_bytes for queue in queues for file in queue.files]
         stated = self.config.consume_queue_file_size_bytes
         if len(sizes) > 1 and len(set(sizes)) == 1 and sizes[0] not in (0, stated):
@@ -249,8 +249,8 @@ class _Opening:
             )
 
     def _require_folders(self, topics: Topics) -> None:
-        """Raises an error if something else has the name of a topic's folder. As for a broker, any other
-        file in ``consumequeue/`` does no harm."""
+        """Raises an error if something else has the name of a topic's folder. As for a broker, any
+        other file in ``consumequeue/`` does no harm."""
         directory = self.paths.consume_queue
         for name in self.env.list_dir(directory) if self.env.is_dir(directory) else ():
             path = f"{directory}/{name}"
@@ -278,7 +278,7 @@ class _Opening:
             )
         return _Found(start, 0, start, IndexStart(start, 0, (), ()))
 
-    # -- changing ------------------------------------------------------------------------------------------------------
+    # -- changing ---------------------------------------------------------------------------------
     def _mark_open(self) -> None:
         """Creates the directories and ``abort``, durably."""
         paths = self.paths
@@ -352,8 +352,8 @@ class _Opening:
         derived.is_deleted = None
 
     def _windows(self, scanner: Scanner, log: CommitLog, start: int) -> Iterator[Window]:
-        """Yields the windows of the log from an offset on. What the scan for the log's end has seen is
-        taken from there, or scanned again without CRCs."""
+        """Yields the windows of the log from an offset on. What the scan for the log's end has seen
+        is taken from there, or scanned again without CRCs."""
         kept = self._kept
         if kept is None:
             yield from scanner.scan(log, start)

@@ -55,7 +55,8 @@ class StoreOptions:
     """Whether the disk space of the next file of the log is reserved when it is made ahead, so that
     no put meets a full disk in the middle of it (warmMapedFileEnable)."""
     background: bool = True
-    """Whether threads flush and dispatch. Without them, `flush` and `dispatch` do it when called."""
+    """Whether threads flush and dispatch. Without them, `flush` and `dispatch` do it when
+    called."""
     flush_interval_commit_log_ms: int = 500
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval_ms: int = 10_000

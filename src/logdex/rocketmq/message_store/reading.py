@@ -53,7 +53,7 @@ class ReadableStore(QueueReads):
     def _counted(self) -> AbstractContextManager[list[GetMessageResult | GetColumnsResult]]:
         return self._core.stats.getting()
 
-    # -- offsets -------------------------------------------------------------------------------------------------------
+    # -- offsets ----------------------------------------------------------------------------------
     @property
     def min_phy_offset(self) -> int:
         """The physical offset of the first byte of the log."""
@@ -90,7 +90,7 @@ class ReadableStore(QueueReads):
                     found.append(QueueInfo(topic, queue_id, view.min_offset, view.max_offset, view.queue.directory))
             return found
 
-    # -- by queue ------------------------------------------------------------------------------------------------------
+    # -- by queue ---------------------------------------------------------------------------------
     def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
         queue = self._queues.view(topic, queue_id)
         if queue is None:
@@ -127,7 +127,7 @@ class ReadableStore(QueueReads):
                 modified_ms=lambda path: env.modified_ns(path) // 1_000_000,
             )
 
-    # -- by offset and by key ------------------------------------------------------------------------------------------
+    # -- by offset and by key ---------------------------------------------------------------------
     def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
         """Returns the message at a physical offset. Raises `MissingFileError` outside the log, and
         `CorruptError` if no message begins there."""
@@ -173,8 +173,8 @@ class ReadableStore(QueueReads):
             return query_exact(source, question, cursor, scan_missing=True, max_num=max)
 
     def _index_service(self) -> IndexService:
-        """Returns the IndexFiles as they are now. They stay open until files are created or removed.
-        Call it with the dispatch's lock held, and use what it returns while it is held."""
+        """Returns the IndexFiles as they are now. They stay open until files are created or
+        removed. Call it with the dispatch's lock held, and use what it returns while it is held."""
         changes, upto, service = self._dispatch.derived.index.changes, self._dispatch.reput_from, self._index
         if service is not None and service.files and self._index_changes == changes:
             if self._index_upto != upto:

@@ -51,8 +51,8 @@ class QueueView:
 
     @staticmethod
     def looking_again(queue: ConsumeQueue, log_min_offset: int, log_end_offset: int) -> QueueView:
-        """Returns what `of` returns. Where another process has removed the queue's first files since
-        they were listed, they are listed again."""
+        """Returns what `of` returns. Where another process has removed the queue's first files
+        since they were listed, they are listed again."""
         return queue.steadily(lambda: QueueView.of(queue, log_min_offset, log_end_offset))
 
 
@@ -219,8 +219,8 @@ def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
 
 
 def _read_if_there(log: CommitLog, phy_offset: int, size: int) -> StoredMessage | None:
-    """Returns a message, `size` bytes large as its entry says; None if a broker has removed its file
-    since the log was listed."""
+    """Returns a message, `size` bytes large as its entry says; None if a broker has removed its
+    file since the log was listed."""
     try:
         return log.read_message(phy_offset, ahead_bytes=min(size, _AHEAD_BYTES_MAX))
     except VanishedError:

@@ -57,8 +57,8 @@ class LogScan(ScanFrames):
     stopped the pass earlier. Damage in messages that the filter does not require to read is not
     found, and messages after it are returned. One thread at a time.
 
-    `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter, which
-    may need the index."""
+    `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter,
+    which may need the index."""
 
     COUNTED_BY: ClassVar[str] = "physical_offset"
 
@@ -104,8 +104,8 @@ class LogScan(ScanFrames):
         return schema_of(None)
 
     def narrowed(self, conditions: Conditions) -> LogScan | None:
-        """Returns a new scan for the messages for which the conditions hold, as `narrowed` of a filter
-        does. With a limit, it is the same scan."""
+        """Returns a new scan for the messages for which the conditions hold, as `narrowed` of a
+        filter does. With a limit, it is the same scan."""
         wanted = self.wanted if self.limit is not None else narrowed(self.wanted, conditions)
         if wanted is None:
             return None

@@ -18,8 +18,8 @@ KEY = "key"
 
 
 def narrowed(wanted: ReadFilter, conditions: Conditions) -> ReadFilter | None:
-    """Returns a filter for messages that pass `wanted` and for which the conditions may hold, None if
-    there are none.
+    """Returns a filter for messages that pass `wanted` and for which the conditions may hold, None
+    if there are none.
 
     A key, or else a unique key, is looked up in the IndexFiles if the topic is known. Those have no
     entry for messages that were rolled back.
@@ -52,8 +52,8 @@ def narrowed(wanted: ReadFilter, conditions: Conditions) -> ReadFilter | None:
 
 
 def is_usable(condition: Condition) -> bool:
-    """Whether the texts of a condition are those of single stored bytes. A backslash in a column may
-    stand for a byte that is not UTF-8."""
+    """Whether the texts of a condition are those of single stored bytes. A backslash in a column
+    may stand for a byte that is not UTF-8."""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     return not any(isinstance(value, str) and ("\\" in value or not value) for value in values)
 

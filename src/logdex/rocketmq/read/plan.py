@@ -132,7 +132,7 @@ class _Planner:
         if end is not None:
             self.end = end if self.end is None else min(end, self.end)
 
-    # -- parts of files ------------------------------------------------------------------------------------------------
+    # -- parts of files ---------------------------------------------------------------------------
     def parts(self, begin: int | None, end: int | None, split_bytes: int | None) -> Iterator[ReadSplit]:
         """Yields splits for the messages that begin at physical offsets [begin, end)."""
         for file in self._files:
@@ -184,7 +184,7 @@ class _Planner:
         stopped_at = file.start_offset + scanner.stopped_at
         return stopped_at if stopped_at >= offset else None
 
-    # -- a key ---------------------------------------------------------------------------------------------------------
+    # -- a key ------------------------------------------------------------------------------------
     def by_key(self, split_bytes: int | None) -> list[ReadSplit] | None:
         """Returns the splits for a key: the messages that the IndexFiles point to, and the parts
         that these do not cover. None without a key, or if the IndexFiles cannot be trusted; then

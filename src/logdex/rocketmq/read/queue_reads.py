@@ -65,8 +65,9 @@ class QueueReads:
         passes: Callable[[int, StoredMessage], bool] = lambda *_: True,
         first_offset: int = 0,
     ) -> QueueTail:
-        """Reads the last `count` messages of a queue for which `passes` returns True, given the physical
-        offset and the message, backwards through the ConsumeQueue; none if there is no such queue."""
+        """Reads the last `count` messages of a queue for which `passes` returns True, given the
+        physical offset and the message, backwards through the ConsumeQueue; none if there is no
+        such queue."""
         with self._queue(to_bytes(topic), queue_id) as (view, log):
             return QueueTail() if view is None else read_tail(view, log, count, passes, first_offset)
 

@@ -25,9 +25,9 @@ class ScannedQueue(ConsumeQueue):
     construction and by `refresh`.
 
     Places without a message read as repetitions of the next entry. As in a written queue, messages
-    are left out whose queue offset was passed already or is impossible, and those of an earlier life of the
-    queue. Takes 28 bytes of memory per message.
-    Raises `MissingFileError` if the log has no message of the queue.
+    are left out whose queue offset was passed already or is impossible, and those of an earlier
+    life of the queue. Takes 28 bytes of memory per message. Raises `MissingFileError` if the log
+    has no message of the queue.
     """
 
     def __init__(

@@ -87,8 +87,8 @@ class ReadSplit:
             part = replace(part, begin=following)
 
     def damage_at(self, end: LogEnd | None, sure_end: int) -> CorruptError | None:
-        """Returns the damage at which `to_batches` ended, given what that returned, if there is any.
-        Up to the physical offset `sure_end`, messages were known to be."""
+        """Returns the damage at which `to_batches` ended, given what that returned, if there is
+        any. Up to the physical offset `sure_end`, messages were known to be."""
         from logdex.rocketmq.read.parts.behind_damage import error_of
 
         if end is None or end.offset >= min(self.file.start_offset + self.end, sure_end):

@@ -36,8 +36,8 @@ def read_tail(
 ) -> QueueTail:
     """Returns the last `count` messages of a queue that pass, from queue offset `first_offset` on.
 
-    Reads windows of entries, each twice as wide as the one after it, until there are enough messages.
-    A damaged message is passed over and noted.
+    Reads windows of entries, each twice as wide as the one after it, until there are enough
+    messages. A damaged message is passed over and noted.
     """
     tail = QueueTail()
     low = max(view.min_offset, first_offset)

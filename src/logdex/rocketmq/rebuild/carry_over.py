@@ -20,8 +20,8 @@ _BLOCK = 1 << 20
 def carry_over_queues(
     root: str, directory: str, min_offset: int, config: StoreConfig, report: RebuildReport, *, sync: bool, env: Env
 ) -> None:
-    """Copies to ``directory/consumequeue`` each queue of the store at `root` that was not rebuilt and
-    whose entries all point before the log's start at `min_offset`.
+    """Copies to ``directory/consumequeue`` each queue of the store at `root` that was not rebuilt
+    and whose entries all point before the log's start at `min_offset`.
 
     Other queues that were not rebuilt point to messages that the log does not have, or cannot be
     read. They are left out and counted.

@@ -90,7 +90,8 @@ def derive_files(
     progress: Progress | None = None,
 ) -> LogEnd:
     """Writes the ConsumeQueues and IndexFiles of `log` below `directory`, in one pass of `scanner`,
-    and counts them in `report`. IndexFiles are named by times in `zone`. Returns the end of the log."""
+    and counts them in `report`. IndexFiles are named by times in `zone`. Returns the end of the
+    log."""
     with StoreWriter(directory, config, env, sync=sync, known=known, zone=zone) as writer:
         for window in scanner.scan(log, log.readable_from()):
             writer.put(window, scanner)

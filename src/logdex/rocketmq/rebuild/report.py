@@ -56,7 +56,8 @@ class RebuildReport(reports.RebuildReport):
         self.notes += [f"{path}: removed by the broker meanwhile" for path in paths]
 
     def note_unusable(self, errors: Iterable[UnusableFileError]) -> None:
-        """Records what is no file where the log has one. That the log ends there is recorded anyway."""
+        """Records what is no file where the log has one. That the log ends there is recorded
+        anyway."""
         told = "\n".join(self.losses)
         self.losses += [f"{error.message}: not read" for error in errors if error.path not in told]
 

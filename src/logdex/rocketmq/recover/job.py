@@ -2,9 +2,9 @@
 message.
 
 A broker cuts a log at its first bad message and drops everything after it. This job goes on behind
-it. Messages keep their bytes, and so their physical offsets, MessageIDs and queue offsets; what lies
-between them becomes placeholder messages, over which a broker walks. ConsumeQueues and IndexFiles are
-derived from the new log. For the decisions and their reasons see
+it. Messages keep their bytes, and so their physical offsets, MessageIDs and queue offsets; what
+lies between them becomes placeholder messages, over which a broker walks. ConsumeQueues and
+IndexFiles are derived from the new log. For the decisions and their reasons see
 ``docs/design/0018-rocketmq-recover.md``.
 """
 
@@ -59,9 +59,9 @@ def recover(
     The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
     kept under names with the date. Nothing is published before everything is written.
 
-    Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the store;
-    `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be read or
-    written. Damage, bytes that the disk cannot read included, is reported and never raised.
+    Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
+    store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
+    read or written. Damage, bytes that the disk cannot read included, is reported and never raised.
     """
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)
@@ -110,8 +110,8 @@ class _Recovery:
         self._read = [0, 0]
 
     def run(self, *, in_place: bool) -> Names:
-        """Writes everything. Returns the names to publish, the checkpoint last because it vouches for
-        the others; a file ``abort`` is set aside."""
+        """Writes everything. Returns the names to publish, the checkpoint last because it vouches
+        for the others; a file ``abort`` is set aside."""
         report, env = self._report, self._env
         is_store = not self._log.is_one_file
         if is_store and not in_place and lock_is_held(StorePaths(self._root).lock, env=env):
@@ -167,7 +167,8 @@ class _Recovery:
             return int.from_bytes(file.read_at(piece.start, 4), "big")
 
     def _derive(self, new: NewLog) -> None:
-        """Derives ConsumeQueues and IndexFiles from the new log. Reading it proves that it is whole."""
+        """Derives ConsumeQueues and IndexFiles from the new log. Reading it proves that it is
+        whole."""
         report, directory, config, env = self._report, self._directory, self._config, self._env
         derived = RebuildReport()
         known = KnownTopics.read(self._root, env=env)

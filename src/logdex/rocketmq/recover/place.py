@@ -1,5 +1,5 @@
-"""Decides what stands where in the new log: pieces at their physical offsets, placeholders and fillers
-between them, and where the log ends."""
+"""Decides what stands where in the new log: pieces at their physical offsets, placeholders and
+fillers between them, and where the log ends."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def place(files: list[ScannedFile], file_size_bytes: int, first_size: FirstSize)
 
 
 def _make_room(scanned: ScannedFile, first_size: FirstSize) -> None:
-    """Removes messages behind ranges that are shorter than a placeholder. No broker's log has such a
-    range: every message is longer."""
+    """Removes messages behind ranges that are shorter than a placeholder. No broker's log has such
+    a range: every message is longer."""
     at, kept = 0, list[Piece]()
     for piece in scanned.pieces:
         while at < piece.start < at + PLACEHOLDER_SIZE_MIN and piece.start < piece.end:
@@ -93,8 +93,8 @@ def _insert(scanned: ScannedFile, dropped: Dropped) -> None:
 
 
 def _fill(file: NewFile, size: int) -> None:
-    """Fills a file that the log goes on behind: placeholders where there is no message, and a filler
-    at its end."""
+    """Fills a file that the log goes on behind: placeholders where there is no message, and a
+    filler at its end."""
     at, filler_at = _fill_between(file), file.scanned.filler_at
     if filler_at is None:
         filler_at = size - BLANK.size_bytes if size - at > _NO_MESSAGE_MAX else at
@@ -157,7 +157,7 @@ def _skipped(scanned: ScannedFile, new: NewFile | None, is_inside: bool, size: i
 
 
 def _row(scanned: ScannedFile, start: int, end: int, why: str, fills: list[Fill], *, is_loss: bool) -> Skipped:
-    """Returns the row of the report for a range. The placeholders of several ranges side by side are
-    named with the first of them."""
+    """Returns the row of the report for a range. The placeholders of several ranges side by side
+    are named with the first of them."""
     count = sum(len(placeholder_sizes(fill.end - fill.start)) for fill in fills if start <= fill.start < end)
     return Skipped(scanned.path, start, end, why, scanned.start_offset + start, count, is_loss)

@@ -38,9 +38,9 @@ def placeholder_sizes(size_bytes: int) -> list[int]:
 
 
 def placeholder_parts(physical_offset: int, size_bytes: int, store_timestamp_ms: int) -> tuple[bytes, bytes]:
-    """Returns the bytes of a placeholder before its body, and those after it. Between them are zeros,
-    so that it has `size_bytes` bytes, at least `PLACEHOLDER_SIZE_MIN`. Its topic is `LOST_TOPIC`, cut
-    where there is no room for all of it."""
+    """Returns the bytes of a placeholder before its body, and those after it. Between them are
+    zeros, so that it has `size_bytes` bytes, at least `PLACEHOLDER_SIZE_MIN`. Its topic is
+    `LOST_TOPIC`, cut where there is no room for all of it."""
     topic = LOST_TOPIC[: size_bytes - MESSAGE_FIXED_SIZE_BYTES_MIN]
     body_length = size_bytes - MESSAGE_FIXED_SIZE_BYTES_MIN - len(topic)
     head = MESSAGE_HEAD.pack(

@@ -12,9 +12,9 @@ from logdex.jobs import reports
 class Skipped:
     """Bytes [start, end) of a CommitLog file that are not in the new log.
 
-    `physical_offset` is that of the first byte. The new log has `placeholders` messages of the topic
-    LOGDEX_LOST in their place, or ends before them if there are none. `is_loss` is False if no
-    message can be lost with them.
+    `physical_offset` is that of the first byte. The new log has `placeholders` messages of the
+    topic LOGDEX_LOST in their place, or ends before them if there are none. `is_loss` is False if
+    no message can be lost with them.
     """
 
     path: str

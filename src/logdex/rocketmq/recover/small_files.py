@@ -18,8 +18,8 @@ CONFIG_DIR = "config"
 
 
 def write_checkpoint(root: str, directory: str, log: NewLog, dialect: Dialect, output: OutputFiles, env: Env) -> None:
-    """Writes ``directory/checkpoint``, which states that all files of the new store are on disk. What
-    the old one states of replication is taken over, up to the end of the new log."""
+    """Writes ``directory/checkpoint``, which states that all files of the new store are on disk.
+    What the old one states of replication is taken over, up to the end of the new log."""
     try:
         old = StoreCheckpoint.read(StorePaths(root).checkpoint, env=env)
     except StoreError:
@@ -45,8 +45,9 @@ def _end_timestamp_ms(path: str, env: Env) -> int:
 
 
 def copy_config(root: str, directory: str, output: OutputFiles, notes: list[str], env: Env) -> bool:
-    """Copies the files of ``root/config`` to ``directory/config``. A broker falls back on FILE.bak for
-    a .json that it cannot parse, so such a file is not copied. Returns whether any file was copied."""
+    """Copies the files of ``root/config`` to ``directory/config``. A broker falls back on FILE.bak
+    for a .json that it cannot parse, so such a file is not copied. Returns whether any file was
+    copied."""
     config = f"{root}/{CONFIG_DIR}"
     copied = False
     for name in env.list_dir(config) if env.is_dir(config) else []:

@@ -1,5 +1,5 @@
-"""Finds what `recover` reads: the files of the log in the order of their offsets, and those that are
-missing between them; and the outputs that it allows."""
+"""Finds what `recover` reads: the files of the log in the order of their offsets, and those that
+are missing between them; and the outputs that it allows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from logdex.rocketmq.recover.whole_pieces import ScannedFile
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 MISSING_FILES_MAX = 1_000
-"""Up to this many missing files in a row are filled with placeholders. A file behind more of them has
-a wrong name."""
+"""Up to this many missing files in a row are filled with placeholders. A file behind more of them
+has a wrong name."""
 
 _OWN_NAMES = {"abort", "abort.bak", "lock", CHECKPOINT_FILE, "config"}
 _DERIVED = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR}
 
 
 def check_output(root: str, output: str, config: StoreConfig, *, in_place: bool, env: Env) -> None:
-    """Raises `UsageError` if what is at `root`, a store or one CommitLog file, must not be recovered
-    to `output`, which must be new or empty unless `in_place`."""
+    """Raises `UsageError` if what is at `root`, a store or one CommitLog file, must not be
+    recovered to `output`, which must be new or empty unless `in_place`."""
     is_file = env.is_file(root)
     if in_place and is_file:
         raise UsageError(f"--in-place needs a store, and {root} is one file", hint="give --output DIR")
@@ -45,8 +45,8 @@ def check_output(root: str, output: str, config: StoreConfig, *, in_place: bool,
 
 
 def files_of(log: CommitLog, notes: list[str]) -> tuple[list[ScannedFile], list[CommitLogFile]]:
-    """Returns the files of the new log, each with its source or none where the log lacks it, and the
-    files that cannot be of this log by their names. Names that are no offsets are noted."""
+    """Returns the files of the new log, each with its source or none where the log lacks it, and
+    the files that cannot be of this log by their names. Names that are no offsets are noted."""
     notes += [f"{log.directory}/{name} is no file of the log: not taken over" for name in log.foreign]
     size = log.file_size_bytes
     usable = [file for file in log.files if file.start_offset not in log.unusable]

@@ -35,8 +35,8 @@ _TOO_LONG = "behind the length that a file of this log has"
 
 
 class Piece(NamedTuple):
-    """Whole messages in bytes [start, end) of a file. `last_at` is the position of the last one, and
-    the times are the store times of the first and the last one."""
+    """Whole messages in bytes [start, end) of a file. `last_at` is the position of the last one,
+    and the times are the store times of the first and the last one."""
 
     start: int
     end: int
@@ -58,9 +58,10 @@ class Dropped(NamedTuple):
 
 @dataclass(slots=True)
 class ScannedFile:
-    """A CommitLog file of the new log's physical offsets [`start_offset`, + the size of a file), with
-    its pieces and what lies between them. `filler_at` is the position of its filler, None if none was
-    found. `source` is None if the old log has no such file, for the reason `why_missing`."""
+    """A CommitLog file of the new log's physical offsets [`start_offset`, + the size of a file),
+    with its pieces and what lies between them. `filler_at` is the position of its filler, None if
+    none was found. `source` is None if the old log has no such file, for the reason
+    `why_missing`."""
 
     path: str
     start_offset: int
@@ -82,8 +83,8 @@ class ScannedFile:
 
 
 class LogScan:
-    """Scans the files of a log one by one. Memory depends on the window and the number of pieces. Not
-    thread-safe."""
+    """Scans the files of a log one by one. Memory depends on the window and the number of pieces.
+    Not thread-safe."""
 
     def __init__(self, config: StoreConfig, env: Env, named: Named | None, on_read: OnRead) -> None:
         self._size = config.mapped_file_size_commit_log
@@ -110,7 +111,8 @@ class LogScan:
             self._drop_rest(scanned, file)
 
     def _run(self, scanned: ScannedFile, file: CommitLogFile, position: int) -> LogEnd | None:
-        """Takes the messages from a position on, up to the first damage, whose place is returned."""
+        """Takes the messages from a position on, up to the first damage, whose place is
+        returned."""
         scanning = self._scanner.scan_file(file, position, min(file.size_bytes, self._size))
         while True:
             try:
@@ -164,8 +166,8 @@ class LogScan:
         return bool(size == left and magic not in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2))
 
     def _behind(self, scanned: ScannedFile, file: CommitLogFile, end: LogEnd) -> int | None:
-        """Returns the position at which to continue behind damage, None if no message follows in this
-        file. Notes the bytes in between."""
+        """Returns the position at which to continue behind damage, None if no message follows in
+        this file. Notes the bytes in between."""
         at = end.position
         with self._env.map_read(file.path) as mapped:
             data = LogBytes(mapped.array[: self._size], file.start_offset)

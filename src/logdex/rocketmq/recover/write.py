@@ -1,4 +1,5 @@
-"""Writes the CommitLog files of the new log: messages with their bytes, placeholders and fillers."""
+"""Writes the CommitLog files of the new log: messages with their bytes, placeholders and
+fillers."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _COPY_BYTES = 8 << 20
 
 
 def write_log(log: NewLog, directory: str, file_size_bytes: int, *, sync: bool, env: Env, on_read: OnRead) -> int:
-    """Writes ``directory/commitlog``. Returns the number of files. All bytes that are no message, no
-    placeholder and no filler are zeros that take no space on disk."""
+    """Writes ``directory/commitlog``. Returns the number of files. All bytes that are no message,
+    no placeholder and no filler are zeros that take no space on disk."""
     with OutputFiles(env, sync=sync) as output:
         for file in log.files:
             name = f"{file.scanned.start_offset:0{FILE_NAME_DIGITS}d}"

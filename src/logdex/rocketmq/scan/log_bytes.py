@@ -75,10 +75,10 @@ class LogBytes:
         """Returns the big-endian number at a position inside the file."""
         return int.from_bytes(self._view[at : at + size_bytes], "big", signed=signed)
 
-    # -- what is at a place --------------------------------------------------------------------------------------------
+    # -- what is at a place -----------------------------------------------------------------------
     def message_end(self, at: int) -> int | None:
-        """Returns the end of the message at `at`, None unless the head of one is there: its magic, a
-        size that fits, and this place as its physical offset."""
+        """Returns the end of the message at `at`, None unless the head of one is there: its magic,
+        a size that fits, and this place as its physical offset."""
         left = self.size - at
         if left < MESSAGE_FIXED_SIZE_BYTES_MIN:
             return None
@@ -121,14 +121,14 @@ class LogBytes:
         is_start = self.message_end(at) is not None or self.is_filler(at)
         return is_start or self.is_unwritten(at) or self.damaged(at).is_sure
 
-    # -- a damaged message ---------------------------------------------------------------------------------------------
+    # -- a damaged message ------------------------------------------------------------------------
     def damaged(self, at: int) -> DamagedMessage:
         """Returns where the message at `at`, which cannot be read, may end by its own fields.
 
         Its size is stated twice: in its first field, and by the lengths of its parts. One damaged
         byte leaves one of the two right. The body has the stated length if its CRC is right, or if
-        the size leaves just enough bytes after the body for a topic and properties. Then the message
-        does not end inside the body, whatever the body contains.
+        the size leaves just enough bytes after the body for a topic and properties. Then the
+        message does not end inside the body, whatever the body contains.
         """
         nothing = DamagedMessage((), at + 1)
         if self.size - at < MESSAGE_FIXED_SIZE_BYTES_MIN:
@@ -168,10 +168,10 @@ class LogBytes:
         stated = self.number(at + _AT_CRC, 4, signed=False)
         return body_end <= self.size and body_crc(self._view[body:body_end]) == stated
 
-    # -- searching -----------------------------------------------------------------------------------------------------
+    # -- searching --------------------------------------------------------------------------------
     def starts(self, begin: int, end: int) -> Iterator[int]:
-        """Yields the positions in [begin, end) where the head of a message or a filler is, in rising
-        order."""
+        """Yields the positions in [begin, end) where the head of a message or a filler is, in
+        rising order."""
         last = min(end, self.size - BLANK.size_bytes + 1)
         for chunk in range(begin, last, _CHUNK):
             part = self._data[chunk + _AT_MAGIC : min(chunk + _CHUNK, last) + _AT_MAGIC]
@@ -186,8 +186,8 @@ class LogBytes:
                     yield at
 
     def _numbers(self, places: npt.NDArray[np.int64], dtype: str) -> npt.NDArray[np.int64]:
-        """Returns the big-endian numbers at some places. For a place too near the end of the file it
-        returns the number in the last bytes of the file."""
+        """Returns the big-endian numbers at some places. For a place too near the end of the file
+        it returns the number in the last bytes of the file."""
         size = np.dtype(dtype).itemsize
         at = np.minimum(places, self.size - size)[:, np.newaxis] + np.arange(size)
         return np.ascontiguousarray(self._data[at]).view(dtype).reshape(-1).astype(np.int64)

@@ -1,7 +1,7 @@
 """The plain twin of the scan kernel: it computes the same columns from messages decoded one by one.
 
-Property tests compare the kernel with it. Programs use `logdex.rocketmq.scan.scanner`, which decodes
-only a few messages in this way.
+Property tests compare the kernel with it. Programs use `logdex.rocketmq.scan.scanner`, which
+decodes only a few messages in this way.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ MESSAGE_US = 40
 
 
 class PlainWindow:
-    """Puts messages into `columns`. Of a kernel's state, the counts, the position and the reason are
-    kept."""
+    """Puts messages into `columns`. Of a kernel's state, the counts, the position and the reason
+    are kept."""
 
     def __init__(self, columns: kernel.Columns, table: TopicTable, config: StoreConfig) -> None:
         self._columns, self._table, self._config = columns, table, config

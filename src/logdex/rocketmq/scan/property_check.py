@@ -1,5 +1,5 @@
-"""Which messages of a window have a wrong checksum in their property `__CRC32#`, with which a broker
-can cover the whole message."""
+"""Which messages of a window have a wrong checksum in their property `__CRC32#`, with which a
+broker can cover the whole message."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ def find_behind(data: LogBytes, at: int, named: Named | None = None) -> int | No
 
 
 def find_first(data: LogBytes, begin: int, stop: int) -> int | None:
-    """Returns the first position in [begin, stop) where a message or the filler begins, for a reader
-    that begins anywhere in a file. Returns None if none is near `begin`."""
+    """Returns the first position in [begin, stop) where a message or the filler begins, for a
+    reader that begins anywhere in a file. Returns None if none is near `begin`."""
     search = _Search(data, PART_REACH_BYTES, None)
     return search.first_from(begin, min(stop, begin + REACH_BYTES))
 
@@ -92,7 +92,7 @@ class _Search:
         self._broken: set[int] = set()
         """Places from which no chain reaches far enough."""
 
-    # -- by the fields of the damaged message --------------------------------------------------------------------------
+    # -- by the fields of the damaged message -----------------------------------------------------
     def end_of(self, said: DamagedMessage) -> int | None:
         """Returns the end of a damaged message by its own fields, None if they do not decide it."""
         if said.is_sure:
@@ -109,7 +109,7 @@ class _Search:
             return self._meeting_place(proven[0], proven[1:])
         return next((end for end in ends if end not in followed), None)
 
-    # -- by the bytes after it -----------------------------------------------------------------------------------------
+    # -- by the bytes after it --------------------------------------------------------------------
     def first_from(self, begin: int, stop: int) -> int | None:
         """Returns the first proven start in [begin, stop). Returns None if there is none, or if
         several are possible and nothing decides between them."""
@@ -160,7 +160,7 @@ class _Search:
     def _can_be_read(self, at: int) -> bool:
         return self._data.is_filler(at) or self._data.message(at) is not None
 
-    # -- chains --------------------------------------------------------------------------------------------------------
+    # -- chains -----------------------------------------------------------------------------------
     def _chain(self, begin: int) -> list[int] | None:
         """Returns the places of the messages from `begin` on, each of which begins where the one
         before it ends, up to a filler, to unwritten bytes or for the reach. Returns None if they do

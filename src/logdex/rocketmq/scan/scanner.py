@@ -41,7 +41,8 @@ WINDOW_MESSAGES = 16_384
 while they are used."""
 
 _LOOKS, _LOOKS_MAX = 5, 50
-"""How often one scan of a file, and one scanner in all, looks at bytes that a broker may be writing."""
+"""How often one scan of a file, and one scanner in all, looks at bytes that a broker may be
+writing."""
 
 PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
 """The size in bytes of the first read of `scan_part`, and the largest size of a later one."""
@@ -100,7 +101,8 @@ class Scanner:
         unreadable_is_damage: bool = False,
         nobody_writes: bool = False,
     ) -> None:
-        """With `nobody_writes`, bytes that are not whole are looked at once: no broker is writing."""
+        """With `nobody_writes`, bytes that are not whole are looked at once: no broker is
+        writing."""
         self._unreadable_is_damage = unreadable_is_damage
         self.table = table or TopicTable()
         self.window_messages = window_messages
@@ -144,7 +146,8 @@ class Scanner:
         return True
 
     def index_tags(self, tags_in_index: bool) -> None:
-        """Sets whether the windows from the next one on have keys for tags; at first the dialect decides it."""
+        """Sets whether the windows from the next one on have keys for tags; at first the dialect
+        decides it."""
         self._rules = self._rules._replace(tags_in_index=int(tags_in_index))
 
     def check_crcs(self, check_crc: bool) -> None:
@@ -191,9 +194,10 @@ class Scanner:
     def scan_bytes(
         self, file: CommitLogFile, data: ByteArray, data_offset: int, start: int = 0, stop: int | None = None
     ) -> Generator[Window, None, tuple[bool, int]]:
-        """Yields windows of the messages that begin at the positions [start, stop) of `data`, bytes of
-        a file from the physical offset `data_offset` on. Returns (whether the file's filler is there,
-        the position in `data`) where the scan stopped: at `stop`, or where no whole message follows."""
+        """Yields windows of the messages that begin at the positions [start, stop) of `data`, bytes
+        of a file from the physical offset `data_offset` on. Returns (whether the file's filler is
+        there, the position in `data`) where the scan stopped: at `stop`, or where no whole message
+        follows."""
         stop = data.size if stop is None else stop
         self.stopped_at = data_offset + start - file.start_offset
         reason, position = yield from self._windows(file, data, data_offset, start, stop)
@@ -324,8 +328,8 @@ class Scanner:
         return int(self._columns.position[count - 1]) + int(self._columns.size[count - 1])
 
     def _fill_shown(self, file: CommitLogFile, data: ByteArray, data_offset: int, stop: int) -> int:
-        """Runs `_fill`, and again while a broker may be writing the last message: its properties end
-        in a zero byte, which no CRC covers."""
+        """Runs `_fill`, and again while a broker may be writing the last message: its properties
+        end in a zero byte, which no CRC covers."""
         state, columns, look = self._state, self._columns, 0
         begin = int(state[kernel.POSITION])
         while True:

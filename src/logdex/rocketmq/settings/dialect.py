@@ -54,7 +54,8 @@ class Dialect:
     half_has_transaction_id: bool
     """A half message has its unique key as a second property too (from 5.1.0)."""
     transaction_ops_are_lists: bool
-    """An op message names half messages as a list with commas, and may name several (from 5.1.0)."""
+    """An op message names half messages as a list with commas, and may name several (from
+    5.1.0)."""
     commit_drops_place: bool
     """A committed message no longer has REAL_TOPIC and REAL_QID (from 5.4.0)."""
     waits_for_slaves: bool

@@ -30,8 +30,8 @@ def file_entries(
 ) -> Iterator[dict[str, Any]]:
     """Yields the entries of a file that has some, from a queue offset or an entry's number on.
 
-    The geometry of an IndexFile is inferred unless both of its numbers are given. Raises what opening
-    the file raises, such as `GeometryError` if nothing shows the geometry.
+    The geometry of an IndexFile is inferred unless both of its numbers are given. Raises what
+    opening the file raises, such as `GeometryError` if nothing shows the geometry.
     """
     if file.kind is StorePathKind.CONSUME_QUEUE:
         return _queue_entries(file, first, env)

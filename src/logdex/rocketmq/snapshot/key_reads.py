@@ -124,7 +124,8 @@ class KeyReads(QueueReads):
         return QuerySource(log, index, missing, end, self.config, self._env, store, is_clean)
 
     def missing_ranges(self, index_type: str | None = None) -> tuple[OffsetRange, ...]:
-        """The parts of the CommitLog with keys (``T``: and tags) that no IndexFile covers. Found once."""
+        """The parts of the CommitLog with keys (``T``: and tags) that no IndexFile covers. Found
+        once."""
         tags = index_type == TAG_INDEX_TYPE
         with self._lock:
             if tags not in self._missing:

@@ -18,8 +18,8 @@ Queue = tuple[bytes, int]
 
 
 class KnownQueues(frozenset[Queue]):
-    """The queues with a ConsumeQueue directory, and those of the topics in topics.json. One CommitLog
-    file has none."""
+    """The queues with a ConsumeQueue directory, and those of the topics in topics.json. One
+    CommitLog file has none."""
 
     @staticmethod
     def read(root: str, env: Env = DEFAULT_ENV) -> KnownQueues:

@@ -61,8 +61,8 @@ def _known(root: str, log: CommitLog, queues: Iterable[ConsumeQueue], env: Env) 
 
 
 def find_readable_end(root: str, log: CommitLog, end: LogEnd, config: StoreConfig, env: Env) -> LogEnd:
-    """Returns where a log ends for a reader that goes on behind damage, of which `end` is the first.
-    It is `end` if no message follows."""
+    """Returns where a log ends for a reader that goes on behind damage, of which `end` is the
+    first. It is `end` if no message follows."""
     while not end.is_clean:
         following = _message_behind(root, log, end, config, env)
         if following is None:

@@ -95,7 +95,7 @@ class StoreSnapshot(KeyReads):
         offsets = f"CommitLog offsets {log.min_offset} to {log.end_offset}"
         return repr_of(self, repr(self.root), offsets, counted(len(log.files), "file"), is_closed=self._closed)
 
-    # -- the parts -----------------------------------------------------------------------------------------------------
+    # -- the parts --------------------------------------------------------------------------------
     @property
     def index_service(self) -> IndexService:
         """The IndexFiles, opened on first use. Raises `GeometryError` if no file has the size that
@@ -231,7 +231,7 @@ class StoreSnapshot(KeyReads):
                 self._views[name] = QueueView.looking_again(queue, self.commit_log.min_offset, end)
             return self._views[name]
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     @contextmanager
     def _queue(self, topic: bytes, queue_id: int) -> Iterator[tuple[QueueView | None, CommitLog]]:
         yield self._view(topic, queue_id), self.commit_log
@@ -313,8 +313,8 @@ class StoreSnapshot(KeyReads):
         return LogScan(self.plan_source(wanted), wanted, limit, time_slack_ms, self.plan_source)
 
     def _require_before_end(self, phy_offset: int | None) -> None:
-        """Raises `UsageError`, which states where the log ends, for an offset behind that. An offset
-        behind damage passes, because messages may be there."""
+        """Raises `UsageError`, which states where the log ends, for an offset behind that. An
+        offset behind damage passes, because messages may be there."""
         if phy_offset is None or phy_offset <= self.valid_end_offset:
             return
         if phy_offset >= self.commit_log.end_offset or self.valid_end.is_clean:
@@ -332,8 +332,8 @@ class StoreSnapshot(KeyReads):
         time_slack_ms: int | None = None,
         known_offsets: Iterable[int] = (),
     ) -> ReadPlan:
-        """Plans a read (see `logdex.rocketmq.read.plan.plan_read`). Each of the plan's splits can be
-        read by itself, also in another process."""
+        """Plans a read (see `logdex.rocketmq.read.plan.plan_read`). Each of the plan's splits can
+        be read by itself, also in another process."""
         return plan_read(
             self.plan_source(wanted),
             wanted,
@@ -353,7 +353,7 @@ class StoreSnapshot(KeyReads):
             index = KeyIndex(self.index_service.files, missing, self.valid_end_offset)
         return PlanSource(self.commit_log, self.config, self.root, self._env, index)
 
-    # -- the store as a whole ------------------------------------------------------------------------------------------
+    # -- the store as a whole ---------------------------------------------------------------------
     def refresh(self) -> None:
         """Reads what a broker has written meanwhile: files, messages, queues, index entries."""
         with self._lock:

@@ -22,8 +22,8 @@ SCHEMA = pa.schema(
         ("previous_number", pa.int32()),
     ]
 )
-"""An entry has the whole seconds since its file's first one, so its time is that of its message or up
-to a second earlier."""
+"""An entry has the whole seconds since its file's first one, so its time is that of its message or
+up to a second earlier."""
 
 
 class IndexEntries:

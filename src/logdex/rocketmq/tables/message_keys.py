@@ -1,5 +1,5 @@
-"""The messages by their keys: a row for each of KEYS and for the unique key, with all columns of the
-message. So a key is a column, and a condition for it is looked up in the IndexFiles."""
+"""The messages by their keys: a row for each of KEYS and for the unique key, with all columns of
+the message. So a key is a column, and a condition for it is looked up in the IndexFiles."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NEEDED = ("keys", "unique_key")
 
 
 class MessageKeys:
-    """The keys of a scan's messages. A key that a message has twice has one row. `scans` are the scans
-    that reads have made."""
+    """The keys of a scan's messages. A key that a message has twice has one row. `scans` are the
+    scans that reads have made."""
 
     def __init__(self, scan: LogScan) -> None:
         self.schema = pa.schema([pa.field(KEY, pa.string()), *scan.schema])
@@ -39,8 +39,8 @@ class MessageKeys:
 
 
 def _keys_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-    """Returns the rows of a batch, each as often as its message has different keys, and these keys, in
-    the order of KEYS and then the unique key."""
+    """Returns the rows of a batch, each as often as its message has different keys, and these keys,
+    in the order of KEYS and then the unique key."""
     lists, unique = batch.column("keys"), batch.column("unique_key")
     rows = pa.concat_arrays([pc.list_parent_indices(lists), pa.array(np.arange(len(batch)), pa.int64())])
     keys = pa.concat_arrays([lists.flatten(), unique])

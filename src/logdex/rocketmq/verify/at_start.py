@@ -81,9 +81,9 @@ class AtStart:
         return b"" if file is None else log.read(offset, min(_HEAD_BYTES, file.end_offset - offset))
 
     def has_grown(self, log: CommitLog, *, wait: bool = False) -> bool:
-        """Whether more was written behind the end of the log since the start, or a broker has removed
-        the file of that end. With `wait` it looks several times, because a message may be half
-        written, or its last bytes may be seen before its first ones."""
+        """Whether more was written behind the end of the log since the start, or a broker has
+        removed the file of that end. With `wait` it looks several times, because a message may be
+        half written, or its last bytes may be seen before its first ones."""
         end = self.end_offset
         if end is None:
             return False
@@ -100,8 +100,8 @@ class AtStart:
         return False
 
     def has_changed(self, log: CommitLog) -> bool:
-        """Whether a broker writes, or has written since the start: it holds the store's lock, or the
-        log or the index has grown."""
+        """Whether a broker writes, or has written since the start: it holds the store's lock, or
+        the log or the index has grown."""
         if not self.is_unclean:
             return False
         headers = self.index_headers.items()

@@ -94,7 +94,7 @@ class LogPass:
         self._named = named
         self._at_start = at_start
         self._is_growing = False
-        """Whether a broker writes the log, so that the pass ends where the log ended at the start."""
+        """Whether a broker writes the log: the pass ends where the log ended at the start."""
         self._pending: _Stop | None = None
 
     def windows(self) -> Iterator[Window]:
@@ -229,8 +229,8 @@ class LogPass:
         return self._is_growing
 
     def _end_before_growth(self, file: CommitLogFile) -> None:
-        """Ends the pass where the log ended when the check began, or a little behind. That may be in a
-        file before this one, which a broker allocated in advance."""
+        """Ends the pass where the log ended when the check began, or a little behind. That may be
+        in a file before this one, which a broker allocated in advance."""
         stop, self._pending = self._pending, None
         file = file if stop is None else stop.file
         at = max(self.end_offset, file.start_offset)

@@ -340,7 +340,8 @@ class QueueCheck:
     def look_at_places(self, disk: QueueDisk, start: int, end: int) -> int:
         """Notes the entries at places [start, end) that point to no message; no message belongs to
         these places. Returns how many entries are explained, because they point into damage or
-        before the log's start, or repeat the entry behind them, with which a rebuild fills a gap."""
+        before the log's start, or repeat the entry behind them, with which a rebuild fills a
+        gap."""
         explained, following = 0, disk.read(end, 1)[0]
         for at, rows in disk.chunks(start, end, _CHUNK_ROWS):
             entries = fields_of(rows)

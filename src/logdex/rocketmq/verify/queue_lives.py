@@ -1,9 +1,9 @@
 """What a deleted topic that was created again leaves, beside queues that begin anew.
 
-After a crash, a broker puts the messages into the queues again that lie behind its checkpoint. Those
-of a topic's earlier life come back then, and the first message of the new life is put behind them,
-wherever it belongs. So a queue may begin anywhere, also where one of its files begins, and may hold a
-message that states queue offset 0 at another place. The broker serves both.
+After a crash, a broker puts the messages into the queues again that lie behind its checkpoint.
+Those of a topic's earlier life come back then, and the first message of the new life is put behind
+them, wherever it belongs. So a queue may begin anywhere, also where one of its files begins, and
+may hold a message that states queue offset 0 at another place. The broker serves both.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class QueueLives:
     """The lives of one queue, as the log and its files show them. Not thread-safe."""
 
     start: int = 0
-    """The physical offset of the message with which the life on disk begins. Earlier messages of the
-    queue belong to an earlier life of it."""
+    """The physical offset of the message with which the life on disk begins. Earlier messages of
+    the queue belong to an earlier life of it."""
     earlier: int = 0
     """The number of messages before `start`."""
     appended: list[Appended] = field(default_factory=list)

@@ -276,8 +276,8 @@ class QueueSet:
                 self._created_again[topic] = min(first, place), max(last, place)
 
     def _settle_lives(self, folder: str, queue: QueueCheck) -> None:
-        """Reports what a queue lacks in front and which messages it holds at another place than they
-        state: as information if that is of earlier lives of its topic, else as findings."""
+        """Reports what a queue lacks in front and which messages it holds at another place than
+        they state: as information if that is of earlier lives of its topic, else as findings."""
         lives, path = queue.lives, f"{self._directory}/{folder}"
         if lives.lacking_first < 0 and not lives.appended:
             return

@@ -39,8 +39,8 @@ def check_foreign(log: CommitLog, out: Collector, env: Env) -> None:
 
 
 def check_directories(root: str, out: Collector, env: Env) -> None:
-    """Reports what is no directory and stands where a store has one, and what is no file and has the
-    name of an IndexFile. A file in ``consumequeue/`` is passed over, as by a broker."""
+    """Reports what is no directory and stands where a store has one, and what is no file and has
+    the name of an IndexFile. A file in ``consumequeue/`` is passed over, as by a broker."""
     paths = StorePaths(root)
     topics = _below(paths.consume_queue, env)
     queues = [path for topic in topics for path in _below(topic, env) if is_queue_id(posixpath.basename(path))]

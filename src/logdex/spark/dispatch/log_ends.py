@@ -1,5 +1,5 @@
-"""The source of a dispatch's query: a stream that has, for each log that has changed, one row with the
-offsets at which a batch begins and ends. No message is read.
+"""The source of a dispatch's query: a stream that has, for each log that has changed, one row with
+the offsets at which a batch begins and ends. No message is read.
 
 It has the offsets of the streams of `rocketmq_store` and `kafka_log`, and so their triggers.
 """
@@ -17,8 +17,8 @@ from logdex.spark.sources.stream_table import flat
 
 SOURCE = "logdex_log_ends"
 LOG_FORMAT = "logFormat"
-"""The option that has the format of the log, by its name in the registry; all others are those of the
-format's own source."""
+"""The option that has the format of the log, by its name in the registry; all others are those of
+the format's own source."""
 
 Row = tuple[str, str, int, int]
 

@@ -1,5 +1,5 @@
-"""Runs an `IndexPipeline` as a Structured Streaming query: Spark decides when a step is due and up to
-which offsets, and `foreachBatch` makes it.
+"""Runs an `IndexPipeline` as a Structured Streaming query: Spark decides when a step is due and up
+to which offsets, and `foreachBatch` makes it.
 
 See ``docs/design/0030-dispatch-as-a-stream.md``.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _POLL_S = 1
 _STARTS_MAX = 5
 _SOURCE_TOO_SLOW = "failed to connect back"
-"""What Spark says if a Python source does not start within ten seconds, which happens on a machine with
-too much to do. Then the query is started again, a few times."""
+"""What Spark says if a Python source does not start within ten seconds, which happens on a machine
+with too much to do. Then the query is started again, a few times."""
 
 
 class Batches:
@@ -34,8 +34,9 @@ class Batches:
         self._pipeline = pipeline
 
     def take(self, batch: DataFrame, batch_id: int) -> None:
-        """Takes in the logs up to the end of a batch. Spark calls it once per batch of a query; what
-        an earlier query has taken in of it is in the journal of the dispatch, and is passed over."""
+        """Takes in the logs up to the end of a batch. Spark calls it once per batch of a query;
+        what an earlier query has taken in of it is in the journal of the dispatch, and is passed
+        over."""
         try:
             self._pipeline.step({(row["log"], row["part"]): row["end"] for row in batch.collect()})
         except BaseException as error:
@@ -52,13 +53,13 @@ def dispatch_stream(
     follow: bool = False,
     every_s: float = 1.0,
 ) -> None:
-    """Makes the steps of a pipeline of the log at `found` as batches of a query: those of what there is
-    now, or with `follow` one every `every_s` seconds in which the log has grown, until the job is
-    stopped. `settings` are those with which the log is opened.
+    """Makes the steps of a pipeline of the log at `found` as batches of a query: those of what
+    there is now, or with `follow` one every `every_s` seconds in which the log has grown, until the
+    job is stopped. `settings` are those with which the log is opened.
 
     The query begins anew each time, at the beginning of the logs: how far the files have come is in
-    the job's own journal. Its checkpoint is in the job's stage directory. Raises what a step raises,
-    and `EnvironmentProblem` if Spark fails.
+    the job's own journal. Its checkpoint is in the job's stage directory. Raises what a step
+    raises, and `EnvironmentProblem` if Spark fails.
     """
     spark.dataSource.register(LogEndsSource)
     stream = spark.readStream.format(SOURCE).options(**_options(found, settings)).load(pipeline.job.report.path)
@@ -94,8 +95,8 @@ def _run(stream: DataFrame, pipeline: IndexPipeline, trigger: dict[str, Any], ch
 
 
 def _options(found: FoundPath, settings: Settings) -> dict[str, str]:
-    """Returns the options of the source. Where the log ends, and whether it was cut, the job decides:
-    the stream goes on."""
+    """Returns the options of the source. Where the log ends, and whether it was cut, the job
+    decides: the stream goes on."""
     given = {
         option: str(settings[name])
         for option, (name, _) in format_settings(format_of(found)).items()

@@ -48,8 +48,8 @@ Opener = Callable[[], AbstractContextManager[Destination]]
 def commit_batch(
     directory: str, open_logs: Opener, query: str, batch: int, files: tuple[str, ...], env: Env = DEFAULT_ENV
 ) -> bool:
-    """Appends a batch of a query whose rows are staged in files of a directory; an empty query stands
-    for a batch write. Returns False if the batch was appended before.
+    """Appends a batch of a query whose rows are staged in files of a directory; an empty query
+    stands for a batch write. Returns False if the batch was appended before.
 
     Raises what appending raises; the batch can be committed again then.
     """

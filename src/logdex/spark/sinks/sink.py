@@ -24,8 +24,8 @@ class Sink(Protocol):
     directory: str
 
     def prepared(self, batches: Iterator[pa.RecordBatch], task: int, now_ms: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task as they are staged. Raises `UsageError` for rows that no log can
-        have."""
+        """Yields the rows of a task as they are staged. Raises `UsageError` for rows that no log
+        can have."""
 
     def open(self, env: Env = DEFAULT_ENV) -> AbstractContextManager[Destination]:
         """Opens the logs, with their lock. Raises `LogInUseError` if another has it."""

@@ -22,9 +22,9 @@ _NAME = re.compile(re.escape(JOURNAL_NAME) + r"-([0-9a-zA-Z-]+)-(\d+)-[0-9a-f]{3
 
 
 def stage(directory: str, query: str, batch: int, batches: Iterable[pa.RecordBatch], env: Env) -> tuple[str, int]:
-    """Writes rows into a new file of a directory, durably but for its name. Returns the file's name,
-    which no other attempt has, and the number of rows. Without rows there is no file, and the name
-    is empty."""
+    """Writes rows into a new file of a directory, durably but for its name. Returns the file's
+    name, which no other attempt has, and the number of rows. Without rows there is no file, and the
+    name is empty."""
     name, path, rows = "", "", 0
     file: WriteFile | None = None
     writer: pa.RecordBatchFileWriter | None = None
@@ -75,8 +75,8 @@ class _Output:
 
 
 def read_staged(directory: str, names: Sequence[str], env: Env) -> pa.Table:
-    """Returns the rows of staged files, in their order. Raises `CorruptError` for a file that is not
-    whole, and `VanishedError` for one that is gone."""
+    """Returns the rows of staged files, in their order. Raises `CorruptError` for a file that is
+    not whole, and `VanishedError` for one that is gone."""
     tables = []
     for name in names:
         path = f"{directory}/{name}"

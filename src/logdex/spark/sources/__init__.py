@@ -27,9 +27,9 @@ def source_classes() -> dict[str, type[LogSource]]:
 def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
     """Registers the formats `rocketmq_store` and `kafka_log` with a session, classic or Connect.
 
-    Spark finds them by itself where Logdex is installed beside PySpark. But it does not push filters
-    down to Python sources unless the session's setting spark.sql.python.filterPushdown.enabled is
-    true. `filter_pushdown` sets it.
+    Spark finds them by itself where Logdex is installed beside PySpark. But it does not push
+    filters down to Python sources unless the session's setting
+    spark.sql.python.filterPushdown.enabled is true. `filter_pushdown` sets it.
     """
     for source in source_classes().values():
         spark.dataSource.register(source)

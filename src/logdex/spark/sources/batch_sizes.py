@@ -9,13 +9,14 @@ import pyarrow as pa
 BATCH_ROWS_MAX = 1 << 16
 BATCH_BYTES_MAX = 4 << 20
 BATCH_BYTES_MIN = 1 << 20
-"""Spark is fastest with batches of this size: with fewer bytes the cost of a batch counts, with more
-they leave the processor's cache."""
+"""Spark is fastest with batches of this size: with fewer bytes the cost of a batch counts, with
+more they leave the processor's cache."""
 
 
 def resized(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of `batches` in batches of `BATCH_BYTES_MIN` to `BATCH_BYTES_MAX` bytes and at
-    most `BATCH_ROWS_MAX` rows. Only the last may have fewer bytes, and only a single row more."""
+    """Yields the rows of `batches` in batches of `BATCH_BYTES_MIN` to `BATCH_BYTES_MAX` bytes and
+    at most `BATCH_ROWS_MAX` rows. Only the last may have fewer bytes, and only a single row
+    more."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     try:

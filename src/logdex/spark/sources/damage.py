@@ -21,7 +21,8 @@ CORRUPT_TYPE = pa.struct([("file", pa.string()), ("begin", pa.int64()), ("end", 
 
 
 def with_hint(error: CorruptError) -> CorruptError:
-    """Returns the error with a hint, unless it has one: the option that reads on behind the damage."""
+    """Returns the error with a hint, unless it has one: the option that reads on behind the
+    damage."""
     error.hint = error.hint or _HINT
     return error
 

@@ -62,7 +62,8 @@ class Options:
         return _BOOLEANS[value.strip().lower()]
 
     def integer(self, name: str, least: int = 0) -> int | None:
-        """Returns the value of an option that is a number of at least `least`, None if not given."""
+        """Returns the value of an option that is a number of at least `least`, None if not
+        given."""
         value = self.text(name)
         if value is None:
             return None
@@ -108,8 +109,8 @@ class Options:
         return found
 
     def storage(self) -> dict[str, Any]:
-        """Returns fsspec's options: those that begin with ``storage.``. A value may be JSON's ``true``, ``false``, an
-        object or an array; all else is text."""
+        """Returns fsspec's options: those that begin with ``storage.``. A value may be JSON's
+        ``true``, ``false``, an object or an array; all else is text."""
         found: dict[str, Any] = {}
         for name, value in self.given.items():
             if name.startswith(STORAGE_PREFIX):
@@ -130,8 +131,8 @@ class Options:
 
 
 def format_settings(form: Format) -> dict[str, tuple[str, bool]]:
-    """Returns, by the broker's name for it (``mappedFileSizeCommitLog``), the name of each setting of
-    a format that is no file's content, and whether it is a number."""
+    """Returns, by the broker's name for it (``mappedFileSizeCommitLog``), the name of each setting
+    of a format that is no file's content, and whether it is a number."""
     return {
         camel_case(setting.name): (setting.name, setting.value_type in (int, int | None))
         for setting in form.settings

@@ -1,4 +1,5 @@
-"""The paths that a DataFrame reads: one or several, given as Spark gives them. How each is opened."""
+"""The paths that a DataFrame reads: one or several, given as Spark gives them. How each is
+opened."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def find_paths(options: Options, env: Env = DEFAULT_ENV) -> list[str]:
 
     A path may be several with commas between them, a JSON list, or a pattern with ``*``, ``?`` and
     ``[…]``. What exists under the text as it is given is that path. A path with a scheme other than
-    ``file:`` stays as it is. Raises `UsageError` for no path, and for a pattern that nothing matches.
+    ``file:`` stays as it is. Raises `UsageError` for no path, and for a pattern that nothing
+    matches.
     """
     found: list[str] = []
     for text in _given(options, env):

@@ -45,7 +45,8 @@ def _batches(given: object, projection: Projection, read: ReadOptions) -> Iterat
 
 
 def say(line: str) -> None:
-    """Writes a line to Spark's log, which has what a Python process on the driver writes to stderr."""
+    """Writes a line to Spark's log, which has what a Python process on the driver writes to
+    stderr."""
     if not LOGGER.handlers:
         LOGGER.addHandler(logging.StreamHandler(sys.stderr))
         LOGGER.setLevel(logging.INFO)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class LogSource(DataSource):
     """A source whose DataFrames read what there was when they were made, and whose streams read on.
 
-    Spark makes one object per DataFrame, pickles it, and uses it for all actions. It is made when the
-    DataFrame is, or at the first action if the user gives a schema, and then `schema` is not called.
-    So the logs are looked at when the object is made. What goes wrong then is raised when the object
-    is used for reading, because Spark makes one for writing as well.
+    Spark makes one object per DataFrame, pickles it, and uses it for all actions. It is made when
+    the DataFrame is, or at the first action if the user gives a schema, and then `schema` is not
+    called. So the logs are looked at when the object is made. What goes wrong then is raised when
+    the object is used for reading, because Spark makes one for writing as well.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -69,8 +69,8 @@ class LogSource(DataSource):
         return self._table
 
     def schema(self) -> StructType:
-        """Returns the columns of a DataFrame whose user gives no schema. Spark asks in the same way for
-        a stream, which has options that are an error in a batch read."""
+        """Returns the columns of a DataFrame whose user gives no schema. Spark asks in the same way
+        for a stream, which has options that are an error in a batch read."""
         table: LogTable | LogStream
         try:
             table = self.table

@@ -1,9 +1,9 @@
 """What a stream reads, whatever the format: a `LogStream` says where its logs begin and end, and
 plans the read between two offsets.
 
-A stream's offsets are those that Spark writes into its checkpoint. They have the form of Spark's own
-`kafka` source: a number per log, by two names, ``{"orders": {"0": 23}}`` for Kafka's partitions and
-``{"broker-a": {"commitlog": 1048576}}`` for RocketMQ's stores.
+A stream's offsets are those that Spark writes into its checkpoint. They have the form of Spark's
+own `kafka` source: a number per log, by two names, ``{"orders": {"0": 23}}`` for Kafka's partitions
+and ``{"broker-a": {"commitlog": 1048576}}`` for RocketMQ's stores.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class StreamProgress:
 def each_limited(
     start: Ends, end: Ends, limits: Limits, of_one: Callable[[Place, int, int, Limits], int]
 ) -> dict[Place, int]:
-    """Returns the ends of a batch. `of_one` returns the end in one log, which has something to read:
-    from one offset to another, at most so much."""
+    """Returns the ends of a batch. `of_one` returns the end in one log, which has something to
+    read: from one offset to another, at most so much."""
     lags = {place: max(end[place] - begin, 0) for place, begin in start.items()}
     total = sum(lags.values())
     return {

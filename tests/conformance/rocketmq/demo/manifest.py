@@ -1,4 +1,5 @@
-"""manifest.py STORE DUMP: the demo store's short manifest, from its files and what the real engine's DumpStore said."""
+"""manifest.py STORE DUMP: the demo store's short manifest, from its files and what the real
+engine's DumpStore said."""
 
 import hashlib
 import json

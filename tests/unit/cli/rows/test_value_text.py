@@ -1,4 +1,5 @@
-"""Bytes as text and as JSON: never an error, always one line, and JSON where it is said to be JSON."""
+"""Bytes as text and as JSON: never an error, always one line, and JSON where it is said to be
+JSON."""
 
 from __future__ import annotations
 

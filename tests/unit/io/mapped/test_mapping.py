@@ -1,4 +1,5 @@
-"""Mapped files: bytes that cannot be read are noted, located and survived; other faults are not ours."""
+"""Mapped files: bytes that cannot be read are noted, located and survived; other faults are not
+ours."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def test_a_system_without_a_handler_reads_the_file(path: Path, monkeypatch: pyte
         assert not mapped.array.flags.writeable
 
 
-# -- faults of others, each in a process of its own --------------------------------------------------------------------
+# -- faults of others, each in a process of its own ----------------------------------------------
 FOREIGN = """
 import faulthandler, mmap, os, signal, sys
 import numpy as np

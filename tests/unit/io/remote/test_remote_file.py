@@ -1,4 +1,5 @@
-"""Files that fsspec reads: ranges, what is refused, and what happens when a file changes under its reader."""
+"""Files that fsspec reads: ranges, what is refused, and what happens when a file changes under its
+reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small builders of Kafka's bytes for tests, straight from the layouts, so that odd fields can be put in."""
+"""Small builders of Kafka's bytes for tests, straight from the layouts, so that odd fields can be
+put in."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def legacy(
 
 
 def find_whole_batch(data: bytes | ByteArray, position: int = -1) -> int:
-    """The first position behind `position` at which any whole batch with a right checksum begins, be it in a value."""
+    """The first position behind `position` at which any whole batch with a right checksum begins,
+    be it in a value."""
     array, first = np.frombuffer(data, np.uint8), max(position + 1, 0)
     budget = 32 * max(array.size - first, 0)
     return int(batch_scan.find_batch(array.ctypes.data, first, array.size, budget, crc_sources())[0])

@@ -78,7 +78,7 @@ def test_many_threads_at_once(codec: Compression) -> None:
         assert list(pool.map(lambda data: decompress(codec, data), packed)) == plains
 
 
-# -- gzip ----------------------------------------------------------------------------------------------------------
+# -- gzip ----------------------------------------------------------------------------------------
 
 
 def test_gzip_members_in_a_row_and_rubbish_behind_them() -> None:
@@ -95,7 +95,7 @@ def test_gzip_checksums_are_checked() -> None:
     _refused(GZIP, zlib.compress(b"data"), "gzip")
 
 
-# -- snappy --------------------------------------------------------------------------------------------------------
+# -- snappy --------------------------------------------------------------------------------------
 
 
 def test_snappy_without_a_header_and_streams_in_a_row() -> None:
@@ -125,7 +125,7 @@ def test_a_snappy_block_that_claims_4_gib_takes_no_room() -> None:
     _refused(SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\0" * 9, "too large when decompressed")
 
 
-# -- lz4 -----------------------------------------------------------------------------------------------------------
+# -- lz4 -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_lz4_blocks_that_cannot_be() -> None:
     _refused(LZ4, head + struct.pack("<I", 5) + b"\xf0\xff\xff\xff\xff", "LZ4 block")
 
 
-# -- zstd ----------------------------------------------------------------------------------------------------------
+# -- zstd ----------------------------------------------------------------------------------------
 
 
 def test_zstd_frames_in_a_row_with_and_without_their_size() -> None:

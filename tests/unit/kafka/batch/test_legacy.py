@@ -132,7 +132,8 @@ def test_the_shortest_message(magic: int, least: int) -> None:
 
 
 def test_magic_0_has_its_own_lz4_header_checksum() -> None:
-    """Java's bytes: 0x82 is right by the frame's definition, 0x1a is what magic 0 was always written with."""
+    """Java's bytes: 0x82 is right by the frame's definition, 0x1a is what magic 0 was always
+    written with."""
     records = [Record(b"k", b"v" * 100, 5)]
     frames = {
         magic: decode_batch(encode_batch(records, base_offset=0, compression=Compression.LZ4, magic=magic))[0].raw

@@ -1,4 +1,5 @@
-"""Bulk encoding: what it refuses, what columns it takes, and the broker's own bytes encoded again."""
+"""Bulk encoding: what it refuses, what columns it takes, and the broker's own bytes encoded
+again."""
 
 from __future__ import annotations
 

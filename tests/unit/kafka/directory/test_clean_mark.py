@@ -1,4 +1,5 @@
-"""One answer to "was it closed cleanly", for those who look, those who check and the log that opens the directory."""
+"""One answer to "was it closed cleanly", for those who look, those who check and the log that opens
+the directory."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def fill(directory: Path) -> Path:
 
 
 def answers(path: Path) -> list[bool | None]:
-    """What `is_closed_cleanly` and ``info`` say of a partition, and whether its `Log` recovers it, which comes last."""
+    """What `is_closed_cleanly` and ``info`` say of a partition, and whether its `Log` recovers it,
+    which comes last."""
     seen = is_closed_cleanly(str(path), env=DEFAULT_ENV)
     (shown,) = overview(require_kafka(str(path)), LogConfig()).partitions
     with Log.open(str(path)) as log:
@@ -49,7 +51,8 @@ def test_a_lone_partition_says_it_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [offset_file_name(0, ".log"), offset_file_name(10, ".log")])
 def test_a_mark_that_is_older_than_the_log_says_nothing(tmp_path: Path, name: str) -> None:
-    """Somebody wrote to the active segment, or began another one, and did not take the mark away."""
+    """Somebody wrote to the active segment, or began another one, and did not take the mark
+    away."""
     path = fill(tmp_path / NAME)
     data = (path / offset_file_name(0, ".log")).read_bytes()
     with (path / name).open("ab") as file:

@@ -1,4 +1,5 @@
-"""The lock of a log directory: shared by the logs of one process, and by nobody while a job writes in place."""
+"""The lock of a log directory: shared by the logs of one process, and by nobody while a job writes
+in place."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ INTERVAL = 200
 
 
 def grow(partition: Path, count: int, seed: int, *, segment_bytes: int = 3000, retention_bytes: int = -1) -> None:
-    """Appends batches to a partition, some of them transactions; segments are small, and old ones may be removed."""
+    """Appends batches to a partition, some of them transactions; segments are small, and old ones
+    may be removed."""
     chance = random.Random(seed)
     config = LogConfig(
         segment_bytes=segment_bytes, index_interval_bytes=INTERVAL, retention_ms=-1, retention_bytes=retention_bytes

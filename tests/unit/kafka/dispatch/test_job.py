@@ -1,4 +1,5 @@
-"""The dispatch of a log directory into another directory: the files of a rebuild, wherever a run ended."""
+"""The dispatch of a log directory into another directory: the files of a rebuild, wherever a run
+ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tests.unit.kafka.dispatch.growing import derived, dispatch, dispatcher, gro
 
 @pytest.mark.parametrize("on_runner", [False, True])
 def test_growing_logs(tmp_path: Path, on_runner: bool) -> None:
-    """Run after run, in this process or on a runner, a group of one partition at a time. Old segments are removed."""
+    """Run after run, in this process or on a runner, a group of one partition at a time. Old
+    segments are removed."""
     logs, output = tmp_path / "logs", tmp_path / "out"
     for turn in range(3):
         grow(logs / "a-0", 20, turn)
@@ -58,7 +60,8 @@ def test_one_partition(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_cut_and_written_anew(tmp_path: Path) -> None:
-    """Between two runs a log is cut, another is written to the same length, and a topic is deleted and made again."""
+    """Between two runs a log is cut, another is written to the same length, and a topic is deleted
+    and made again."""
     logs, output = tmp_path / "logs", tmp_path / "out"
     for name in ("a-0", "b-0", "c-0"):
         grow(logs / name, 20, 1)

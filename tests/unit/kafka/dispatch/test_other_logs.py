@@ -18,8 +18,8 @@ from tests.unit.kafka.dispatch.growing import INTERVAL, dispatch, grow, require_
     ("first", "step", "power_cut"), [(150, 19, False), pytest.param(150, 3, True, marks=pytest.mark.slow)]
 )
 def test_segments_that_are_gone_again_after_a_kill(tmp_path: Path, first: int, step: int, power_cut: bool) -> None:
-    """New segments, which a killed run has derived, are not there any more, as after a crash of the broker; the others
-    are as they were."""
+    """New segments, which a killed run has derived, are not there any more, as after a crash of the
+    broker; the others are as they were."""
     logs, output = tmp_path / "logs", tmp_path / "out"
     grow(logs / "a-0", 6, 1)
     dispatch(logs, output)

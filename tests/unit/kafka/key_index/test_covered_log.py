@@ -1,4 +1,5 @@
-"""What a key index states of its .log: which changes of the log are seen on opening, which by verify."""
+"""What a key index states of its .log: which changes of the log are seen on opening, which by
+verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`Log.append_columns` keeps the rules of `append`: times that are not said, the next sequence, options by name."""
+"""`Log.append_columns` keeps the rules of `append`: times that are not said, the next sequence,
+options by name."""
 
 from __future__ import annotations
 
@@ -117,7 +118,8 @@ def rows(count: int) -> pa.Table:
 
 @pytest.mark.parametrize("piece_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)])
 def test_a_retry_after_any_kill_writes_what_is_missing(tmp_path: Path, piece_bytes: int) -> None:
-    """Killed at each call to the system and repeated: every row is there once, whatever the append acknowledged."""
+    """Killed at each call to the system and repeated: every row is there once, whatever the append
+    acknowledged."""
     table = rows(28)
     options: dict[str, Any] = {**IDEMPOTENT, "piece_bytes": piece_bytes}
     seen_duplicates = set()

@@ -1,4 +1,5 @@
-"""One append over several segments: what each segment says of producers is what its own batches say."""
+"""One append over several segments: what each segment says of producers is what its own batches
+say."""
 
 from __future__ import annotations
 

@@ -179,7 +179,8 @@ def test_close_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_start_within_a_segment_that_cannot_be_cleaned_yet(tmp_path: Path) -> None:
-    """The segment is written anew up to its end: what was aborted behind the log's start stays aborted."""
+    """The segment is written anew up to its end: what was aborted behind the log's start stays
+    aborted."""
     record = Record(b"key", b"value", NOW_MS)
     with opened(tmp_path, segment_bytes=10_000) as log:
         log.append([record, record])

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events-0"
 
 
-# -- leftovers ---------------------------------------------------------------------------------------------------------
+# -- leftovers -----------------------------------------------------------------------------------
 def segment_files(path: Path, base: int) -> list[Path]:
     return sorted(file for file in path.iterdir() if file.name.startswith(f"{base:020d}.") and "snap" not in file.name)
 
@@ -52,7 +52,8 @@ def test_deleted_and_cleaned_files_go(path: Path) -> None:
 
 
 def test_a_swap_that_was_not_finished_is_finished(path: Path) -> None:
-    """One segment in the place of two, at each step of the renames that a crash can have come to."""
+    """One segment in the place of two, at each step of the renames that a crash can have come
+    to."""
     fill(path)
     merged, old = path.with_name("merged-0"), bases(path)[:2]
     merged.mkdir()
@@ -88,7 +89,7 @@ def test_a_split_that_was_not_finished_is_given_up(path: Path) -> None:
         assert [step for step, _ in steps(log)] == [LoadStep.REMOVED] * 2
 
 
-# -- overflow ----------------------------------------------------------------------------------------------------------
+# -- overflow ------------------------------------------------------------------------------------
 def test_a_segment_whose_offsets_overflow_is_split(path: Path) -> None:
     fill(path, 3, segment_bytes=1 << 20)
     far = 1 << 31
@@ -112,7 +113,7 @@ def test_a_segment_whose_offsets_overflow_is_split(path: Path) -> None:
             assert all(0 <= header.last_offset - base < far for header in records.headers())
 
 
-# -- replacing segments (the cleaner's joint) --------------------------------------------------------------------------
+# -- replacing segments (the cleaner's joint) ----------------------------------------------------
 def test_segments_are_replaced(path: Path) -> None:
     from logdex.kafka.scan.scanner import BatchScanner
 

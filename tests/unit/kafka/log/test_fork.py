@@ -1,4 +1,5 @@
-"""A `Log` that a forked child inherited: the child writes nothing, and takes nothing from the parent."""
+"""A `Log` that a forked child inherited: the child writes nothing, and takes nothing from the
+parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The clean-shutdown mark of a log directory: gone from the disk while any of its partitions is open."""
+"""The clean-shutdown mark of a log directory: gone from the disk while any of its partitions is
+open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Key indexes beside the segments of a `Log`: they stay while their segment does, and go with it."""
+"""Key indexes beside the segments of a `Log`: they stay while their segment does, and go with
+it."""
 
 from __future__ import annotations
 

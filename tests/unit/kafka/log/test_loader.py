@@ -1,4 +1,5 @@
-"""Opening what a crash, a cleaning or a careless hand left: after the cases of Kafka's own LogLoaderTest."""
+"""Opening what a crash, a cleaning or a careless hand left: after the cases of Kafka's own
+LogLoaderTest."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events-0"
 
 
-# -- clean and unclean -------------------------------------------------------------------------------------------------
+# -- clean and unclean ---------------------------------------------------------------------------
 def test_a_clean_log_is_not_read_again(path: Path) -> None:
     fill(path)
     with reopen(path) as log:
@@ -95,7 +96,7 @@ def test_within_a_log_directory_the_brokers_marks_count(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-# -- indexes -----------------------------------------------------------------------------------------------------------
+# -- indexes -------------------------------------------------------------------------------------
 def test_missing_indexes_are_derived_again(path: Path) -> None:
     fill(path)
     before = index_bytes(path)
@@ -157,7 +158,7 @@ def test_indexes_without_a_log_are_removed(path: Path) -> None:
     assert not (path / "00000000000000000005.index").exists()
 
 
-# -- the end of the log ------------------------------------------------------------------------------------------------
+# -- the end of the log --------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(6))
 def test_nonsense_behind_the_log_is_cut_and_reported(path: Path, seed: int) -> None:
     fill(path)
@@ -256,7 +257,7 @@ def test_a_batch_whose_offset_was_torn_is_not_taken_in(path: Path) -> None:
         assert cut.position == sum(map(len, batches[:-1]))
 
 
-# -- state -------------------------------------------------------------------------------------------------------------
+# -- state ---------------------------------------------------------------------------------------
 def test_producers_epochs_and_aborted_transactions_are_recovered(path: Path) -> None:
     with reopen(path, segment_bytes=700) as log:
         for number in range(12):
@@ -316,7 +317,8 @@ def test_checkpoints_that_are_harmed_count_as_none(path: Path) -> None:
 @pytest.mark.parametrize("interval_bytes", [1, 4096])
 @pytest.mark.parametrize("place", [0, 2, 4])
 def test_an_empty_batch_that_is_there_twice_costs_nothing(tmp_path: Path, interval_bytes: int, place: int) -> None:
-    """Compaction once wrote a group's last batch twice, and the broker keeps what lies behind it."""
+    """Compaction once wrote a group's last batch twice, and the broker keeps what lies behind
+    it."""
     path = tmp_path / "events-0"
     settings = {"segment_bytes": 1 << 20, "index_interval_bytes": interval_bytes}
     fill(path, count=5, **settings)

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "events-0")
 
 
-# -- appending ---------------------------------------------------------------------------------------------------------
+# -- appending -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd", Compression.LZ4])
 def test_records_come_back_as_they_were(path: str, compression: str | Compression) -> None:
     given = [
@@ -209,7 +209,7 @@ def test_columns_are_appended_over_many_segments(path: str, compression: str) ->
         assert sum(1 for _ in log.records()) == 3002
 
 
-# -- rolling -----------------------------------------------------------------------------------------------------------
+# -- rolling -------------------------------------------------------------------------------------
 def test_segments_roll_by_size(path: str) -> None:
     with Log.open(path, segment_bytes=200) as log:
         for number in range(6):

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "events-0")
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 def test_reading_is_bounded_and_goes_on_over_segments(path: str) -> None:
     with Log.open(path, segment_bytes=300) as log:
         for number in range(10):
@@ -93,7 +93,7 @@ def test_the_high_watermark_holds_readers_back(path: str) -> None:
         assert values(log.read(2)) == ["c"]
 
 
-# -- producers and transactions ----------------------------------------------------------------------------------------
+# -- producers and transactions ------------------------------------------------------------------
 def test_idempotent_producers(path: str) -> None:
     with Log.open(path) as log:
         first = log.append([Record(value=b"a")] * 3, producer_id=7, producer_epoch=0, sequence=0)

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "events-0")
 
 
-# -- what goes ---------------------------------------------------------------------------------------------------------
+# -- what goes -----------------------------------------------------------------------------------
 def test_delete_records_removes_whole_segments(path: str) -> None:
     with Log.open(path) as log:
         for number in range(6):
@@ -144,7 +144,7 @@ def test_beginning_anew(path: str) -> None:
         assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
-# -- one writer, many threads ------------------------------------------------------------------------------------------
+# -- one writer, many threads --------------------------------------------------------------------
 def test_one_writer(path: str) -> None:
     with Log.open(path) as log:
         with pytest.raises(LogInUseError):

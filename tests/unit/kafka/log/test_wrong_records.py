@@ -1,4 +1,5 @@
-"""What is no record, or has values that no record can have, is refused with what to write instead."""
+"""What is no record, or has values that no record can have, is refused with what to write
+instead."""
 
 from __future__ import annotations
 

@@ -159,7 +159,8 @@ def harm_marker(path: Path, offset: int) -> None:
 
 @pytest.mark.parametrize("marker", ["commit", "abort"])
 def test_a_damaged_marker_says_what_the_transaction_index_says(path: Path, marker: str) -> None:
-    """Readers that go on behind it tell of the damage, and show what the index says is committed."""
+    """Readers that go on behind it tell of the damage, and show what the index says is
+    committed."""
     expected = write(path, [("put", 1), (marker, 1), ("plain", 0), ("put", 1), ("commit", 1), ("plain", 0)])
     harm_marker(path, 2)
     with logdex.open(str(path)) as snapshot:

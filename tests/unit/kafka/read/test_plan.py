@@ -31,7 +31,8 @@ SEGMENTS, BATCHES = 4, 25
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Segments of 25 batches of 4 records, a millisecond apart; each segment's records have a key of their own."""
+    """Segments of 25 batches of 4 records, a millisecond apart; each segment's records have a key
+    of their own."""
     return fill(tmp_path / "events-0")
 
 
@@ -87,7 +88,8 @@ def test_times_leave_out_what_is_older(path: Path) -> None:
 
 
 def test_times_that_do_not_rise(tmp_path: Path) -> None:
-    """A late record in the second segment: the segment stays in, those before and behind it do not."""
+    """A late record in the second segment: the segment stays in, those before and behind it do
+    not."""
     path = fill(tmp_path / "events-0", unordered=True)
     plan, found = planned(path, begin_ms=START_MS + 500_000)
     assert found == list(range(140, 144))
@@ -136,7 +138,7 @@ def test_a_filter_reads_fewer_bytes(path: Path) -> None:
     assert read["some"][1] < read["all"][1] / 2
 
 
-# -- cuts --------------------------------------------------------------------------------------------------------------
+# -- cuts ----------------------------------------------------------------------------------------
 def cuts(path: Path, split_bytes: int = 8000) -> list[tuple[int, int]]:
     plan, found = planned(path, split_bytes)
     assert found == list(range(400))
@@ -206,7 +208,7 @@ def test_each_entry_of_an_index_is_checked_once(path: Path, monkeypatch: pytest.
     assert 0 < len(asked) <= entries
 
 
-# -- splits ------------------------------------------------------------------------------------------------------------
+# -- splits --------------------------------------------------------------------------------------
 def test_another_process_reads_a_split(path: Path, tmp_path: Path) -> None:
     with PartitionSnapshot(str(path)) as snapshot:
         plan = snapshot.plan_read(ReadFilter(offset=10, end_offset=350), columns=["topic", "offset"], split_bytes=12000)

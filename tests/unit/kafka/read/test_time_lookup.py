@@ -1,4 +1,5 @@
-"""One answer to a look-up by time: of the log that is open, and of those who look at its directory meanwhile."""
+"""One answer to a look-up by time: of the log that is open, and of those who look at its directory
+meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rebuilds of logs that no golden directory has: offsets that cannot be, producers that cannot be, odd directories."""
+"""Rebuilds of logs that no golden directory has: offsets that cannot be, producers that cannot be,
+odd directories."""
 
 from __future__ import annotations
 

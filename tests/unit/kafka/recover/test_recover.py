@@ -1,5 +1,5 @@
-"""Recovering: what cannot be placed is put aside, repeated batches are dropped, swap files are taken, outputs refused,
-in-place runs keep what they replace."""
+"""Recovering: what cannot be placed is put aside, repeated batches are dropped, swap files are
+taken, outputs refused, in-place runs keep what they replace."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_small_files_that_cannot_be_read_are_left_out(log_dir: Path, tmp_path: P
     assert verify(str(output), CONFIG).findings == []
 
 
-# -- in place ----------------------------------------------------------------------------------------------------------
+# -- in place ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["", PARTITION])
 def test_in_place_keeps_what_it_replaces(name: str, log_dir: Path, tmp_path: Path) -> None:
     (log_dir / ".lock").touch()
@@ -231,7 +231,7 @@ def test_in_place_is_refused_while_a_broker_runs(log_dir: Path) -> None:
         lock.release()
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------
 def test_outputs_that_are_refused(log_dir: Path, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()

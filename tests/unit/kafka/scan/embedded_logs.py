@@ -1,6 +1,8 @@
-"""Logs whose records hold logs: whole batches with right checksums that lie in values, keys and headers.
+"""Logs whose records hold logs: whole batches with right checksums that lie in values, keys and
+headers.
 
-The values of all inner records begin with `INNER`. Whoever hands one out as a record has taken a value for log.
+The values of all inner records begin with `INNER`. Whoever hands one out as a record has taken a
+value for log.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ OUTERS: dict[str, Callable[[int, bytes], bytes]] = {
 }
 """The batch at an offset that holds a log."""
 SEAMLESS = frozenset(("last header", "message", "old message"))
-"""Those in which no byte follows the log that they hold: it meets the next batch of the log around it."""
+"""Those in which no byte follows the log that they hold: it meets the next batch of the log around
+it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ class OuterLog:
 
 
 def outer_log(parts: list[tuple[str, str] | None], first_offset: int = 10) -> OuterLog:
-    """A log with one batch a part: (of `OUTERS`, of `INNER_LOGS`), None for one that holds no log."""
+    """A log with one batch a part: (of `OUTERS`, of `INNER_LOGS`), None for one that holds no
+    log."""
     data, starts, holders = b"", [], []
     offset = first_offset
     for part in parts:
@@ -120,7 +124,8 @@ def random_log(chance: random.Random, first_offset: int = 10, *, seamless: bool 
 
 
 def harm(log: OuterLog, chance: random.Random) -> bytes:
-    """The log with one to three of its batches damaged, each in one place; sometimes it is cut as well."""
+    """The log with one to three of its batches damaged, each in one place; sometimes it is cut as
+    well."""
     ends = dict(zip(log.starts, (*log.starts[1:], len(log.data)), strict=True))
     data = bytearray(log.data)
     for start in sorted(chance.sample(log.starts, min(chance.randint(1, 3), len(log.starts))), reverse=True):

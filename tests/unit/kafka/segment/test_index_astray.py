@@ -1,4 +1,5 @@
-"""Indexes that lead astray or are cut while they are opened, and segments that end early: told, never followed."""
+"""Indexes that lead astray or are cut while they are opened, and segments that end early: told,
+never followed."""
 
 from __future__ import annotations
 

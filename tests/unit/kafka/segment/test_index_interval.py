@@ -1,4 +1,5 @@
-"""What stretches between index entries say of the interval: made from the rule, with what breaks it."""
+"""What stretches between index entries say of the interval: made from the rule, with what breaks
+it."""
 
 from __future__ import annotations
 

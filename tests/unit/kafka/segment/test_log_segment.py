@@ -1,4 +1,5 @@
-"""`LogSegment`: the cases of Kafka's LogSegmentTest, written anew from the behaviour, and what Kafka leaves out."""
+"""`LogSegment`: the cases of Kafka's LogSegmentTest, written anew from the behaviour, and what
+Kafka leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`OffsetIndex`: the cases of Kafka's OffsetIndexTest, written anew from the behaviour, and what Kafka leaves out."""
+"""`OffsetIndex`: the cases of Kafka's OffsetIndexTest, written anew from the behaviour, and what
+Kafka leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Recovering a segment: the cases of Kafka's LogSegmentTest, written anew from the behaviour; opening what is there."""
+"""Recovering a segment: the cases of Kafka's LogSegmentTest, written anew from the behaviour;
+opening what is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`TimeIndex`: the cases of Kafka's TimeIndexTest, written anew from the behaviour, and what Kafka leaves out."""
+"""`TimeIndex`: the cases of Kafka's TimeIndexTest, written anew from the behaviour, and what Kafka
+leaves out."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ def test_sizes_and_reopening(tmp_path: Path) -> None:
 
 
 def test_a_first_timestamp_of_zero(tmp_path: Path) -> None:
-    """Its slot is all zeros when the offset is the base offset, and an entry as soon as others follow."""
+    """Its slot is all zeros when the offset is the base offset, and an entry as soon as others
+    follow."""
     with make(tmp_path) as index:
         index.append_many(np.array([[0, BASE], [7, BASE + 1]]))
     with TimeIndex(str(tmp_path / "x.timeindex"), BASE) as again:

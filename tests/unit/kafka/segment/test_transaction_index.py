@@ -75,7 +75,8 @@ def test_markers_must_rise(path: str) -> None:
     ],
 )
 def test_collecting(filled: TransactionIndex, fetch_offset: int, upper: int, places: list[int], complete: bool) -> None:
-    """Ends behind the first entry whose last stable offset reaches the upper bound: later ones cannot matter."""
+    """Ends behind the first entry whose last stable offset reaches the upper bound: later ones
+    cannot matter."""
     found = filled.collect_aborted_txns(fetch_offset, upper)
     assert (found.aborted, found.is_complete) == ([FOUR[place] for place in places], complete)
 

@@ -1,4 +1,5 @@
-"""Partitions and log directories opened read-only: beside a writer, without their small files, with damaged ones."""
+"""Partitions and log directories opened read-only: beside a writer, without their small files, with
+damaged ones."""
 
 from __future__ import annotations
 
@@ -158,7 +159,8 @@ def test_transactions(tmp_path: Path) -> None:
 
 
 def test_an_abort_marker_in_a_segment_behind_the_last_stable_offset(tmp_path: Path) -> None:
-    """Transactions that overlap: what is read ends before the segment that says which of them was aborted."""
+    """Transactions that overlap: what is read ends before the segment that says which of them was
+    aborted."""
     path = tmp_path / "tx-0"
     with Log.open(str(path)) as log:
         log.append([record(0)], producer_id=7, producer_epoch=0, transactional=True)

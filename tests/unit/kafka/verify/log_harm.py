@@ -1,4 +1,5 @@
-"""A small Kafka log directory in which every kind of derived file says something, and ways to harm it."""
+"""A small Kafka log directory in which every kind of derived file says something, and ways to harm
+it."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def data(base_offset: int, count: int, producer: tuple[int, int, int], at_ms: in
 
 
 def batches(base: int) -> list[bytes]:
-    """The batches of the segment at `base`: offsets base to base + 9, an aborted transaction at base + 4 to 6."""
+    """The batches of the segment at `base`: offsets base to base + 9, an aborted transaction at
+    base + 4 to 6."""
     epoch, ms = base // 10, 1_700_000_000_000 + 1000 * base
     step = base // 10
     return [
@@ -72,7 +74,8 @@ def position_of(base: int, number: int) -> int:
 
 
 def make_log_dir(target: Path) -> Path:
-    """A clean log directory with one partition of three segments, whose derived files Logdex wrote."""
+    """A clean log directory with one partition of three segments, whose derived files Logdex
+    wrote."""
     raw = target / "raw"
     (raw / PARTITION).mkdir(parents=True)
     for base in SEGMENTS:

@@ -1,4 +1,5 @@
-"""`verify` beside a `Log` that appends, rolls, trims and compacts: it finds nothing wrong but what is wrong."""
+"""`verify` beside a `Log` that appends, rolls, trims and compacts: it finds nothing wrong but what
+is wrong."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def test_a_partition_that_is_removed_meanwhile(tmp_path: Path) -> None:
 
 
 def test_every_look_may_find_something_else(tmp_path: Path) -> None:
-    """The log grows and rolls while it is read, at every look: the last look's own differences do not count."""
+    """The log grows and rolls while it is read, at every look: the last look's own differences do
+    not count."""
     path = tmp_path / "events-0"
     with Log.open(path, LogConfig(segment_bytes=1500, index_interval_bytes=200)) as log:
         put(log, 60)
@@ -101,7 +103,8 @@ def test_every_look_may_find_something_else(tmp_path: Path) -> None:
 
 
 class Later(Env):
-    """Appends the rest of a log when its size is asked for, after it was read and `waits` questions were asked."""
+    """Appends the rest of a log when its size is asked for, after it was read and `waits` questions
+    were asked."""
 
     def __init__(self, path: Path, rest: bytes, waits: int) -> None:
         super().__init__()

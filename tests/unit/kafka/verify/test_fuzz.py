@@ -1,5 +1,6 @@
-"""Every file of a small log directory flipped and cut at random: verify raises nothing, tells of every flip where a
-checksum or another file can show it, and stays read-only; recover of it is clean."""
+"""Every file of a small log directory flipped and cut at random: verify raises nothing, tells of
+every flip where a checksum or another file can show it, and stays read-only; recover of it is
+clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each check of verify: one thing is harmed in a small log directory, and exactly that is found, there."""
+"""Each check of verify: one thing is harmed in a small log directory, and exactly that is found,
+there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The quorum's own log, which a broker that shuts down leaves as it is, untrimmed and without a last time entry."""
+"""The quorum's own log, which a broker that shuts down leaves as it is, untrimmed and without a
+last time entry."""
 
 from __future__ import annotations
 

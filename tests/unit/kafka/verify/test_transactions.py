@@ -37,7 +37,8 @@ def end(log: Log, producer: int, *, commit: bool = False) -> None:
 
 
 def write(path: Path) -> Path:
-    """Five aborted transactions of three producers, some at the same time, and two committed ones."""
+    """Five aborted transactions of three producers, some at the same time, and two committed
+    ones."""
     with opened(path) as log:
         append(log, 1, 3)  # 0 to 2
         append(log, 2)  # 3

@@ -42,7 +42,8 @@ def test_a_partition_that_has_no_segment_yet(root: Path) -> None:
 
 @pytest.mark.parametrize("appended", [0, 1])
 def test_a_new_segment_of_a_killed_broker_has_no_indexes_yet(root: Path, appended: int) -> None:
-    """Kafka's LogSegment.open makes a .log; its LazyIndex makes an index when that is first used."""
+    """Kafka's LogSegment.open makes a .log; its LazyIndex makes an index when that is first
+    used."""
     (root / CLEAN_SHUTDOWN).unlink()
     data = encode_batch([Record(value=b"v", timestamp_ms=1)], base_offset=30, leader_epoch=2) if appended else b""
     (root / PARTITION / f"{30:020d}.log").write_bytes(data)
@@ -126,7 +127,8 @@ def test_what_cannot_be_checked_is_refused(root: Path, tmp_path: Path) -> None:
 
 
 def test_brokers_before_3_9_1_and_4_0_0_write_an_entry_per_append(root: Path) -> None:
-    """An entry then names the last offset of a later batch of the append, and a record's own offset with its time."""
+    """An entry then names the last offset of a later batch of the append, and a record's own offset
+    with its time."""
     put(INDEX, 16, struct.pack(">i", 8))(root)  # at the fourth batch's position: relative offset 8 is the fifth's last
     put(TIME, 8, struct.pack(">i", 2))(root)  # the second batch's first record
     newer = [(finding.check, finding.position) for finding in run(root).findings]

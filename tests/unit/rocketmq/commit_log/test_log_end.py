@@ -70,7 +70,8 @@ def test_parts_tell_it_as_a_whole_scan_does(hole: tuple[int, int], golden_copy: 
 
 
 def test_a_log_that_grew_since_it_was_read_has_no_hole(golden_copy: Any) -> None:
-    """A broker writes on while its log is read: where zeros were, messages are, in this file and in the next one."""
+    """A broker writes on while its log is read: where zeros were, messages are, in this file and in
+    the next one."""
     log = CommitLog(f"{golden_copy('tiny-5.5.0')}/commitlog", file_size_bytes=32768)
     first = log.files[0]
     offset = next(message["physicalOffset"] for message in MESSAGES[9:])

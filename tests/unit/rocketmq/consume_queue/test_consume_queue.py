@@ -14,7 +14,8 @@ PER_FILE = 4
 
 
 def make_queue(root: Path, entries: list[tuple[int, int, int]], *, first: int = 0, spare: int = 0) -> ConsumeQueue:
-    """A queue with `entries` from queue offset `first` on, 4 a file, and `spare` empty files behind."""
+    """A queue with `entries` from queue offset `first` on, 4 a file, and `spare` empty files
+    behind."""
     root.mkdir(parents=True, exist_ok=True)
     files = -(-len(entries) // PER_FILE) + spare
     data = b"".join(CONSUME_QUEUE_ENTRY.pack(*entry) for entry in entries).ljust(files * PER_FILE * 20, b"\0")

@@ -1,4 +1,5 @@
-"""ConsumeQueue derivation: the kernel against its twin; files around gaps, repeats and wild offsets."""
+"""ConsumeQueue derivation: the kernel against its twin; files around gaps, repeats and wild
+offsets."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def entry(number: int) -> bytes:
 
 
 def write(tmp_path: Path, *batches: list[int]) -> tuple[dict[str, bytes], QueueReport]:
-    """Puts entries with these queue offsets, batch by batch; entry n is numbered in the order of putting, from 1."""
+    """Puts entries with these queue offsets, batch by batch; entry n is numbered in the order of
+    putting, from 1."""
     queues = ConsumeQueueSet(str(tmp_path), FILE_SIZE, Env(), sync=False)
     number = 0
     for offsets in batches:
@@ -84,7 +86,8 @@ def test_gaps_are_filled_and_repeats_left_out(tmp_path: Path) -> None:
 
 
 def put_in_log(tmp_path: Path, first_log_file_end: int, entries: list[tuple[int, int]]) -> bytes:
-    """The bytes of the queue's files after putting entries, given as (queue offset, physical offset), one by one."""
+    """The bytes of the queue's files after putting entries, given as (queue offset, physical
+    offset), one by one."""
     queues = ConsumeQueueSet(str(tmp_path), FILE_SIZE, Env(), sync=False, first_log_file_end=first_log_file_end)
     for offset, physical in entries:
         row = np.frombuffer(CONSUME_QUEUE_ENTRY.pack(physical, 100, 7), np.uint8)
@@ -94,8 +97,8 @@ def put_in_log(tmp_path: Path, first_log_file_end: int, entries: list[tuple[int,
 
 
 def test_gaps_repeat_the_next_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that meets a pre-blank entry passes over the entries behind it that point to the first file, and its
-    binary searches go astray."""
+    """A broker that meets a pre-blank entry passes over the entries behind it that point to the
+    first file, and its binary searches go astray."""
     monkeypatch.setattr("logdex.rocketmq.consume_queue.writer.GAP_REPEATS_MAX", 3)
     data = put_in_log(tmp_path, 1000, [(1, 0), (3, 999), (8, 900), (10, 1000)])
     near, far, last = (CONSUME_QUEUE_ENTRY.pack(physical, 100, 7) for physical in (999, 900, 1000))

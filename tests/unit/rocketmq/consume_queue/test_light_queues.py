@@ -50,7 +50,8 @@ def test_named_queues(topic: bytes, names: bytes, offsets: bytes, expected: list
 
 
 def messages() -> list[StoredMessage]:
-    """Messages of T, every second of them in %LMQ%a too, every fourth in %LMQ%b and the queue X/3."""
+    """Messages of T, every second of them in %LMQ%a too, every fourth in %LMQ%b and the queue
+    X/3."""
     found = []
     for number in range(40):
         if number % 4 == 0:

@@ -1,4 +1,5 @@
-"""A topic that was deleted and created again: the newest life of a queue wins, in whatever way its entries come."""
+"""A topic that was deleted and created again: the newest life of a queue wins, in whatever way its
+entries come."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def entry(number: int) -> bytes:
 
 
 def write(root: Path, *batches: list[int]) -> tuple[bytes, QueueReport]:
-    """The bytes of the queue, and its report; entry n is numbered in the order of putting, from 1."""
+    """The bytes of the queue, and its report; entry n is numbered in the order of putting, from
+    1."""
     queues = ConsumeQueueSet(str(root), FILE_SIZE, Env(), sync=False)
     number = 1
     for offsets in batches:
@@ -115,7 +117,8 @@ def message(number: int, topic: bytes, queue_id: int, queue_offset: int) -> Stor
 
 
 def recreated(*, old: int, new: int, queues: int = 2) -> list[StoredMessage]:
-    """Messages of T in two lives, the second without the last queue, among messages of another topic."""
+    """Messages of T in two lives, the second without the last queue, among messages of another
+    topic."""
     lives = [(queue, i) for i in range(old) for queue in range(queues)]
     lives += [(queue, i) for i in range(new) for queue in range(queues - 1)]
     pairs = [(message(2 * n, b"T", *at), message(2 * n + 1, b"U", 0, n)) for n, at in enumerate(lives)]
@@ -144,7 +147,8 @@ def test_both_engines_and_verify_know_the_newest_life(tmp_path: Path, old: int, 
 
 
 def test_dead_entries_on_disk_are_found_and_mended(tmp_path: Path) -> None:
-    """The engine's own re-dispatch, and rebuilds by older versions, leave the dead life in the queue."""
+    """The engine's own re-dispatch, and rebuilds by older versions, leave the dead life in the
+    queue."""
     messages = recreated(old=6, new=3, queues=2)
     store = build(tmp_path / "store", messages)
     alive = contents(store)

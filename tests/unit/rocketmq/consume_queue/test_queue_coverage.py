@@ -1,4 +1,5 @@
-"""What ConsumeQueues say of a part of a log: entries by physical offset, and the bytes that they fill."""
+"""What ConsumeQueues say of a part of a log: entries by physical offset, and the bytes that they
+fill."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Entry = tuple[int, int]
 
 
 def write_queue(root: Path, entries: list[Entry], topic: str = "T", queue_id: int = 0, first: int = 0) -> Path:
-    """A queue's files, from queue offset `first` on, which begins a file; tags codes are 7 times the offset."""
+    """A queue's files, from queue offset `first` on, which begins a file; tags codes are 7 times
+    the offset."""
     folder = root / "consumequeue" / topic / str(queue_id)
     folder.mkdir(parents=True)
     data = b"".join(CONSUME_QUEUE_ENTRY.pack(offset, size, 7 * offset) for offset, size in entries)

@@ -59,7 +59,8 @@ def test_a_message_comes_again_with_its_topic_and_is_given_up_in_the_end(tmp_pat
 
 
 def deliver(store: MessageStore, level: int) -> None:
-    """Puts the messages of a delay level to their topic, as the delivery service does when they are due."""
+    """Puts the messages of a delay level to their topic, as the delivery service does when they are
+    due."""
     store.dispatch()
     message = store.get_message("SCHEDULE_TOPIC_XXXX", level - 1, 0).messages[-1]
     pairs = dict(message.properties)

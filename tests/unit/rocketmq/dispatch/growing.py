@@ -60,8 +60,9 @@ def require_rebuilt(store: Path, output: Path, folder: Path) -> None:
 
 
 def require_found(store: Path, output: Path, folder: Path) -> None:
-    """What was dispatched leads to the messages that the log has as a rebuild of this log does, whatever else it has of
-    messages that are gone: the same entries, each once and in the same order."""
+    """What was dispatched leads to the messages that the log has as a rebuild of this log does,
+    whatever else it has of messages that are gone: the same entries, each once and in the same
+    order."""
     shutil.rmtree(folder, ignore_errors=True)
     rebuild(str(store), str(folder), CONFIG, sync=False)
     begin = min(int(path.name) for path in (store / "commitlog").iterdir())
@@ -87,8 +88,8 @@ def queue_entries(directory: Path, begin: int) -> dict[tuple[bytes, int], dict[i
 
 
 def index_entries(directory: Path, begin: int) -> list[tuple[int, int]]:
-    """The (key hash, physical offset) of the IndexFiles' entries that point behind a physical offset, in their
-    order."""
+    """The (key hash, physical offset) of the IndexFiles' entries that point behind a physical
+    offset, in their order."""
     found = []
     for path in sorted((directory / "index").iterdir()):
         with IndexFile(str(path), CONFIG) as file:

@@ -18,7 +18,8 @@ from tests.unit.rocketmq.dispatch.growing import CONFIG, files_of, grow, require
 
 @pytest.mark.parametrize("part_size", [None, 700, 100_000])
 def test_a_growing_store(tmp_path: Path, part_size: int | None) -> None:
-    """Run after run, in this process or on a runner, with parts that begin in the middle of files."""
+    """Run after run, in this process or on a runner, with parts that begin in the middle of
+    files."""
     store, output = tmp_path / "store", tmp_path / "out"
     for turn in range(4):
         grow(store, 40, turn)
@@ -89,7 +90,8 @@ def test_what_killed_runs_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_another_one(tmp_path: Path) -> None:
-    """The end of the log was cut off and written anew, as after a broker's crash: the run begins from the start."""
+    """The end of the log was cut off and written anew, as after a broker's crash: the run begins
+    from the start."""
     output = tmp_path / "out"
     for number, store in enumerate((tmp_path / "one", tmp_path / "two")):
         grow(store, 50, number)

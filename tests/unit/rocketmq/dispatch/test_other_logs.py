@@ -1,4 +1,5 @@
-"""A log that is no longer the one that was dispatched: removed, cut, begun anew, with other topics, after kills."""
+"""A log that is no longer the one that was dispatched: removed, cut, begun anew, with other topics,
+after kills."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def dispatch(store: Path, output: Path) -> Dispatcher:
 
 
 def killed_at_each(store: Path, output: Path, *, first: int, step: int) -> Iterator[Path]:
-    """Kills a run at every `step`-th operation, each time in a copy of the output, which it yields."""
+    """Kills a run at every `step`-th operation, each time in a copy of the output, which it
+    yields."""
     at, was_killed = first, True
     while was_killed:
         copy = output.with_name(f"{output.name}-{at}")
@@ -52,7 +54,8 @@ def break_off(store: Path, output: Path) -> Dispatcher:
 
 
 def remove_files_before(store: Path, offset: int) -> int:
-    """Removes files of the log as a broker's retention does. Returns the offset at which the log begins."""
+    """Removes files of the log as a broker's retention does. Returns the offset at which the log
+    begins."""
     for path in sorted((store / "commitlog").iterdir()):
         if int(path.name) + 4096 <= offset:
             path.unlink()
@@ -61,7 +64,8 @@ def remove_files_before(store: Path, offset: int) -> int:
 
 @pytest.mark.parametrize("files", [3, *(pytest.param(files, marks=pytest.mark.slow) for files in (1, 100))])
 def test_old_files_are_removed_after_a_kill(tmp_path: Path, files: int) -> None:
-    """The IndexFile that was not full is derived again, from fewer messages; all that are left are found."""
+    """The IndexFile that was not full is derived again, from fewer messages; all that are left are
+    found."""
     store, output = tmp_path / "store", tmp_path / "out"
     for turn in range(2):
         grow(store, 60, turn)
@@ -79,8 +83,8 @@ def test_old_files_are_removed_after_a_kill(tmp_path: Path, files: int) -> None:
 
 @pytest.mark.parametrize("step", [31, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_before_it_begins_from_the_start(tmp_path: Path, step: int) -> None:
-    """The log begins behind the position; what the output has for the messages before is removed, whenever the run is
-    killed meanwhile."""
+    """The log begins behind the position; what the output has for the messages before is removed,
+    whenever the run is killed meanwhile."""
     store, output = tmp_path / "store", tmp_path / "out"
     grow(store, 40, 1)
     position = dispatch(store, output).report.end_offset
@@ -132,7 +136,8 @@ def put_equal_bodies(store: Path, tag: str, count: int) -> None:
 
 
 def test_another_log_with_the_same_bodies(tmp_path: Path) -> None:
-    """A log is deleted wholly and begun anew, with messages as long as before and with the same bodies."""
+    """A log is deleted wholly and begun anew, with messages as long as before and with the same
+    bodies."""
     store, output = tmp_path / "store", tmp_path / "out"
     put_equal_bodies(store, "a", 30)
     dispatch(store, output)
@@ -165,7 +170,7 @@ def test_a_log_that_is_shorter(tmp_path: Path, seed: int) -> None:
     require_rebuilt(store, output, tmp_path / "rebuilt")
 
 
-# -- topics ------------------------------------------------------------------------------------------------------------
+# -- topics --------------------------------------------------------------------------------------
 def set_topics(store: Path, *names: str) -> None:
     """The broker has these topics; the files of others are gone."""
     (store / "config").mkdir(exist_ok=True)
@@ -180,7 +185,8 @@ def set_topics(store: Path, *names: str) -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 20])
 def test_a_deleted_topic_that_is_made_again(tmp_path: Path, more: int) -> None:
-    """A run knows that the topic is deleted, the next one that it is there: with no message since, one, or some."""
+    """A run knows that the topic is deleted, the next one that it is there: with no message since,
+    one, or some."""
     store, output = tmp_path / "store", tmp_path / "out"
     grow(store, 40, 1)
     dispatch(store, output)
@@ -223,7 +229,8 @@ def test_a_topic_that_is_deleted_while_it_is_followed(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_made_while_it_is_followed(tmp_path: Path) -> None:
-    """The broker has it in topics.json before its first message, and its ConsumeQueue a little later."""
+    """The broker has it in topics.json before its first message, and its ConsumeQueue a little
+    later."""
     store, output = tmp_path / "store", tmp_path / "out"
     grow(store, 40, 1)
     set_topics(store, "a")

@@ -1,4 +1,5 @@
-"""The lock of a broker on its store: refused while another holds it, and kept whatever else this process does."""
+"""The lock of a broker on its store: refused while another holds it, and kept whatever else this
+process does."""
 
 from __future__ import annotations
 

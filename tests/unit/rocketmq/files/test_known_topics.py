@@ -1,4 +1,5 @@
-"""Topics that the broker has deleted: topics.json no longer has them, and no ConsumeQueue file is left."""
+"""Topics that the broker has deleted: topics.json no longer has them, and no ConsumeQueue file is
+left."""
 
 from __future__ import annotations
 

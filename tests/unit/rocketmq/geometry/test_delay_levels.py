@@ -1,4 +1,5 @@
-"""messageDelayLevel from the ConsumeQueues of delayed messages, and what is said where they show nothing."""
+"""messageDelayLevel from the ConsumeQueues of delayed messages, and what is said where they show
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the caller states and the files contradict is said as such; what no store can have is refused."""
+"""What the caller states and the files contradict is said as such; what no store can have is
+refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Masters for the tests of a slave: one that serves bytes as a broker does, and any that misbehave."""
+"""Masters for the tests of a slave: one that serves bytes as a broker does, and any that
+misbehave."""
 
 from __future__ import annotations
 

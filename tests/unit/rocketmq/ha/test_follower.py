@@ -109,7 +109,7 @@ def test_new_topics_are_known_after_a_kill(tmp_path: Path) -> None:
     require_sound(tmp_path / "slave")
 
 
-# -- a log that is not the beginning of the master's -------------------------------------------------------------------
+# -- a log that is not the beginning of the master's ---------------------------------------------
 def test_another_log(tmp_path: Path) -> None:
     log = filled_store(tmp_path / "master")
     slave = followed(tmp_path, log)
@@ -186,7 +186,7 @@ def test_files_of_another_size(size: int, tmp_path: Path) -> None:
     assert not any(held[end:])
 
 
-# -- connections -------------------------------------------------------------------------------------------------------
+# -- connections ---------------------------------------------------------------------------------
 def test_nobody_there(tmp_path: Path) -> None:
     with serving(plain(b"")) as master:
         pass
@@ -236,7 +236,7 @@ def test_progress(tmp_path: Path) -> None:
     assert told == sorted(told)
 
 
-# -- hostile -----------------------------------------------------------------------------------------------------------
+# -- hostile -------------------------------------------------------------------------------------
 HOSTILE = {
     "text": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "huge": pack_transfer(1)[:8] + b"\x7f\xff\xff\xff" + bytes(100),
@@ -261,7 +261,8 @@ def test_hostile_masters_are_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("silence", cases([pack_transfer(1)[:5], b"", pack_transfer(1, b"x" * 100)[:60]], 3))
 def test_a_silent_master_is_left(silence: bytes, tmp_path: Path) -> None:
-    """It sends nothing whole, be it byte by byte: the slave connects again, and takes nothing over."""
+    """It sends nothing whole, be it byte by byte: the slave connects again, and takes nothing
+    over."""
     log = filled_store(tmp_path / "master", 12)
     turns = iter(range(100))
 

@@ -94,7 +94,7 @@ class RawSlave:
                     return found
 
 
-# -- slaves ------------------------------------------------------------------------------------------------------------
+# -- slaves --------------------------------------------------------------------------------------
 def test_our_slave_follows_our_master(tmp_path: Path) -> None:
     with master(tmp_path / "master") as (store, service):
         with following(service, tmp_path / "slave") as slave:
@@ -188,7 +188,7 @@ def test_too_many_slaves_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         first.socket.close()
 
 
-# -- offsets that are not there ----------------------------------------------------------------------------------------
+# -- offsets that are not there ------------------------------------------------------------------
 def test_a_slave_ahead_gets_heartbeats_alone(tmp_path: Path) -> None:
     with master(tmp_path / "master") as (store, service):
         ahead = store.max_phy_offset + 10
@@ -205,7 +205,8 @@ def test_a_slave_ahead_gets_heartbeats_alone(tmp_path: Path) -> None:
 
 
 def test_removed_files(tmp_path: Path) -> None:
-    """Retention runs while a slave is connected, which goes on. A slave that needs what was removed is refused."""
+    """Retention runs while a slave is connected, which goes on. A slave that needs what was removed
+    is refused."""
     with master(tmp_path / "master") as (store, service):
         with following(service, tmp_path / "slave") as slave:
             for turn in range(4):
@@ -249,7 +250,7 @@ def test_files_that_are_removed_while_they_are_sent(tmp_path: Path) -> None:
             assert refused == [f"it asks for offset {end}, the log begins at {begin}"]
 
 
-# -- waiting for slaves ------------------------------------------------------------------------------------------------
+# -- waiting for slaves --------------------------------------------------------------------------
 def test_puts_wait_for_slaves(tmp_path: Path) -> None:
     with master(tmp_path / "master", in_sync_replicas=2) as (store, service), following(service, tmp_path / "slave"):
         for number in range(5):
@@ -304,7 +305,7 @@ def test_two_of_three(tmp_path: Path) -> None:
         assert store.put_message(Message("a")).status is PutMessageStatus.PUT_OK
 
 
-# -- the service itself ------------------------------------------------------------------------------------------------
+# -- the service itself --------------------------------------------------------------------------
 def test_loopback_alone_by_default(tmp_path: Path) -> None:
     with master(tmp_path / "master", 1) as (store, service):
         assert service.host == "127.0.0.1"

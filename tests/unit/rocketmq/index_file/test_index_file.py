@@ -1,4 +1,5 @@
-"""IndexFile: what a look-up reads, what harmed links do, what a full disk does, and that reading writes nothing."""
+"""IndexFile: what a look-up reads, what harmed links do, what a full disk does, and that reading
+writes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """An IndexFile with the hashes 1, 5, 9 in slot 1 (entries 1, 2, 3) and 2 in slot 2 (entry 4), a second apart."""
+    """An IndexFile with the hashes 1, 5, 9 in slot 1 (entries 1, 2, 3) and 2 in slot 2 (entry 4), a
+    second apart."""
     name = str(tmp_path / "20231114221320000")
     with IndexFile(name, CONFIG, writable=True) as file:
         for number, key_hash in enumerate([1, 5, 9, 2]):

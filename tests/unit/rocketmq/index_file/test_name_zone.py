@@ -135,7 +135,8 @@ def test_else_the_machine_decides(tmp_path: Path, machine: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("given", [None, "Asia/Shanghai"])
 def test_an_index_service_names_new_files_in_a_zone(given: str | None, tmp_path: Path) -> None:
-    """A broker west of UTC names its files by local time; a name by UTC would sort behind its next ones."""
+    """A broker west of UTC names its files by local time; a name by UTC would sort behind its next
+    ones."""
     root = build(tmp_path / "store", MESSAGES)
     name_files(root, -5 * HOUR_MS)
     with StoreSnapshot(root, config=CONFIG) as store:

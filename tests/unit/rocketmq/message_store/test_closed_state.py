@@ -1,5 +1,5 @@
-"""What a clean close notes of a store: losses that the end of the log does not show are noticed at opening, and no part
-of the log without keys is scanned again."""
+"""What a clean close notes of a store: losses that the end of the log does not show are noticed at
+opening, and no part of the log without keys is scanned again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def _short_tail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(root: Path) -> dict[str, bytes]:
-    """A store in which the topic `early` has no message near the log's end. Returns its ConsumeQueues."""
+    """A store in which the topic `early` has no message near the log's end. Returns its
+    ConsumeQueues."""
     with open_store(root) as store:
         for turn in range(25):
             store.put_message(Message("early", keys=f"e{turn}", queue_id=0))
@@ -106,7 +107,8 @@ def delete_topic(root: Path, topic: str) -> None:
 
 
 def test_deleted_topics_lack_nothing(tmp_path: Path) -> None:
-    """Nor do the other queues of one that was made again: none of their earlier messages comes back."""
+    """Nor do the other queues of one that was made again: none of their earlier messages comes
+    back."""
     root = tmp_path / "store"
     make(root)
     noted = (root / FILE_NAME).read_bytes()
@@ -190,8 +192,8 @@ def pyarrow_rows(count: int) -> Any:
 
 @pytest.mark.parametrize("lost", [slice(None), slice(0, 1), slice(1, 2), slice(-1, None)], ids=str)
 def test_lost_entries_of_tags_are_noticed(lost: slice, tmp_path: Path) -> None:
-    """Messages without keys have entries for their tags, from 5.4.0 on. A store of an earlier version has none, so the
-    log alone does not say whether they are missing."""
+    """Messages without keys have entries for their tags, from 5.4.0 on. A store of an earlier
+    version has none, so the log alone does not say whether they are missing."""
     root = tmp_path / "store"
     with open_store(root, unique_keys=False) as store:
         for turn in range(150):
@@ -208,7 +210,7 @@ def test_lost_entries_of_tags_are_noticed(lost: slice, tmp_path: Path) -> None:
     require_sound(root)
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys ----------------------------------------------------------------------------------------
 def test_a_lost_file_with_the_tag_of_a_message_whose_key_is_in_another(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with open_store(root, unique_keys=False) as store:

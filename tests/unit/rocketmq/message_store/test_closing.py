@@ -1,4 +1,5 @@
-"""How a `MessageStore` ends: in a forked child, while threads put, twice at once, after a failed fsync."""
+"""How a `MessageStore` ends: in a forked child, while threads put, twice at once, after a failed
+fsync."""
 
 from __future__ import annotations
 
@@ -137,7 +138,8 @@ def test_a_closed_store_is_not_flushed_nor_dispatched(tmp_path: Path) -> None:
     ("version", "shown"), [("4.9.7", "4.9.8"), ("5.1.0", "5.1.4"), ("5.3.3", "5.3.3"), ("5.5.0", "5.5.0")]
 )
 def test_a_closed_store_shows_which_version_wrote_it(version: str, shown: str, tmp_path: Path) -> None:
-    """Also where the IndexFiles show nothing, because no message has a tag: as the last version with the same rules."""
+    """Also where the IndexFiles show nothing, because no message has a tag: as the last version
+    with the same rules."""
     with open_store(tmp_path, rocketmq_version=version) as store:
         store.put_message(Message("T", b"x", keys="k"))
     config = resolve_config(str(tmp_path))

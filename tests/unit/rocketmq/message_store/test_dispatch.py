@@ -1,5 +1,5 @@
-"""The two ways in which the engine's doReput fails: a message whose size is wrong is passed over, and where there is no
-message at all, the dispatch stops. Puts go on in both."""
+"""The two ways in which the engine's doReput fails: a message whose size is wrong is passed over,
+and where there is no message at all, the dispatch stops. Puts go on in both."""
 
 from __future__ import annotations
 

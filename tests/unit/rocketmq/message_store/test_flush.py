@@ -1,5 +1,5 @@
-"""``flush="sync"``: threads share fsyncs, none waits for another's for ever, and a dispatch that stands still holds up
-no put."""
+"""``flush="sync"``: threads share fsyncs, none waits for another's for ever, and a dispatch that
+stands still holds up no put."""
 
 from __future__ import annotations
 

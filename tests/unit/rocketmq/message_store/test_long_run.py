@@ -1,5 +1,6 @@
-"""Everything at once on one store, for a long time: threads put and consume, one queries by key, another process
-follows, expired files are removed, `verify` looks. Nothing is lost, doubled, or out of order per queue.
+"""Everything at once on one store, for a long time: threads put and consume, one queries by key,
+another process follows, expired files are removed, `verify` looks. Nothing is lost, doubled, or out
+of order per queue.
 
 LOGDEX_SOAK_SECONDS says for how long; 3600 is what a release is given."""
 
@@ -67,7 +68,8 @@ class Work:
         self.members = [Consumer(store, "billing", "orders", rebalance_interval_s=0.0) for _ in range(MEMBERS)]
 
     def put(self, queue_id: int) -> None:
-        """Puts some messages one by one, as a batch, or as columns. Their bodies are their numbers."""
+        """Puts some messages one by one, as a batch, or as columns. Their bodies are their
+        numbers."""
         start, count = self.put_counts[queue_id], self._chance.randrange(1, 150)
         numbers = range(start, start + count)
         keys = [f"k{queue_id}-{number}" for number in numbers]

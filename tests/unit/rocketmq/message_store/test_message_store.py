@@ -1,4 +1,5 @@
-"""`MessageStore`: what is put can be read, found and looked up, now and after the store was opened again."""
+"""`MessageStore`: what is put can be read, found and looked up, now and after the store was opened
+again."""
 
 from __future__ import annotations
 

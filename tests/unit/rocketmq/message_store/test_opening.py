@@ -28,7 +28,8 @@ def fill(store: MessageStore, count: int = COUNT) -> None:
 
 
 def make(root: Path, *, ends: str = "closed") -> dict[str, bytes]:
-    """A store, closed or left by a killed process. Returns what is derived in it, once it was closed."""
+    """A store, closed or left by a killed process. Returns what is derived in it, once it was
+    closed."""
     store = open_store(root)
     fill(store)
     store.dispatch()
@@ -119,7 +120,8 @@ def test_what_is_lost_is_derived(harm: str, ends: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("full", [1, 2])
 def test_a_lost_index_file_before_an_empty_one(full: int, tmp_path: Path) -> None:
-    """A file is there before its first entry, as soon as the one before is full. Its header goes on where that ends."""
+    """A file is there before its first entry, as soon as the one before is full. Its header goes on
+    where that ends."""
     root, keys = tmp_path / "store", 59 * full
     with open_store(root, unique_keys=False) as store:
         for turn in range(keys):
@@ -141,8 +143,8 @@ def test_a_lost_index_file_before_an_empty_one(full: int, tmp_path: Path) -> Non
 
 
 def test_a_torn_message_is_cut_and_reported(tmp_path: Path) -> None:
-    """Its last page was not written; no CRC covers the properties that are in it. The pages are those of the file,
-    whose size need not be a multiple of theirs."""
+    """Its last page was not written; no CRC covers the properties that are in it. The pages are
+    those of the file, whose size need not be a multiple of theirs."""
     root, size = tmp_path / "store", 6000
     store = open_store(root, mapped_file_size_commit_log=size)
     fill(store, 50)
@@ -242,7 +244,8 @@ def test_a_lost_queue_that_has_the_first_message_alone(tmp_path: Path) -> None:
 
 
 def test_what_a_deleted_topic_left_in_the_log_lacks_nothing(tmp_path: Path) -> None:
-    """Neither before the topic is made again nor afterwards is the whole log scanned at each clean opening."""
+    """Neither before the topic is made again nor afterwards is the whole log scanned at each clean
+    opening."""
     root = tmp_path / "store"
     with open_store(root) as store:
         for turn in range(6):

@@ -1,4 +1,5 @@
-"""Read plans: what they leave out, where they cut, what is read for them, and what they fall back to."""
+"""Read plans: what they leave out, where they cut, what is read for them, and what they fall back
+to."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def all_offsets(store: StoreSnapshot) -> list[int]:
     return [offset for offset, _ in store.scan().items()]
 
 
-# -- what is planned ---------------------------------------------------------------------------------------------------
+# -- what is planned -----------------------------------------------------------------------------
 def test_a_plan_of_everything_has_every_file(small: StoreSnapshot) -> None:
     plan = small.plan_read(ReadFilter())
     files = small.commit_log.files
@@ -131,7 +132,7 @@ def test_a_split_says_where_its_log_ends(small: StoreSnapshot) -> None:
     assert ends[-1].kind is EndKind.ZEROS
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys ----------------------------------------------------------------------------------------
 def test_a_key_is_looked_up_in_the_index(small: StoreSnapshot) -> None:
     wanted = ReadFilter(topic=b"TopicA", key=b"hot", begin_ms=START_MS + 15_000)
     plan = small.plan_read(wanted)
@@ -162,7 +163,7 @@ def test_a_key_is_searched_where_the_index_does_not_tell(tmp_path: Path, harm: s
         assert kinds == ({True, False} if harm == "lost in part" else {True})
 
 
-# -- times -------------------------------------------------------------------------------------------------------------
+# -- times ---------------------------------------------------------------------------------------
 def with_jump(back_ms: int) -> list[StoredMessage]:
     """A clock that goes back once, in the middle of the log."""
     shift = [0] * 100 + [back_ms] * 100
@@ -198,7 +199,7 @@ def test_times_narrow_within_large_files(large: Path) -> None:
         assert plan.total_bytes - plan.pruned_bytes < 300_000
 
 
-# -- what is read ------------------------------------------------------------------------------------------------------
+# -- what is read --------------------------------------------------------------------------------
 def bytes_read(root: Path, *, columns: list[str] | None = None, limit: int | None = None, **wanted: Any) -> int:
     """Bytes that a scan reads or maps; what opening the store takes is left out."""
     env = Env()
@@ -213,8 +214,8 @@ def bytes_read(root: Path, *, columns: list[str] | None = None, limit: int | Non
 def test_a_queue_is_read_through_its_consume_queue(large: Path) -> None:
     full = bytes_read(large)
     assert full >= 4 << 20
-    # A quarter at most: the last file is looked at behind its last message, where a hole would be, and of each queue
-    # one message a file is held against its entry.
+    # A quarter at most: the last file is looked at behind its last message, where a hole would be,
+    # and of each queue one message a file is held against its entry.
     assert bytes_read(large, topic=b"Large", queue_id=3) < full // 4
     assert bytes_read(large, topic=b"Large", queue_id=3, limit=3) < full // 15
     assert bytes_read(large, tags=frozenset([b"t5"]), queue_id=3) < bytes_read(large, queue_id=3)
@@ -229,7 +230,7 @@ def test_bodies_are_not_read_where_none_is_asked_for(tmp_path: Path) -> None:
     assert with_bodies - without > 4 * 30_000
 
 
-# -- what is not believed ----------------------------------------------------------------------------------------------
+# -- what is not believed ------------------------------------------------------------------------
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """ConsumeQueues are used, however small the store."""

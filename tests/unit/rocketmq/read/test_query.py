@@ -30,7 +30,7 @@ def store(root: Path) -> Iterator[StoreSnapshot]:
         yield snapshot
 
 
-# -- by key ------------------------------------------------------------------------------------------------------------
+# -- by key --------------------------------------------------------------------------------------
 def test_queries_are_exact(store: StoreSnapshot) -> None:
     hot = store.query_message("TopicA", "hot")
     assert numbers(hot.messages) == list(range(39, 0, -2))

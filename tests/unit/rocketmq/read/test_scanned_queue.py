@@ -1,4 +1,5 @@
-"""A queue found by a scan answers as the ConsumeQueue files do that a rebuild derives of the same log."""
+"""A queue found by a scan answers as the ConsumeQueue files do that a rebuild derives of the same
+log."""
 
 from __future__ import annotations
 

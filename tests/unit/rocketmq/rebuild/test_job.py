@@ -1,4 +1,5 @@
-"""The parallel rebuild without Spark: any parts, any order, repeated attempts; the local rebuild's bytes and report."""
+"""The parallel rebuild without Spark: any parts, any order, repeated attempts; the local rebuild's
+bytes and report."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ PART_SIZES = [100, 700, 4096, 1 << 20]
 
 
 class Serial:
-    """Runs tasks here, in any order, each perhaps several times; one attempt's result counts, as on Spark."""
+    """Runs tasks here, in any order, each perhaps several times; one attempt's result counts, as on
+    Spark."""
 
     def __init__(self, seed: int = 0, *, attempts: int = 1) -> None:
         self.tasks = 0
@@ -128,7 +130,8 @@ def test_rolled_index_files(max_index_num: int, seed: int, tmp_path: Path) -> No
     [([7, 0], 2), ([7], 1), ([4, 3, 0, 0], 2), ([0, 0, 0], 1), ([7, 7, 0], 3), ([20], 3), ([6, 0, 1, 1], 2), ([], 0)],
 )
 def test_full_and_empty_index_files(keys: list[int], files: int, tmp_path: Path) -> None:
-    """A message behind a full file makes one more, be it without keys; a log without keys has one."""
+    """A message behind a full file makes one more, be it without keys; a log without keys has
+    one."""
     made = [
         make_message(
             queue_offset=number,
@@ -157,7 +160,8 @@ def test_repeated_attempts_and_any_order(seed: int, tmp_path: Path) -> None:
 
 
 def test_bodies_that_look_like_messages(tmp_path: Path) -> None:
-    """Wherever parts begin: none begins with a message inside such a body, so only the log's end is looked at again."""
+    """Wherever parts begin: none begins with a message inside such a body, so only the log's end is
+    looked at again."""
     plain = [make_message(queue_offset=number, body=b"y" * 600) for number in range(12)]
     size = 16384
     step = plain[0].size_bytes
@@ -301,7 +305,8 @@ def test_plans_group_small_files_and_cut_large_ones() -> None:
 
 @pytest.mark.parametrize("entries", [1, 2, 3, 5])
 def test_blocks_of_entries_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
-    """IndexFiles of 7 entries, written in blocks that end within them, with them and behind them."""
+    """IndexFiles of 7 entries, written in blocks that end within them, with them and behind
+    them."""
     write_commit_log(str(tmp_path / "store"), messages(40), CONFIG.mapped_file_size_commit_log)
     rebuild(str(tmp_path / "store"), str(tmp_path / "whole"), CONFIG, sync=False)
     written: list[int] = []

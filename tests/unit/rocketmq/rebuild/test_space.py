@@ -1,4 +1,5 @@
-"""The free-space check reckons with what is in use, not with files that were allocated in advance."""
+"""The free-space check reckons with what is in use, not with files that were allocated in
+advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where pieces, placeholders and fillers go in the new log, and what the report says of each range."""
+"""Where pieces, placeholders and fillers go in the new log, and what the report says of each
+range."""
 
 from __future__ import annotations
 

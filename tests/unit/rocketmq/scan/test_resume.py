@@ -1,4 +1,5 @@
-"""Where reading goes on behind damage: what the damaged message says, what chains prove, what queues name."""
+"""Where reading goes on behind damage: what the damaged message says, what chains prove, what
+queues name."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def message_at(at: int, body: bytes = b"a body") -> bytes:
 
 
 def log_of(bodies: list[bytes], *, filler: bool = False) -> tuple[bytearray, list[int]]:
-    """A file with these bodies in messages, and where the messages begin; the last is where the next one would."""
+    """A file with these bodies in messages, and where the messages begin; the last is where the
+    next one would."""
     data, starts = bytearray(), []
     for body in bodies:
         starts.append(len(data))
@@ -82,8 +84,8 @@ def test_what_lies_between_two_lost_heads_is_proven_by_queues_alone() -> None:
 
 
 def test_old_bytes_behind_a_filler_leave_it_open() -> None:
-    """A broker that recovered may leave messages of before behind a filler. With the head of a message before it lost,
-    nothing tells which of the two fillers is the log's."""
+    """A broker that recovered may leave messages of before behind a filler. With the head of a
+    message before it lost, nothing tells which of the two fillers is the log's."""
     data, starts = log_of(BODIES, filler=True)
     old = message_at(starts[-1] + 40, b"old")
     behind = starts[-1] + 40 + len(old)

@@ -1,4 +1,5 @@
-"""A snapshot of a small store: opening, reading by queue, by offset, in log order, while it grows."""
+"""A snapshot of a small store: opening, reading by queue, by offset, in log order, while it
+grows."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def store(root: Path) -> Iterator[StoreSnapshot]:
         yield snapshot
 
 
-# -- opening -----------------------------------------------------------------------------------------------------------
+# -- opening -------------------------------------------------------------------------------------
 def test_what_is_no_store_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "dledger" / "dledger-n0" / "data").mkdir(parents=True)
@@ -80,7 +81,7 @@ def test_a_closed_store_opens_its_files_again(store: StoreSnapshot) -> None:
     assert store.get_message("TopicA", 0, 3, 1).messages[0].queue_offset == 3
 
 
-# -- the two-step read -------------------------------------------------------------------------------------------------
+# -- the two-step read ---------------------------------------------------------------------------
 def test_statuses_outside_a_queue(store: StoreSnapshot) -> None:
     def status(offset: int, topic: str = "TopicA") -> tuple[GetMessageStatus, int]:
         result = store.get_message(topic, 0, offset, 8)
@@ -185,7 +186,7 @@ def test_a_topic_that_is_not_utf8_is_read_from_the_folder_that_it_has(tmp_path: 
             assert [(row.topic, row.queue_offset) for row in found] == [(topic, 0), (topic, 1), (topic, 2)]
 
 
-# -- by offset, by id, by time -----------------------------------------------------------------------------------------
+# -- by offset, by id, by time -------------------------------------------------------------------
 def test_messages_by_offset_and_id(store: StoreSnapshot) -> None:
     for offset, found in store.scan().items():
         assert store.look_message_by_offset(offset) == found
@@ -207,7 +208,7 @@ def test_offsets_by_time(store: StoreSnapshot) -> None:
     assert store.get_offset_in_queue_by_time("nothing", 0, START_MS) == 0
 
 
-# -- in log order ------------------------------------------------------------------------------------------------------
+# -- in log order --------------------------------------------------------------------------------
 def test_scans_are_filtered(tmp_path: Path) -> None:
     mixed = [message(number, queue_id=number % 3, topic=b"AB"[number % 2 :][:1]) for number in range(40)]
     with opened(build(tmp_path / "s", mixed)) as store:
@@ -240,7 +241,7 @@ def test_arrow_batches(store: StoreSnapshot) -> None:
     assert store.scan("TopicA", begin_ms=1 << 60).to_arrow().read_all().num_rows == 0
 
 
-# -- while a broker writes ---------------------------------------------------------------------------------------------
+# -- while a broker writes -----------------------------------------------------------------------
 def test_a_growing_store(tmp_path: Path) -> None:
     live = build(tmp_path / "live", MESSAGES[:11])
     with opened(live) as store:

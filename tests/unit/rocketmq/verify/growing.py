@@ -1,8 +1,10 @@
-"""A broker that writes a store bit by bit while another reads it: a step at each call of the reader's system.
+"""A broker that writes a store bit by bit while another reads it: a step at each call of the
+reader's system.
 
-Its steps are the broker's, torn as another process may see them: a message in parts, its ConsumeQueue entry in parts,
-each index entry in parts, then the slot, then the header field by field. A mapped file may show the parts of a message
-or a ConsumeQueue entry in any order; all parts are there before the broker goes on.
+Its steps are the broker's, torn as another process may see them: a message in parts, its
+ConsumeQueue entry in parts, each index entry in parts, then the slot, then the header field by
+field. A mapped file may show the parts of a message or a ConsumeQueue entry in any order; all parts
+are there before the broker goes on.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ class Step:
 
 
 class GrowingStore:
-    """A store at `root` with the first `count` of `rows`; `step` goes on writing the others. The parts of a message and
-    of a ConsumeQueue entry show in `order`. With `is_ahead` each CommitLog file is made when the one before it
-    begins."""
+    """A store at `root` with the first `count` of `rows`; `step` goes on writing the others. The
+    parts of a message and of a ConsumeQueue entry show in `order`. With `is_ahead` each CommitLog
+    file is made when the one before it begins."""
 
     def __init__(
         self,
@@ -88,7 +90,8 @@ class GrowingStore:
                 step.do()
 
     def remove_oldest(self) -> None:
-        """Removes all files of the log but the newest with a message, and those made ahead, as retention does."""
+        """Removes all files of the log but the newest with a message, and those made ahead, as
+        retention does."""
         files = sorted((self.root / "commitlog").iterdir())
         for file, behind in pairwise(files):
             if not any(behind.read_bytes()):
@@ -146,7 +149,8 @@ def _index_images(whole: Path, rows: list[StoredMessage], config: StoreConfig) -
 
 
 def _index_steps(folder: Path, before: Image, after: Image, config: StoreConfig) -> Iterator[Step]:
-    """What a broker writes from one image to the next: a new file, then entry by entry, slot and header."""
+    """What a broker writes from one image to the next: a new file, then entry by entry, slot and
+    header."""
     entries_at = 40 + 4 * config.max_hash_slot_num
     for name, new in after.items():
         old = before.get(name)

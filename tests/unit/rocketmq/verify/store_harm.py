@@ -116,7 +116,8 @@ class Store:
         return f"consumequeue/{folder}/{at - at % size:020d}", at % size
 
     def plain_message(self, number: int = 40) -> tuple[str, int, StoredMessage]:
-        """A usual message with body, tags and keys, in the middle of the log, from place `number` on."""
+        """A usual message with body, tags and keys, in the middle of the log, from place `number`
+        on."""
         for path, at, message in self.messages[number:]:
             is_usual = message.is_queued and message.body and message.tags and message.keys and message.queue_offset > 1
             if is_usual and not message.sys_flag & 0x30 and b"DELAY" not in message.properties:

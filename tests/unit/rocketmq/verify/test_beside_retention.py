@@ -1,4 +1,5 @@
-"""Checks, overviews and reads while files are removed before any of their operations: nothing is wrong."""
+"""Checks, overviews and reads while files are removed before any of their operations: nothing is
+wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What verify counts: findings alone, of the requested checks alone, and the report is sound only without any."""
+"""What verify counts: findings alone, of the requested checks alone, and the report is sound only
+without any."""
 
 from __future__ import annotations
 

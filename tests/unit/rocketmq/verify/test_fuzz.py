@@ -1,4 +1,5 @@
-"""Whatever is harmed: verify ends, raises nothing for it, says the same twice, writes nothing, and stays small."""
+"""Whatever is harmed: verify ends, raises nothing for it, says the same twice, writes nothing, and
+stays small."""
 
 from __future__ import annotations
 

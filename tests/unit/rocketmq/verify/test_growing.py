@@ -1,4 +1,5 @@
-"""Checks and scans beside a broker that writes: nothing is found, whatever moment each byte is looked at."""
+"""Checks and scans beside a broker that writes: nothing is found, whatever moment each byte is
+looked at."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tests.unit.rocketmq.verify.growing import IN_ORDER, GrowingStore, WatchedEn
 from tests.unit.rocketmq.verify.test_verify import SMALL, messages
 
 ORDERS = [tuple(range(9)), (*range(1, 9), 0), tuple(reversed(range(9))), *itertools.permutations(IN_ORDER)]
-"""Orders in which the parts of a message show: forward, the head last, backward, and all orders of three parts."""
+"""Orders in which the parts of a message show: forward, the head last, backward, and all orders of
+three parts."""
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,8 @@ def test_bytes_show_in_any_order(
 
 
 class Burst(Env):
-    """A broker that stands still until an operation, then writes much at once and removes old files, and goes on."""
+    """A broker that stands still until an operation, then writes much at once and removes old
+    files, and goes on."""
 
     def __init__(self, store: GrowingStore, number: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""For each check: one byte (or one field) is harmed, and exactly that finding comes, with its file and its byte."""
+"""For each check: one byte or field is harmed, and exactly that finding comes, with its place."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def index_missing(store: Store) -> Expected:
 
 
 def index_extra(store: Store) -> Expected:
-    """An entry that no message has, put behind the last one with slot, link and count as they should be."""
+    """An entry that no message has, behind the last one, with the right slot, link and count."""
     path = store.index(-1)
     data = (store.root / path).read_bytes()
     count, slot_at = int.from_bytes(data[36:40], "big"), 40 + 4 * 5

@@ -1,4 +1,5 @@
-"""Keys without entries: what a broker leaves is information, a file that anything else removed is a finding."""
+"""Keys without entries: what a broker leaves is information, a file that anything else removed is a
+finding."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ FILE_MESSAGES = 13  # of three keys each
 
 
 class Broker:
-    """A store whose index is kept as a broker keeps it: after a crash it removes IndexFiles for which the checkpoint
-    does not vouch, and indexes anew from where a CommitLog file begins."""
+    """A store whose index is kept as a broker keeps it: after a crash it removes IndexFiles for
+    which the checkpoint does not vouch, and indexes anew from where a CommitLog file begins."""
 
     def __init__(self, root: Path, times_ms: Sequence[int]) -> None:
         self.root = root
@@ -99,7 +100,8 @@ STEPS: dict[str, Callable[[int], int]] = {
 
 @pytest.mark.parametrize("step", cases(STEPS, 4, first=2))
 def test_a_crash(tmp_path: Path, step: str) -> None:
-    """The newest file, which is not full, is removed; what is behind goes on at a CommitLog file."""
+    """The newest file, which is not full, is removed; what is behind goes on at a CommitLog
+    file."""
     for end in range(5, 90, 17):
         broker = Broker(tmp_path / str(end), [STEPS[step](n) for n in range(90)])
         broker.put(0, end)
@@ -141,7 +143,8 @@ def test_an_index_that_is_switched_on_later(tmp_path: Path, step: str) -> None:
 
 
 def test_a_full_file_that_a_clock_set_back_had_removed(tmp_path: Path) -> None:
-    """The checkpoint names the time of the newest full file, which is before that of the file before it."""
+    """The checkpoint names the time of the newest full file, which is before that of the file
+    before it."""
     broker = Broker(tmp_path, [700 * n - (100_000 if n >= 15 else 0) for n in range(90)])
     broker.put(0, 33)
     first = broker.files[0]
@@ -153,7 +156,8 @@ def test_a_full_file_that_a_clock_set_back_had_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", cases(["same", "700 ms", "seconds", "minutes", "a pause", "milliseconds"], 3))
 @pytest.mark.parametrize("lost", [1, 2, 5])
 def test_files_that_were_deleted(tmp_path: Path, step: str, lost: int) -> None:
-    """If all messages of a log have the same time, nothing tells a file between two others, but that it was full."""
+    """If all messages of a log have the same time, nothing tells a file between two others, but
+    that it was full."""
     for first in (0, 1, 4):
         broker = Broker(tmp_path / str(first), [STEPS[step](n) for n in range(160)])
         broker.put(0)
@@ -167,8 +171,8 @@ def test_files_that_were_deleted(tmp_path: Path, step: str, lost: int) -> None:
 
 @pytest.mark.parametrize("end", cases([27, 14, 16, 25, 51], 3))
 def test_files_before_one_that_repeats_keys_of_the_last(tmp_path: Path, end: int) -> None:
-    """A message whose keys a full file shares is indexed again as a whole after a crash, so its keys in the deleted
-    file are not missing."""
+    """A message whose keys a full file shares is indexed again as a whole after a crash, so its
+    keys in the deleted file are not missing."""
     broker = Broker(tmp_path, list(range(90)))
     broker.put(0, end)
     broker.crash(end)
@@ -204,7 +208,8 @@ def test_all_files_are_gone_before_the_index_is_switched_off(tmp_path: Path) -> 
 
 
 def test_the_newest_files_that_were_deleted(tmp_path: Path) -> None:
-    """The checkpoint vouches for full files. The newest one is what a broker removes itself after a crash."""
+    """The checkpoint vouches for full files. The newest one is what a broker removes itself after a
+    crash."""
     for lost, expected in ((1, []), (2, ["index-missing-range"]), (3, ["index-missing-range"])):
         broker = Broker(tmp_path / str(lost), [700 * n for n in range(90)])
         broker.put(0)
@@ -215,8 +220,9 @@ def test_the_newest_files_that_were_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [b"x", b"x x n-%d", b"n-%d x x"])
 def test_keys_that_are_put_again_after_a_crash(tmp_path: Path, keys: bytes) -> None:
-    """After a crash the broker puts the keys of the newest indexed message again. Wherever they stand in an IndexFile,
-    and whichever keys are equal, the first of them is not taken for a harmed entry of the next message."""
+    """After a crash the broker puts the keys of the newest indexed message again. Wherever they
+    stand in an IndexFile, and whichever keys are equal, the first of them is not taken for a harmed
+    entry of the next message."""
     config = replace(SMALL, max_index_num=12)
     messages = [
         make_message(

@@ -1,4 +1,5 @@
-"""Brokers that start, end and write while a store is checked: when the check looks again, and what it then reports."""
+"""Brokers that start, end and write while a store is checked: when the check looks again, and what
+it then reports."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def test_repeated_queue_offset(tmp_path: Path) -> None:
 
 
 def test_a_queue_made_anew_of_a_log_with_a_gap_is_rebuilt(tmp_path: Path) -> None:
-    """A broker that makes a ConsumeQueue anew puts entries one behind the other, also over a gap in the offsets."""
+    """A broker that makes a ConsumeQueue anew puts entries one behind the other, also over a gap in
+    the offsets."""
     rows = messages(60)
     built(tmp_path, rows)
     for path in (tmp_path / "commitlog").iterdir():

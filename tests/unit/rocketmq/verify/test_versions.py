@@ -1,4 +1,5 @@
-"""A store that several versions wrote is sound, whatever version is stated: the rules are those of each file."""
+"""A store that several versions wrote is sound, whatever version is stated: the rules are those of
+each file."""
 
 from __future__ import annotations
 
@@ -143,8 +144,8 @@ def test_a_harmed_tag_entry_is_found(place: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("between", [False, True])
 def test_a_topic_that_was_created_again_with_messages_in_another_queue(between: bool, tmp_path: Path) -> None:
-    """The queues of its earlier life are gone. If its messages lie among those of a queue that is there, they are of
-    the same life, and their ConsumeQueue is missing."""
+    """The queues of its earlier life are gone. If its messages lie among those of a queue that is
+    there, they are of the same life, and their ConsumeQueue is missing."""
     places = [(0, 0), (1, 0), (0, 1), (2, 0), (2, 1), (2, 2)]
     rows = [make_message(b"T", queue_id=queue_id, queue_offset=offset) for queue_id, offset in places]
     if between:
@@ -161,8 +162,9 @@ def test_a_topic_that_was_created_again_with_messages_in_another_queue(between: 
 
 @pytest.mark.parametrize("first", [3, 12, 33])
 def test_a_queue_that_a_recovery_made_anew(first: int, tmp_path: Path) -> None:
-    """The topic was deleted, and a crash came before its CommitLog files were gone: the broker's next start makes the
-    queue anew of the messages that it reads, and fills the places before with pre-blank entries."""
+    """The topic was deleted, and a crash came before its CommitLog files were gone: the broker's
+    next start makes the queue anew of the messages that it reads, and fills the places before with
+    pre-blank entries."""
     built(tmp_path, messages(90))
     queue = tmp_path / "consumequeue" / "TopicA" / "0"
     for path in queue.iterdir():

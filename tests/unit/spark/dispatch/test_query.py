@@ -1,4 +1,5 @@
-"""The batches of a dispatch's query: their rows, the steps that they become, and a source that starts too slowly."""
+"""The batches of a dispatch's query: their rows, the steps that they become, and a source that
+starts too slowly."""
 
 from __future__ import annotations
 

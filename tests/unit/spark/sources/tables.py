@@ -41,8 +41,8 @@ def rows_between(stream: LogStream, start: Offsets, end: Offsets, env: Env = DEF
 
 
 def batches_of(stream: LogStream, start: Offsets, env: Env = DEFAULT_ENV) -> list[list[Row]]:
-    """The batches of a stream from `start` up to the end of the logs, as Trigger.AvailableNow makes them. Before each,
-    the query is started again."""
+    """The batches of a stream from `start` up to the end of the logs, as Trigger.AvailableNow makes
+    them. Before each, the query is started again."""
     found: list[list[Row]] = []
     while True:
         progress = StreamProgress(pickle.loads(pickle.dumps(stream)), env)

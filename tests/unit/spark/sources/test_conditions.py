@@ -90,7 +90,8 @@ def test_what_is_not_claimed_is_returned() -> None:
 
 
 def test_the_work_around_for_disabled_pushdown() -> None:
-    """PySpark compares this attribute (`plan_data_source_read.py`), and refuses a read where it differs."""
+    """PySpark compares this attribute (`plan_data_source_read.py`), and refuses a read where it
+    differs."""
     taker = FilterTaker(lambda _: [])
     assert getattr(taker, "__func__", None) is spark.DataSourceReader.pushFilters
 

@@ -111,8 +111,8 @@ def _print_rows(items: Iterable[RecordRow], printer: RowPrinter[RecordRow]) -> N
 def _print_tails(
     scan: KafkaScan[PartitionSnapshot], count: int, printer: RowPrinter[RecordRow]
 ) -> tuple[list[KafkaScan[PartitionSnapshot]], dict[str, int]]:
-    """Prints the last records of each partition. Returns what was found on the way, and the offsets behind
-    them by the partition's path."""
+    """Prints the last records of each partition. Returns what was found on the way, and the offsets
+    behind them by the partition's path."""
     from logdex.kafka.read.log_read import READ_COMMITTED
     from logdex.kafka.read.tail import read_tail
 

@@ -24,8 +24,8 @@ def follow(
     printer: RowPrinter[RecordRow],
     starts: Mapping[str, int] | None = None,
 ) -> None:
-    """Prints the records that pass a filter and waits for more, until the printer is done. `starts` are
-    the offsets at which to begin, by the partition's path."""
+    """Prints the records that pass a filter and waits for more, until the printer is done. `starts`
+    are the offsets at which to begin, by the partition's path."""
     from logdex.kafka.read.follow import LogFollower
 
     with ExitStack() as stack:

@@ -22,7 +22,8 @@ def show(
     control: bool,
     isolation: str | None,
 ) -> bool:
-    """Prints the result of a query. Returns whether the records that it needed could all be read."""
+    """Prints the result of a query. Returns whether the records that it needed could all be
+    read."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
     from logdex.kafka.tables.log_tables import KafkaTables
     from logdex.sql.session import SqlSession

@@ -85,7 +85,8 @@ def show(
 
 
 def _end(rows: RowOptions, printer: MessagePrinter, end: LogEnd | None, *, is_good: bool = True) -> bool:
-    """Prints the last object of JSON lines, unless a limit ended them. Returns whether all is good."""
+    """Prints the last object of JSON lines, unless a limit ended them. Returns whether all is
+    good."""
     is_good = is_good and not printer.problems
     if not (printer.is_done and is_good):
         facts = None if end is None else {"offset": end.offset, "kind": end.kind.value, "reason": end.reason}

@@ -63,7 +63,8 @@ class MessagePrinter:
         return None if self._wanted else self._printer.scan_limit
 
     def wants(self, message: StoredMessage, physical_offset: int) -> bool:
-        """Whether the message at `physical_offset` passes the filter, which looks into compressed bodies."""
+        """Whether the message at `physical_offset` passes the filter, which looks into compressed
+        bodies."""
         if not self._wanted:
             return True
         return self._wanted.passes(MessageRow(message, physical_offset, self._body(message, physical_offset)))
@@ -76,8 +77,8 @@ class MessagePrinter:
         return not self.is_done
 
     def print_in_full(self, message: StoredMessage, physical_offset: int) -> None:
-        """Prints all fields of the message at `physical_offset`, one line per field, unless the options
-        say how messages are printed."""
+        """Prints all fields of the message at `physical_offset`, one line per field, unless the
+        options say how messages are printed."""
         rows = self._rows
         if rows.as_json or rows.template is not None or rows.columns is not None:
             self.print(message, physical_offset)

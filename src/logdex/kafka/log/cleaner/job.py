@@ -145,7 +145,7 @@ class _Cleaning:
     def _index_bytes(self) -> int:
         return self._core.config.segment_index_bytes
 
-    # -- mapping keys --------------------------------------------------------------------------------------------------
+    # -- mapping keys -----------------------------------------------------------------------------
     def _build_map(self, offset_map: OffsetMap) -> None:
         core, start = self._core, self._dirty
         offset_map.latest_offset = start - 1
@@ -169,7 +169,7 @@ class _Cleaning:
         with self._source.reading() as segments:
             return collect_aborted(LogView(segments, 0, end, end, core.path), start, end)
 
-    # -- writing anew --------------------------------------------------------------------------------------------------
+    # -- writing anew -----------------------------------------------------------------------------
     def _clean_group(
         self, group: Sequence[LogSegment], last_offset: int, rules: BatchFilter, legacy_horizon_ms: int
     ) -> None:
@@ -327,7 +327,7 @@ def _map_window(
     return True
 
 
-# -- what is cleaned ---------------------------------------------------------------------------------------------------
+# -- what is cleaned -----------------------------------------------------------------------------
 def _first_dirty_offset(core: LogCore) -> int:
     """The offset in the cleaner's checkpoint; the log start offset if that does not fit this
     log."""

@@ -27,8 +27,8 @@ class CommittedOnly:
         """The last aborted transactions, whose records were passed over."""
 
     def first_reopened(self, cut_from: int) -> int | None:
-        """The first offset of the aborted transactions whose markers are no longer in the log, which
-        was cut from offset `cut_from` on: they can still be committed. None without any."""
+        """The first offset of the aborted transactions whose markers are no longer in the log,
+        which was cut from offset `cut_from` on: they can still be committed. None without any."""
         return min((txn.first_offset for txn in self._ended if txn.last_offset >= cut_from), default=None)
 
     def restart(self, producers: ProducerStates, kept_below: int) -> None:

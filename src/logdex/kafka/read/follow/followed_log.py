@@ -45,7 +45,8 @@ class Step(NamedTuple):
 
 
 class _ChangedMeanwhileError(Exception):
-    """A segment was removed or replaced since the directory was listed: the next poll looks again."""
+    """A segment was removed or replaced since the directory was listed: the next poll looks
+    again."""
 
 
 class FollowedLog:
@@ -76,8 +77,8 @@ class FollowedLog:
 
     @property
     def place(self) -> tuple[int, int | None, int]:
-        """Where reading goes on. A call of `read` that returns no batch and does not change it found
-        nothing new."""
+        """Where reading goes on. A call of `read` that returns no batch and does not change it
+        found nothing new."""
         return self.offset, self._segment.base_offset if self._segment else None, self._missed_at
 
     def close(self) -> None:
@@ -125,7 +126,7 @@ class FollowedLog:
         restart_below, self._restart_below = self._restart_below, None
         return Step(batches, start, restart_below)
 
-    # -- changes of the directory --------------------------------------------------------------------------------------
+    # -- changes of the directory -----------------------------------------------------------------
     def _leave_replaced_file(self, bases: list[int]) -> None:
         """Closes the open file if another has its name, or none has while there are segments before
         it. If all segments are behind it, retention has removed it: the open file is still read."""
@@ -199,7 +200,7 @@ class FollowedLog:
             raise _ChangedMeanwhileError
         return segment
 
-    # -- a log that was cut --------------------------------------------------------------------------------------------
+    # -- a log that was cut -----------------------------------------------------------------------
     def _is_cut(self, segment: LogSegment) -> bool:
         """Whether the last batch before `_position` is no longer there."""
         if self._anchor is None:
@@ -228,7 +229,7 @@ class FollowedLog:
             self._missed_at = -1
         self._cut_from = None
 
-    # -- batches -------------------------------------------------------------------------------------------------------
+    # -- batches ----------------------------------------------------------------------------------
     def _whole_batches(self, segment: LogSegment, data: bytes) -> list[RecordBatch]:
         """The whole batches at the start of `data`, which are the bytes from `_position` on."""
         batches: list[RecordBatch] = []

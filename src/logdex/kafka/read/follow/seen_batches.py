@@ -1,4 +1,5 @@
-"""Remembers which batches a follower has read, to find out from where on a log that was cut differs.
+"""Remembers which batches a follower has read, to find out from where on a log that was cut
+differs.
 
 A truncation leaves the beginning of a log as it is. So the batches that are still there come before
 those that are not, and a binary search finds the last one that is.

@@ -119,8 +119,8 @@ class ReadSplit:
         return None
 
     def damage_at(self, end: ScanEnd | None, sure_end: int) -> CorruptError | None:
-        """Returns the damage at which `to_batches` ended, given what that returned, if there is any.
-        Up to `sure_end`, a position in the .log, batches were known to be."""
+        """Returns the damage at which `to_batches` ended, given what that returned, if there is
+        any. Up to `sure_end`, a position in the .log, batches were known to be."""
         if end is None or end.kind is EndKind.CORRUPT or end.position >= min(self.end, sure_end):
             return None
         what = "zeros where a batch must be" if end.kind is EndKind.ZEROS else "the file ends where a batch must be"

@@ -30,8 +30,8 @@ _Entry = tuple[int, int, int, int, int]
 
 
 class _Opened(NamedTuple):
-    """A transaction whose first record in the log is at `first_offset`. If it may have begun before,
-    then at [`hidden_from`, `hidden_below`), where records may be missing in the log."""
+    """A transaction whose first record in the log is at `first_offset`. If it may have begun
+    before, then at [`hidden_from`, `hidden_below`), where records may be missing in the log."""
 
     first_offset: int
     hidden_from: int
@@ -78,7 +78,7 @@ class TransactionCheck:
         self._bare: set[tuple[int, int]] = set()
         """Abort markers of which the log has no record."""
 
-    # -- folding -------------------------------------------------------------------------------------------------------
+    # -- folding ----------------------------------------------------------------------------------
     def lose_bytes(self) -> None:
         """Notes that batches were lost by damage before the next one."""
         self._is_damaged = True
@@ -125,7 +125,7 @@ class TransactionCheck:
         hidden_below = gap_end if self._damage_end == 0 else None
         self._aborted[producer, offset] = _Aborted(txn, opened, hidden_below)
 
-    # -- comparing -----------------------------------------------------------------------------------------------------
+    # -- comparing --------------------------------------------------------------------------------
     def end_segment(self, path: str, base_offset: int, *, is_certain: bool, log: tuple[str, int] | None = None) -> None:
         """Compares the `.txnindex` at `path` with the segment's transactions. `is_certain`: the log
         has everything from offset 0 on. `log`: the path of the .log and its size when it was read,

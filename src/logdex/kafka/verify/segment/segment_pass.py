@@ -1,7 +1,8 @@
-"""One segment's log, batch by batch: damage told apart, offsets in order, headers plausible, records decoded.
+"""One segment's log, batch by batch: damage told apart, offsets in order, headers plausible,
+records decoded.
 
-Torn bytes, zeros and corrupt bytes are three things, each with whole batches behind it or without. Behind damage the
-search for the next whole batch goes on, where a broker would cut the log.
+Torn bytes, zeros and corrupt bytes are three things, each with whole batches behind it or without.
+Behind damage the search for the next whole batch goes on, where a broker would cut the log.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Hole(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What a check must know of a segment: `next_base` is the base offset of the one behind it, None for the active."""
+    """What a check must know of a segment: `next_base` is the base offset of the one behind it,
+    None for the active."""
 
     path: str
     base_offset: int
@@ -51,7 +53,8 @@ class Segment(NamedTuple):
 
 
 class SegmentPass:
-    """Reads one segment. After `windows` has ended: `holes`, `end_position` and `next_offset` of the good batches."""
+    """Reads one segment. After `windows` has ended: `holes`, `end_position` and `next_offset` of
+    the good batches."""
 
     def __init__(self, segment: Segment, out: Collector, env: Env) -> None:
         self.segment = segment
@@ -72,7 +75,8 @@ class SegmentPass:
         self._open_hole: tuple[int, int] | None = None
 
     def windows(self) -> Iterator[BatchWindow]:
-        """The good batches in windows; a batch whose offset contradicts its neighbours' is left out, and is a hole."""
+        """The good batches in windows; a batch whose offset contradicts its neighbours' is left
+        out, and is a hole."""
         scanner = BatchScanner(window_batches=WINDOW_BATCHES, env=self._env, unreadable_is_damage=True)
         with map_log(self.path, self._env) as mapped:
             data = mapped.array
@@ -128,7 +132,8 @@ class SegmentPass:
             self._open_hole = None
 
     def _damage(self, data: ByteArray, end: ScanEnd, following: int) -> int:
-        """Tells of what ended a scan; `following` is where the log goes on, -1 for nowhere, and is returned."""
+        """Tells of what ended a scan; `following` is where the log goes on, -1 for nowhere, and is
+        returned."""
         if end.kind is EndKind.END:
             return -1
         take_unreadable(data)  # the scan that stopped has told of them

@@ -16,8 +16,8 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 
 
 class LiveCheckpoint:
-    """Thread-safe. `values` is what is on disk, or will be after `write`. Raises `UnusableFileError` if
-    something else has the checkpoint's name."""
+    """Thread-safe. `values` is what is on disk, or will be after `write`. Raises
+    `UnusableFileError` if something else has the checkpoint's name."""
 
     def __init__(self, path: str, env: Env) -> None:
         self._path, self._env = path, env

@@ -116,7 +116,7 @@ class Dispatch:
         """How many bytes of the log are not dispatched yet."""
         return max(self._core.log.end_offset - self.reput_from, 0)
 
-    # -- dispatching ---------------------------------------------------------------------------------------------------
+    # -- dispatching ------------------------------------------------------------------------------
     def run(self) -> None:
         """Dispatches everything that is in the log now. Raises the error that stops the dispatch,
         now or earlier."""
@@ -211,7 +211,7 @@ class Dispatch:
             self._core.flush_log()
             self.checkpoint.write(index_msg_timestamp_ms=rolled_ms)
 
-    # -- waiting -------------------------------------------------------------------------------------------------------
+    # -- waiting ----------------------------------------------------------------------------------
     def wait(self, timeout_s: float | None) -> bool:
         """Waits until everything that was in the log at the call is dispatched. Returns whether it
         is. Raises the error that stopped the dispatch."""
@@ -232,10 +232,11 @@ class Dispatch:
             raise self.error
         return True
 
-    # -- durability ----------------------------------------------------------------------------------------------------
+    # -- durability -------------------------------------------------------------------------------
     def flush(self) -> None:
         """Writes the log and what was derived from it to disk, and moves the checkpoint. Raises the
-        error that stopped the dispatch, once the log is on disk. A failed fsync stops the dispatch."""
+        error that stopped the dispatch, once the log is on disk. A failed fsync stops the
+        dispatch."""
         self._core.require_usable()
         with self.lock:
             upto, timestamp_ms = self.reput_from, self._timestamp_ms

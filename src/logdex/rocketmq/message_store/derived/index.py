@@ -35,8 +35,8 @@ _ENTRIES_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class IndexStart:
-    """Where the IndexFiles go on: the message at a physical offset, of which `keys_done` keys are in
-    them already. `kept` and `doomed` are paths of files."""
+    """Where the IndexFiles go on: the message at a physical offset, of which `keys_done` keys are
+    in them already. `kept` and `doomed` are paths of files."""
 
     offset: int
     keys_done: int
@@ -126,8 +126,8 @@ def _after(
 
 
 def _lost(files: list[IndexFile], indexed: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
-    """Yields the ranges of files that are gone. Each file stands for one range, because the entries of
-    one message may be in two files."""
+    """Yields the ranges of files that are gone. Each file stands for one range, because the entries
+    of one message may be in two files."""
     found = [(file.header.begin_phy_offset, file.header.end_phy_offset) for file in files]
     for begin, end in indexed:
         place = next((at for at, (first, last) in enumerate(found) if first <= begin and end <= last), None)

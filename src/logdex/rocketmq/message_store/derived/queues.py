@@ -105,7 +105,8 @@ class LiveQueue(ConsumeQueue):
         self._env, self._open = env, files
         self._given_file_size = file_size_bytes
         self._whole = (-1, -1)
-        """The log's and the queue's first offset for which the queue's first entry is its minimum."""
+        """The log's and the queue's first offset for which the queue's first entry is its
+        minimum."""
 
     def min_offset(self, commit_log_min_offset: int) -> int:
         """As `ConsumeQueue.min_offset`. It is found once while no file has been removed: the first
@@ -144,7 +145,7 @@ class LiveQueues(ConsumeQueueSet):
         self._readers = OpenFiles(env)
         self._views: dict[str, LiveQueue] = {}
 
-    # -- opening -------------------------------------------------------------------------------------------------------
+    # -- opening ----------------------------------------------------------------------------------
     def discover(self) -> list[ConsumeQueue]:
         """All queues on disk, with their ends as the files show them."""
         size = self._file_size
@@ -207,7 +208,7 @@ class LiveQueues(ConsumeQueueSet):
         """Removes a queue that cannot be gone on with."""
         self.output.remove_dir(queue.directory)
 
-    # -- going on ------------------------------------------------------------------------------------------------------
+    # -- going on ---------------------------------------------------------------------------------
     def put(
         self, topic: bytes, queue_id: int, queue_offset: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]
     ) -> None:
@@ -242,10 +243,11 @@ class LiveQueues(ConsumeQueueSet):
         """Writes everything so far to disk."""
         self.output.flush()
 
-    # -- retention -----------------------------------------------------------------------------------------------------
+    # -- retention --------------------------------------------------------------------------------
     def remove_expired(self, min_phy_offset: int) -> list[str]:
-        """Removes durably, oldest first, files whose last entry points before a physical offset, and never a
-        queue's last file. Returns their paths. Call it after `flush`, and while nobody reads."""
+        """Removes durably, oldest first, files whose last entry points before a physical offset,
+        and never a queue's last file. Returns their paths. Call it after `flush`, and while nobody
+        reads."""
         gone = []
         self._readers.close()
         for folder, writer in self.writers.items():
@@ -262,7 +264,7 @@ class LiveQueues(ConsumeQueueSet):
                 self._env.sync_dir(posixpath.dirname(file.path))
         return gone
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
     def view(self, topic: bytes, queue_id: int) -> LiveQueue | None:
         """A queue as it is now, or None if there is no such queue."""
         folder = queue_folder(topic, queue_id)

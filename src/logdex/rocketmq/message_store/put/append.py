@@ -105,7 +105,7 @@ def acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: 
     return result
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
+# -- batches -------------------------------------------------------------------------------------
 def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message]) -> PutMessageResult:
     """Puts messages of one topic and queue as one unit: they lie one after the other in one file,
     with consecutive queue offsets.

@@ -44,8 +44,8 @@ class Bytes(NamedTuple):
 
 
 Pieces = list[Bytes | bytes]
-"""The properties of each row: the values of columns, and bytes that are the same in each row, one after
-the other. There is a separator after the last property."""
+"""The properties of each row: the values of columns, and bytes that are the same in each row, one
+after the other. There is a separator after the last property."""
 
 
 class Prepared(NamedTuple):
@@ -86,7 +86,7 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
     return acknowledged(core, result, ticket, result.is_stored)
 
 
-# -- checking ----------------------------------------------------------------------------------------------------------
+# -- checking ------------------------------------------------------------------------------------
 def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> Prepared | PutMessageStatus:
     """Checks all rows as single puts are checked, before anything is written."""
     names = table.schema.names
@@ -252,7 +252,7 @@ def _require_storable(values: Bytes) -> None:
         )
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------
 def _addresses(piece: Bytes | bytes) -> tuple[int, int, int]:
     """A piece of the properties as the kernel takes it."""
     if isinstance(piece, Bytes):

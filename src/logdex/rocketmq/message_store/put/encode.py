@@ -119,7 +119,7 @@ class Encoder:
         order, and the stored form without the values."""
         self.known_topics: dict[Text, bytes] = {}
 
-    # -- topics --------------------------------------------------------------------------------------------------------
+    # -- topics -----------------------------------------------------------------------------------
     def topic_of(self, topic: Text) -> bytes | None:
         """The stored bytes of a topic; None for one that is too long for the engine. Raises
         `UsageError` for a topic that cannot name a folder."""
@@ -140,7 +140,7 @@ class Encoder:
         """Whether the engine stores this topic in a message of version 2."""
         return self._dialect.long_topics and len(decode_utf8(topic).encode("utf-16-le")) // 2 > _TOPIC_SIZE_MAX_V1
 
-    # -- columns -------------------------------------------------------------------------------------------------------
+    # -- columns ----------------------------------------------------------------------------------
     @property
     def born_host_more(self) -> int:
         """How many bytes longer than an IPv4 host the born host is."""
@@ -158,7 +158,7 @@ class Encoder:
         raw = self._properties(pairs)
         return raw if self._dialect.separator_at_end or not raw else raw + props.PROPERTY_SEPARATOR
 
-    # -- messages ------------------------------------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------
     def encode(self, message: Message, topic: bytes, queue_id: int, now_ms: int) -> Encoded | PutMessageStatus:
         """Returns the message's bytes, or why the engine refuses it. Raises `UsageError` for what
         no message can have."""

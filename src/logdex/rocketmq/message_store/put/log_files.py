@@ -66,7 +66,8 @@ class LogFiles:
         self.end_offset = self.next_offset = at + len(data)
 
     def hold(self, data: bytes) -> None:
-        """Keeps messages that `fits` admits in memory until `write_held`, `append` or `end_file`."""
+        """Keeps messages that `fits` admits in memory until `write_held`, `append` or
+        `end_file`."""
         self._held.append(data)
         self.next_offset += len(data)
 

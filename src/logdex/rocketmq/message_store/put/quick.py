@@ -1,5 +1,5 @@
-"""The short way of a usual message into the log: what `append.put_message` does, without the objects
-and most of the calls between its steps, which take longer than the work itself.
+"""The short way of a usual message into the log: what `append.put_message` does, without the
+objects and most of the calls between its steps, which take longer than the work itself.
 
 A message is usual if it has a body, at most keys and a tag of text, and a topic that had a message
 before. `append.put_message` puts all others. A test holds that both write the same bytes.

@@ -1,5 +1,5 @@
-"""Puts a message of the log again, at another place: what is due from the topic of delayed messages,
-what a transaction commits.
+"""Puts a message of the log again, at another place: what is due from the topic of delayed
+messages, what a transaction commits.
 
 Source: ScheduleMessageService.messageTimeUp, EndTransactionProcessor.endMessageTransaction,
 MessageDecoder.string2messageProperties.

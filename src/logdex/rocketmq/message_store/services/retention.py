@@ -1,5 +1,5 @@
-"""Removes what is too old: files of the CommitLog, then the files of ConsumeQueues and the IndexFiles
-that only point before it.
+"""Removes what is too old: files of the CommitLog, then the files of ConsumeQueues and the
+IndexFiles that only point before it.
 
 Files are removed one after the other, the oldest first, each durably, so that a crash in between
 leaves a log without a gap. The newest file of each kind stays. Source:

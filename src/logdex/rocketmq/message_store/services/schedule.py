@@ -73,9 +73,10 @@ class ScheduleMessageService:
                     found[level] = (max(self._offsets.get(level, 0), view.min_offset), view.max_offset)
         return found
 
-    # -- delivering ----------------------------------------------------------------------------------------------------
+    # -- delivering -------------------------------------------------------------------------------
     def deliver_due(self, now_ms: int) -> int:
-        """Delivers what is due at `now_ms`, level by level, and returns how many messages that were.
+        """Delivers what is due at `now_ms`, level by level, and returns how many messages that
+        were.
 
         A message is due when its entry's tagsCode says so, or if that is further away than the
         level's delay. A level stops at a message that is refused, and tries it again next time.
@@ -144,7 +145,7 @@ class ScheduleMessageService:
         """Ends deliveries, before the store is closed."""
         self._stopped = True
 
-    # -- saving --------------------------------------------------------------------------------------------------------
+    # -- saving -----------------------------------------------------------------------------------
     def save(self) -> None:
         """Writes all deliveries to disk, then how far they are, if that has changed."""
         with self._lock:

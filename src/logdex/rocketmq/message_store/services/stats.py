@@ -1,5 +1,5 @@
-"""Figures of an open store: what it counts while it works, and as numbers or Prometheus text when it
-is asked.
+"""Figures of an open store: what it counts while it works, and as numbers or Prometheus text when
+it is asked.
 
 Source: StoreStatsService; DefaultMessageStore.asyncPutMessage (the warning of a slow put).
 """
@@ -40,9 +40,11 @@ class StoreStats:
     put_bytes: int
     """How far the log has grown, the filler at the end of files included."""
     puts_failed: dict[str, int]
-    """Puts that were not stored, by status; ``ERROR`` are those that raised an error of the disk."""
+    """Puts that were not stored, by status; ``ERROR`` are those that raised an error of the
+    disk."""
     put_times: dict[str, int]
-    """How many stored puts took how long, by the upper bound in milliseconds, as the engine counts."""
+    """How many stored puts took how long, by the upper bound in milliseconds, as the engine
+    counts."""
     put_seconds_max: float
     slow_puts: int
     """Puts of more than half a second. Each is logged as a warning."""
@@ -88,8 +90,9 @@ def _metric(name: str, value: float | dict[str, int]) -> str:
 
 
 class StoreStatsService:
-    """Counts what a store does. Thread-safe: `puts` and `more_messages` are changed with the store's
-    lock held, the rest with an own lock. A put costs little here unless it is slow or fails."""
+    """Counts what a store does. Thread-safe: `puts` and `more_messages` are changed with the
+    store's lock held, the rest with an own lock. A put costs little here unless it is slow or
+    fails."""
 
     def __init__(self, begin_offset: int) -> None:
         self.begin_offset = begin_offset
@@ -104,7 +107,7 @@ class StoreStatsService:
         self._put_max_s = self._get_max_s = self._flush_s = self._flush_max_s = 0.0
         self._slow = self._flushes = self._found = self._missed = self._messages = 0
 
-    # -- puts ----------------------------------------------------------------------------------------------------------
+    # -- puts -------------------------------------------------------------------------------------
     def timed(self, put: Callable[P, PutMessageResult], *args: P.args, **kwargs: P.kwargs) -> PutMessageResult:
         """Calls a function that puts, and counts its time and outcome."""
         begin_s = time.perf_counter()
@@ -136,7 +139,7 @@ class StoreStatsService:
         with self._lock:
             self._failed[status] += 1
 
-    # -- the rest ------------------------------------------------------------------------------------------------------
+    # -- the rest ---------------------------------------------------------------------------------
     def flush(self, sync: Callable[[], None]) -> None:
         """Calls an fsync of the log, and counts its time."""
         begin_s = time.perf_counter()

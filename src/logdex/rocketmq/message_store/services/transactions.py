@@ -47,9 +47,9 @@ class TransactionService:
         self._half_offset = self._op_offset = -1
         """The next queue offsets to look at; -1 before the first look."""
         self._done: dict[int, int] = {}
-        """The physical offset of the last op message for each queue offset of a half message. It ends
-        the half messages before it alone: a queue that was lost after all of its messages had expired
-        begins again at offset 0."""
+        """The physical offset of the last op message for each queue offset of a half message. It
+        ends the half messages before it alone: a queue that was lost after all of its messages had
+        expired begins again at offset 0."""
 
     def _begin(self) -> None:
         """Begins where a broker's check service ended: all half messages before are done."""
@@ -58,7 +58,7 @@ class TransactionService:
             self._op_offset = checked.get((OP_TOPIC_NAME, _GROUP), {}).get(0, 0)
             self._half_offset = checked.get((HALF_TOPIC_NAME, _GROUP), {}).get(0, 0)
 
-    # -- putting -------------------------------------------------------------------------------------------------------
+    # -- putting ----------------------------------------------------------------------------------
     def put_half(self, message: Message, producer_group: Text) -> PutMessageResult:
         """See `MessageStore.put_half`."""
         core, encoder = self._core, self._encoder
@@ -87,7 +87,7 @@ class TransactionService:
         if topic not in self._core.topics:
             self._core.topics.create(topic, 1, now_ms)
 
-    # -- ending --------------------------------------------------------------------------------------------------------
+    # -- ending -----------------------------------------------------------------------------------
     def end(self, phy_offset: int, *, commit: bool) -> PutMessageResult:
         """See `MessageStore.end_transaction`."""
         core = self._core
@@ -146,7 +146,7 @@ class TransactionService:
             self._done[half.queue_offset] = put.physical_offset
         return put
 
-    # -- listing -------------------------------------------------------------------------------------------------------
+    # -- listing ----------------------------------------------------------------------------------
     def pending(self) -> list[StoredMessage]:
         """See `MessageStore.pending_transactions`."""
         with self._lock:

@@ -58,7 +58,7 @@ class EntryBlocks:
         self._high = index + 1
         self._data = self._file.read_entries(self._low, self._high)
 
-    # -- going on ------------------------------------------------------------------------------------------------------
+    # -- going on ---------------------------------------------------------------------------------
     def place_in_chain(self, key_hash: int, below: int) -> int | None:
         """Returns an entry of the chain of `key_hash` with no entry for an offset below `below`
         after it in the file; 0 if no entry follows. None if the chain is to be walked from its

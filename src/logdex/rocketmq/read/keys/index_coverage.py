@@ -65,8 +65,8 @@ def find_missing(
 ) -> tuple[OffsetRange, ...]:
     """Returns the missing ranges in order. Each begins at a message with keys, and ends where the
     files go on or at `valid_end`, the end of the log. With `tags`, a message's tag is a key too.
-    Parts of the log that are known to be `keyless` are not read, and those that a scan finds to be so
-    are added to them.
+    Parts of the log that are known to be `keyless` are not read, and those that a scan finds to be
+    so are added to them.
 
     Raises the errors of reading the files and the log.
     """

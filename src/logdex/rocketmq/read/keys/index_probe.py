@@ -1,5 +1,5 @@
-"""Holds an IndexFile against the log with a bounded number of reads: which runs of its entries agree
-with the messages that they point to.
+"""Holds an IndexFile against the log with a bounded number of reads: which runs of its entries
+agree with the messages that they point to.
 
 An IndexFile may contradict the log between its first and its last entry. A broker whose CommitLog
 was cut keeps the entries behind the cut and indexes the messages that it writes there only from the
@@ -103,7 +103,7 @@ class IndexProbe:
                 high = middle
         return low
 
-    # -- one entry -----------------------------------------------------------------------------------------------------
+    # -- one entry --------------------------------------------------------------------------------
     def look(self, place: int) -> Look | None:
         """Returns what an entry points to, or None if it contradicts the log."""
         if place not in self._looks:
@@ -143,7 +143,7 @@ class IndexProbe:
         hashes.add(beside.key_hash)
         return True
 
-    # -- where to look -------------------------------------------------------------------------------------------------
+    # -- where to look ----------------------------------------------------------------------------
     def _large_steps(self, places: Sequence[int]) -> set[int]:
         """Returns entries before the largest steps of offset and of time that were found."""
         known = {place: self._file.read_entry(place) for place in places}
@@ -175,7 +175,7 @@ class IndexProbe:
             for part in ((low, middle), (middle, high)):
                 heapq.heappush(spans, (-size_of(known[part[0]], known[part[1]]), *part))
 
-    # -- what agrees ---------------------------------------------------------------------------------------------------
+    # -- what agrees ------------------------------------------------------------------------------
     def _agreeing(self, places: Sequence[int]) -> dict[int, bool]:
         """Returns for each of some entries whether it agrees with the log, and for those on both
         sides of each change in between."""

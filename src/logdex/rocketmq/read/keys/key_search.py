@@ -97,8 +97,8 @@ class KeySearch:
             last = offset
 
     def _wanted_at(self, offset: int) -> StoredMessage | None:
-        """Returns the message at a physical offset if the question asks for it. Entries in a missing
-        range may be stale, so they are no problem."""
+        """Returns the message at a physical offset if the question asks for it. Entries in a
+        missing range may be stale, so they are no problem."""
         source, question = self.source, self._question
         if offset < source.log.min_offset:
             self.expired += 1

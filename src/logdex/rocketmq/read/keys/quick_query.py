@@ -1,9 +1,9 @@
-"""The short way of a usual query by key: what `query_exact` does, without most of the objects and calls
-between its steps, which take longer than the work itself.
+"""The short way of a usual query by key: what `query_exact` does, without most of the objects and
+calls between its steps, which take longer than the work itself.
 
-A query is usual if the IndexFiles do not overlap, the chains are short and whole, and each entry with
-the key's hash points to a message with the key. `query_exact` answers all others. A test holds that
-both return the same.
+A query is usual if the IndexFiles do not overlap, the chains are short and whole, and each entry
+with the key's hash points to a message with the key. `query_exact` answers all others. A test holds
+that both return the same.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _UNUSUAL = -1
 
 
 def query_quick(source: QuerySource, question: KeyQuestion, max_num: int | None) -> QueryMessageResult | None:
-    """Returns the messages that a question asks for, newest first: all of them, or the first `max_num`.
-    Returns None if the query is not usual."""
+    """Returns the messages that a question asks for, newest first: all of them, or the first
+    `max_num`. Returns None if the query is not usual."""
     files, index = source.index_service.files, source.index_service
     if not files or index.unusable or source.missing or not source.ends_cleanly or source.log.is_one_file:
         return None
@@ -66,8 +66,8 @@ def _take(
     messages: list[StoredMessage],
     offsets: list[int],
 ) -> int:
-    """Adds the messages that the entries of a chain point to, up to `most` in all. `last` is the offset
-    of the message before them. Returns that of the last one."""
+    """Adds the messages that the entries of a chain point to, up to `most` in all. `last` is the
+    offset of the message before them. Returns that of the last one."""
     log, valid_end = source.log, source.valid_end
     min_offset = log.min_offset
     for offset in chain:
@@ -87,8 +87,8 @@ def _take(
 
 
 def _short_chain(file: IndexFile, header: IndexHeader, key_hash: int) -> list[int] | None:
-    """Returns the physical offsets of a file's entries with a hash, newest first; None if the chain of
-    its slot is long or not whole."""
+    """Returns the physical offsets of a file's entries with a hash, newest first; None if the chain
+    of its slot is long or not whole."""
     found: list[int] = []
     if header.index_count <= 1:
         return found

@@ -19,8 +19,9 @@ def end_of_first(
     size_bytes: int | None = None,
     env: Env = DEFAULT_ENV,
 ) -> int:
-    """Returns the physical offset behind the first messages in [`begin`, `end`): at most so many, and
-    at most so many bytes from `begin` on, but at least one message. A message begins at `begin`.
+    """Returns the physical offset behind the first messages in [`begin`, `end`): at most so many,
+    and at most so many bytes from `begin` on, but at least one message. A message begins at
+    `begin`.
 
     Returns `end` if that is nearer. What lies behind damage in a file belongs to the message before
     it, because where messages begin there is found only by reading.

@@ -72,8 +72,8 @@ class PartReader:
     def read(self, file: CommitLogFile, begin: int, end: int) -> _Reading:
         """Yields windows, with their wanted rows, of the messages that begin in bytes [begin, end)
         of a file. A message begins at `begin`. Returns the `LogEnd` that was reached, or None if
-        the log continues. A file that a broker has removed meanwhile (`was_trimmed`) has no messages
-        any more.
+        the log continues. A file that a broker has removed meanwhile (`was_trimmed`) has no
+        messages any more.
         """
         try:
             return (yield from self._read(file, begin, end))
@@ -124,7 +124,7 @@ class PartReader:
                         yield picked.window, rows
                 offsets, sizes = offsets[done:], sizes[done:]
 
-    # -- by a scan -----------------------------------------------------------------------------------------------------
+    # -- by a scan --------------------------------------------------------------------------------
     def _scan(self, file: CommitLogFile, begin: int, end: int, *, by_blocks: bool = False) -> _Reading:
         scan = self.scanner.scan_part if by_blocks else self.scanner.scan_file
         last = None
@@ -178,7 +178,7 @@ class PartReader:
                     return log_end_at(window.file, mapped.array, self.stopped_at, BAD_CRC)
         return None
 
-    # -- through the ConsumeQueues -------------------------------------------------------------------------------------
+    # -- through the ConsumeQueues ----------------------------------------------------------------
     def _through_queues(self, guide: QueueGuide, file: CommitLogFile, begin: int, stop: int) -> _Reading:
         """Reads the messages that begin in bytes [begin, stop). Bytes without entries are scanned;
         elsewhere only wanted messages are read."""

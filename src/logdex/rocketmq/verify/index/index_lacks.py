@@ -12,7 +12,8 @@ what remains:
   shares once more. What ends where a CommitLog file begins is what a crash leaves.
 - Behind the last file, the checkpoint states when the newest full file ended.
 
-Source: ``docs/formats/index-file.md``; IndexService.load, IndexFile.putKey, CommitLog.recoverAbnormally.
+Source: ``docs/formats/index-file.md``; IndexService.load, IndexFile.putKey,
+CommitLog.recoverAbnormally.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class IndexLacks:
         times = int(keys.store_ms[start]), int(keys.store_ms[end - 1])
         self._lacks.append(_Lack(*place, *offsets, *times, end - start, is_within, following))
 
-    # -- what they mean ------------------------------------------------------------------------------------------------
+    # -- what they mean ---------------------------------------------------------------------------
     def report(self, *, is_unclean: bool) -> None:
         """Reports them: as findings if entries were lost. After an unclean end they are to be
         expected."""
@@ -186,8 +187,8 @@ class IndexLacks:
         return stated in (0, _time_diff_s(following.begin_ms, lack.end_ms))
 
     def _fills_files(self, lack: _Lack, following: _Next) -> bool:
-        """Whether the missing keys fill whole IndexFiles; the slot for entry 0 stays empty. The last
-        of those may also have held keys that the next file has once more."""
+        """Whether the missing keys fill whole IndexFiles; the slot for entry 0 stays empty. The
+        last of those may also have held keys that the next file has once more."""
         room = self._config.max_index_num - 1
         return -lack.keys % room <= following.shared
 

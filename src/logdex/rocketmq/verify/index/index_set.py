@@ -71,7 +71,7 @@ class IndexSet:
         self.tags_in_index = config.dialect.tags_in_index
         """Whether the next entries are those of a version that indexes tags (from 5.4.0)."""
 
-    # -- the files, one after the other --------------------------------------------------------------------------------
+    # -- the files, one after the other -----------------------------------------------------------
     def _rows(self, count: int) -> IndexRows | None:
         """Returns the next entries, at most `count` and all of one file; None after the last
         one."""
@@ -148,7 +148,7 @@ class IndexSet:
             self._check.disk.close()
             self._check = None
 
-    # -- walking side by side ------------------------------------------------------------------------------------------
+    # -- walking side by side ---------------------------------------------------------------------
     def put(self, window: Window) -> None:
         """Compares the keys of a window with the next entries."""
         keys = LogKeys.of(window)
@@ -323,7 +323,7 @@ class IndexSet:
         self.close()
         self._place, self._is_excused = len(self._paths), True
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
     def finish(self, end_offset: int) -> None:
         """Checks the remaining entries after the end of the log, and reports missing entries."""
         behind = 0

@@ -56,10 +56,10 @@ class LogDirSink:
         if self._lone is not None and self._topic not in (None, self._lone.topic):
             raise options.wrong("topic", f"the directory is a partition of {self._lone.topic}")
 
-    # -- rows ----------------------------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------
     def prepared(self, batches: Iterator[pa.RecordBatch], task: int, now_ms: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows with the columns of `Log.append_columns`, and the name of the partition that
-        each goes to."""
+        """Yields the rows with the columns of `Log.append_columns`, and the name of the partition
+        that each goes to."""
         counts: dict[str, int] = {}
         for number, batch in enumerate(batches):
             found = {name: typed(batch, name, _KINDS) for name in _KINDS}
@@ -109,7 +109,7 @@ class LogDirSink:
         found = [each.partition for each in parsed if each is not None and each.topic == topic and not each.mark]
         return max(found, default=self._partitions - 1) + 1
 
-    # -- logs ----------------------------------------------------------------------------------------------------------
+    # -- logs -------------------------------------------------------------------------------------
     @contextmanager
     def open(self, env: Env = DEFAULT_ENV) -> Iterator[Destination]:
         """Opens logs as they are needed, under the lock of the directory."""
@@ -159,8 +159,8 @@ class LogDirDestination:
         return found
 
     def missing(self, rows: pa.Table, ends: Mapping[str, int]) -> pa.Table:
-        """Returns the rows that do not follow the former ends: of each log's rows, which are appended
-        in order, those from the first one on that differs from the record there."""
+        """Returns the rows that do not follow the former ends: of each log's rows, which are
+        appended in order, those from the first one on that differs from the record there."""
         parts = []
         for name, begin in ends.items():
             part = _of_log(rows, name)

@@ -20,7 +20,8 @@ from logdex.spark.sources.kafka.selection import Limit, Selection
 @dataclass(frozen=True, slots=True)
 class FrozenPartition:
     """The offsets [`begin`, `end`) of a partition that a DataFrame reads, in the log directory or
-    partition at `root`. The log's last batch ended at `last_position` of the segment `last_base`."""
+    partition at `root`. The log's last batch ended at `last_position` of the segment
+    `last_base`."""
 
     root: str
     topic: str

@@ -30,9 +30,9 @@ class Replica:
 
 
 def choose(replicas: Iterable[Replica]) -> tuple[list[Replica], list[str]]:
-    """Returns the replicas to read, one per partition and set of data, and a note per partition whose
-    replicas differ. Of the replicas of a partition the one with the highest epoch is read, of those
-    the one with the highest end offset, as in an election of a leader."""
+    """Returns the replicas to read, one per partition and set of data, and a note per partition
+    whose replicas differ. Of the replicas of a partition the one with the highest epoch is read, of
+    those the one with the highest end offset, as in an election of a leader."""
     groups: dict[tuple[str, int], list[list[Replica]]] = {}
     for replica in replicas:
         sets = groups.setdefault((replica.topic, replica.partition), [])

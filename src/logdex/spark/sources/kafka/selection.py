@@ -1,5 +1,5 @@
-"""Which partitions of a log directory `kafka_log` reads, and from which offset to which: the options
-of Spark's own `kafka` source."""
+"""Which partitions of a log directory `kafka_log` reads, and from which offset to which: the
+options of Spark's own `kafka` source."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Limit:
 
     @staticmethod
     def of(options: Options, which: str, *, streaming: bool = False) -> Limit:
-        """Reads the options that begin with `which`, ``starting`` or ``ending``. A stream begins at the
-        latest offsets unless an option says otherwise, as with Spark's own source."""
+        """Reads the options that begin with `which`, ``starting`` or ``ending``. A stream begins at
+        the latest offsets unless an option says otherwise, as with Spark's own source."""
         otherwise = LATEST if streaming or which == "ending" else EARLIEST
         timestamp_ms = options.integer(f"{which}Timestamp")
         by_time = f"{which}OffsetsByTimestamp"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class KafkaLogSource(LogSource):
-    """The records of Kafka log directories: ``spark.read.format("kafka_log").load(PATH)``. The guide
-    to logs as DataFrames has all options."""
+    """The records of Kafka log directories: ``spark.read.format("kafka_log").load(PATH)``. The
+    guide to logs as DataFrames has all options."""
 
     @classmethod
     def name(cls) -> str:

@@ -22,8 +22,8 @@ _STARTING = frozenset(name.lower() for name in OFFSETS if name.startswith("start
 
 
 class LogDirStream:
-    """The partitions of one or several log directories. See `LogStream`. Offsets are Kafka's, in the
-    form of Spark's own source: ``{"orders": {"0": 23}}``."""
+    """The partitions of one or several log directories. See `LogStream`. Offsets are Kafka's, in
+    the form of Spark's own source: ``{"orders": {"0": 23}}``."""
 
     source = SOURCE
 
@@ -70,8 +70,8 @@ class LogDirStream:
         return begins, {(each.topic, str(each.partition)): each.end for each in table.partitions}
 
     def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
-        """Returns the ends of a batch that reads at most `limits`: offsets count, also those of which
-        compaction has removed the records, as with Spark's own source."""
+        """Returns the ends of a batch that reads at most `limits`: offsets count, also those of
+        which compaction has removed the records, as with Spark's own source."""
         roots: dict[Place, str] = {}
         table = LogDirTable(self._given_later, env) if limits.size_bytes is not None else None
         if table is not None:

@@ -85,8 +85,8 @@ class LogDirTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of a DataFrame whose user asks for none; headers only with includeHeaders, as in
-        Spark's own source."""
+        """The columns of a DataFrame whose user asks for none; headers only with includeHeaders, as
+        in Spark's own source."""
         return self.read.names([name for name in NAMES if self._has_headers or name != HEADERS])
 
     def open(self, path: str, env: Env = DEFAULT_ENV) -> KafkaSnapshot:
@@ -106,8 +106,8 @@ class LogDirTable:
         return sorted(chosen, key=lambda each: (each.root, each.topic, each.partition))
 
     def _require_there(self, snapshot: PartitionSnapshot, begin: int, end: int) -> str | None:
-        """Returns a note if a partition does not have all of the offsets [begin, end) any more. With
-        failOnDataLoss that is an error."""
+        """Returns a note if a partition does not have all of the offsets [begin, end) any more.
+        With failOnDataLoss that is an error."""
         first, last = snapshot.log_start_offset, snapshot.log_end_offset
         if first <= begin <= last and end <= last:
             return None
@@ -128,7 +128,7 @@ class LogDirTable:
                 size_bytes = min(each.size_bytes * max(end - begin, 0) // there, each.size_bytes)
                 self.partitions.append(replace(each, begin=begin, end=end, size_bytes=size_bytes))
 
-    # -- planning ------------------------------------------------------------------------------------------------------
+    # -- planning ---------------------------------------------------------------------------------
     def is_exact(self, condition: Condition) -> bool:
         """Whether a condition is applied exactly. None is if rows about damage are wanted, because
         Spark must leave those out by itself."""
@@ -182,8 +182,8 @@ class LogDirTable:
             plan.parts.append(LogPart(split, frozen.root, sure_end, self.read.fail_on_data_loss))
 
     def read_filter(self, frozen: FrozenPartition, wanted: Conditions) -> ReadFilter | None:
-        """Returns the filter for a partition, by the options and the conditions; None if no record of
-        it is wanted."""
+        """Returns the filter for a partition, by the options and the conditions; None if no record
+        of it is wanted."""
         if not wanted.hold("logDir", frozen.root):
             return None
         read = ReadFilter(offset=frozen.begin, end_offset=frozen.end, control=self._control, isolation=self._isolation)

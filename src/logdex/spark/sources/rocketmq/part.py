@@ -39,8 +39,8 @@ class StorePart:
         return {"brokerName": self.store.broker_name}
 
     def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
-        """Yields the messages. The log was known to go on to the end of the split, or to `sure_end`,
-        so zeros before that are damage too."""
+        """Yields the messages. The log was known to go on to the end of the split, or to
+        `sure_end`, so zeros before that are damage too."""
         split = self.split
         on_trimmed = self._refuse_trimmed if self.fail_on_data_loss else None
         read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)

@@ -62,8 +62,8 @@ class StoreStream:
         return self._stopped_by
 
     def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
-        """Returns the ends of the logs, or their beginnings if an option says where to begin: then rows
-        before that are left out as they are read."""
+        """Returns the ends of the logs, or their beginnings if an option says where to begin: then
+        rows before that are left out as they are read."""
         begins, ends = self.latest(env)
         return ends if self._from_latest else begins
 
@@ -77,8 +77,8 @@ class StoreStream:
         return nested(begins), nested({(each.broker_name, COMMIT_LOG): each.end for each in stores})
 
     def _look_at(self, env: Env, snapshot: StoreSnapshot, path: str, name: str) -> FrozenStore:
-        """Returns what there is of a store. If damage is to fail, its log ends before the damage at its
-        end, which is still there after some looks."""
+        """Returns what there is of a store. If damage is to fail, its log ends before the damage at
+        its end, which is still there after some looks."""
         end = snapshot.valid_end
         for _ in range(_LOOKS):
             if not is_damaged(end):

@@ -124,7 +124,7 @@ class StoreTable:
         snapshot: StoreSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
 
-    # -- planning ------------------------------------------------------------------------------------------------------
+    # -- planning ---------------------------------------------------------------------------------
     def is_exact(self, condition: Condition) -> bool:
         """Whether a condition is applied exactly. None is if rows about damage are wanted, because
         Spark must leave those out by itself."""
@@ -190,8 +190,8 @@ class StoreTable:
         plan.pruned_files += len(files) - used
 
     def read_filter(self, store: FrozenStore, wanted: Conditions) -> ReadFilter | None:
-        """Returns the filter for one store, by the options and the conditions; None if no message of
-        the store is wanted. `begin_offset` and `end_offset` are None without a condition."""
+        """Returns the filter for one store, by the options and the conditions; None if no message
+        of the store is wanted. `begin_offset` and `end_offset` are None without a condition."""
         if not wanted.hold("brokerName", store.broker_name):
             return None
         return narrowed(self.options.read_filter(), of_format(COLUMNS, wanted))

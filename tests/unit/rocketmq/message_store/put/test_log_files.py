@@ -12,7 +12,8 @@ FILE = 64
 
 
 def test_no_step_of_the_end_of_a_file_shows_a_wrong_end(tmp_path: Path) -> None:
-    """Threads that do not hold the store's lock, such as the dispatch, look at the end at any time."""
+    """Threads that do not hold the store's lock, such as the dispatch, look at the end at any
+    time."""
     files, seen = LogFiles(DEFAULT_ENV, str(tmp_path), FILE, 0), list[int]()
     files.append(bytes(40))
     files.prepare()

@@ -1,5 +1,5 @@
-"""What is no message, or has values that no message can have, is refused with what to write instead,
-before anything is written."""
+"""What is no message, or has values that no message can have, is refused with what to write
+instead, before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is too old is removed: CommitLog, then queues and IndexFiles; what is left is whole, at any moment."""
+"""What is too old is removed: CommitLog, then queues and IndexFiles; what is left is whole, at any
+moment."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def delete_old(store: MessageStore) -> ExpiredFiles:
 
 
 def check_found(store: MessageStore, count: int) -> int:
-    """Every message that the log still has is read, and found by its key, and nothing else is. Returns how many that
-    are."""
+    """Every message that the log still has is read, and found by its key, and nothing else is.
+    Returns how many that are."""
     start = store.min_phy_offset
     with_message = 0
     for turn in range(count):
@@ -157,7 +158,8 @@ def test_a_full_disk_does_not_wait_for_the_time(tmp_path: Path) -> None:
 
 
 def at_calls(tmp_path: Path, code: int | None) -> None:
-    """Kills the process, or refuses the call, at a removal or a sync of a directory: at some of them, or at each."""
+    """Kills the process, or refuses the call, at a removal or a sync of a directory: at some of
+    them, or at each."""
     with open_store(tmp_path / "store") as store:
         fill(store, 40)
     make_old(tmp_path / "store", 2)
@@ -176,8 +178,8 @@ def at_calls(tmp_path: Path, code: int | None) -> None:
 
 
 def retain(root: Path, fault: Fault | None) -> int:
-    """Removes old files from a store, with a fault. Of a process that is killed, what a power cut leaves is put beside
-    it. Returns how many removals and syncs of directories there were."""
+    """Removes old files from a store, with a fault. Of a process that is killed, what a power cut
+    leaves is put beside it. Returns how many removals and syncs of directories there were."""
     env = FaultEnv(str(root.parent))
     store = open_store(root, env=env)
     before, env.fault, env._matching = env.count(CHANGES), fault, 0

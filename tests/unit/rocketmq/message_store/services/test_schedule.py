@@ -1,4 +1,5 @@
-"""Delayed messages are delivered when they are due: after a clean close once, after a crash at least once."""
+"""Delayed messages are delivered when they are due: after a clean close once, after a crash at
+least once."""
 
 from __future__ import annotations
 

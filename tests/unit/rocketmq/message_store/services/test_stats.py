@@ -1,4 +1,5 @@
-"""What a store counts, as numbers and as Prometheus text; the checks of a put that depend on the disk."""
+"""What a store counts, as numbers and as Prometheus text; the checks of a put that depend on the
+disk."""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ def test_an_acknowledged_end_is_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_commit_whose_op_message_is_refused_is_on_disk(tmp_path: Path) -> None:
-    """The page cache is busy from the second put on. The half message stays pending, as in the broker."""
+    """The page cache is busy from the second put on. The half message stays pending, as in the
+    broker."""
     looks = iter((False, False, True))
     store = open_store(tmp_path / "store", flush="sync", page_cache_busy=lambda: next(looks, False))
     half = put_half(store, b"a")
@@ -114,7 +115,8 @@ def test_a_slave_ends_no_transaction(tmp_path: Path) -> None:
 
 
 def test_an_op_message_ends_what_lies_before_it_alone(tmp_path: Path) -> None:
-    """All half messages have expired and their queue is lost, but not the op messages: offsets begin at 0 again."""
+    """All half messages have expired and their queue is lost, but not the op messages: offsets
+    begin at 0 again."""
     root = tmp_path / "store"
     with open_store(root, mapped_file_size_commit_log=1024) as store:
         first, second = put_half(store, b"a"), put_half(store, b"b")

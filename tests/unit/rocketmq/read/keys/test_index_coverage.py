@@ -1,4 +1,5 @@
-"""What the IndexFiles do not cover is known: also within a file, where its entries contradict the log."""
+"""What the IndexFiles do not cover is known: also within a file, where its entries contradict the
+log."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ def history(tmp_path: Path) -> History:
 
 
 def check(history: History, wanted: int, missing: bool) -> None:
-    """Every `wanted`-th message is found by its key, or the answer is not called complete and the message lies in what
-    is said to be missing; with that searched, every one is found."""
+    """Every `wanted`-th message is found by its key, or the answer is not called complete and the
+    message lies in what is said to be missing; with that searched, every one is found."""
     with StoreSnapshot(str(history.root), config=history.config) as store:
         for message in history.placed()[::wanted]:
             seen = store.query_message("TopicA", message.unique_key or b"")

@@ -1,4 +1,5 @@
-"""A key's entries are read lazily, newest first, and a page goes on where the one before it ended."""
+"""A key's entries are read lazily, newest first, and a page goes on where the one before it
+ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The sink into log directories without Spark: columns, which partition, what is refused, codecs."""
+"""The sink into log directories without Spark: columns, which partition, what is refused,
+codecs."""
 
 from __future__ import annotations
 

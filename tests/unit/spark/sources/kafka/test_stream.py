@@ -1,4 +1,5 @@
-"""Streams of `kafka_log` without Spark: offsets, limits, a log that grows, rolls and loses segments, transactions."""
+"""Streams of `kafka_log` without Spark: offsets, limits, a log that grows, rolls and loses
+segments, transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`kafka_log` without Spark: the options of Spark's own source, a state that stays, replicas, damage."""
+"""`kafka_log` without Spark: the options of Spark's own source, a state that stays, replicas,
+damage."""
 
 from __future__ import annotations
 
@@ -194,7 +195,8 @@ def test_damage(harmed: Path) -> None:
 
 
 def test_a_torn_segment(tmp_path: Path) -> None:
-    """The end of the last segment may be torn, as a broker's crash leaves it. In the middle that is damage."""
+    """The end of the last segment may be torn, as a broker's crash leaves it. In the middle that is
+    damage."""
     root = write(tmp_path / "logs", "t-0", 9, segment_bytes=200)
     paths = sorted((root / "t-0").glob("*.log"))
     last = paths[-1].read_bytes()

@@ -1,4 +1,5 @@
-"""Streams of `rocketmq_store` without Spark: offsets, limits, a store that grows, files that go, damage."""
+"""Streams of `rocketmq_store` without Spark: offsets, limits, a store that grows, files that go,
+damage."""
 
 from __future__ import annotations
 
@@ -178,7 +179,8 @@ def test_damage_as_rows(tmp_path: Path, limit: str) -> None:
 
 
 def test_damage_at_the_end(tmp_path: Path) -> None:
-    """The last message is damaged, and nothing derived leads behind it: the stream ends before it, then fails."""
+    """The last message is damaged, and nothing derived leads behind it: the stream ends before it,
+    then fails."""
     root = build(tmp_path / "s", MESSAGES[:5])
     for part in ("index", "consumequeue"):
         for path in sorted((root / part).rglob("*"), reverse=True):
