@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex import limits
-from logdex.errors import CorruptError, StoreError, UsageError
+from logdex.errors import CorruptError, StorageError, StoreError, UsageError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
 from logdex.io.process_lock import lock_is_held
@@ -172,9 +172,9 @@ def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> Non
             out.find(UNFINISHED_CHECK, path, 0, each.message, expected=expected, mend=each.command)
 
 
-def find_unfinished(directories: Iterable[str], env: Env) -> list[Unfinished]:
+def find_unfinished(directories: Iterable[str], env: Env, *, is_writer: bool = False) -> list[Unfinished]:
     """Returns the publications that were broken off or are under way in these directories. Changes
-    nothing. What cannot be read counts as none."""
+    nothing. What cannot be read counts as none; for a writer it raises `StorageError`."""
     found = []
     for directory in directories:
         try:
@@ -184,6 +184,7 @@ def find_unfinished(directories: Iterable[str], env: Env) -> list[Unfinished]:
                 output = posixpath.join(directory, journal.output)
                 paths = tuple(posixpath.normpath(posixpath.join(output, step.name)) for step in journal.steps)
                 found.append(Unfinished(directory, journal.command, is_running, paths))
-        except StoreError:
-            continue
+        except StoreError as error:
+            if is_writer and isinstance(error, StorageError):
+                raise
     return found

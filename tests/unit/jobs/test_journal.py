@@ -3,18 +3,21 @@ malformed."""
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, StorageError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
 from logdex.jobs.journal import LOCK_NAME, Journal, Step, find_unfinished, read_journal, write_journal
 from logdex.jobs.staging import Staging
+from logdex.testing import Fault, FaultEnv
 
 STEP = Step("put", "events-1/00.log", "events-1/00.log.20260101T000000Z", FileStamp("file", 7, 8, 9), None)
 JOURNAL = Journal("logdex recover logs --in-place", ".", "events-1/.logdex-staging-1", {"index": {"a": 1}}, [STEP])
@@ -82,3 +85,13 @@ def test_a_crafted_journal_is_refused(tmp_path: Path, fields: Any) -> None:
     with pytest.raises(CorruptError):
         Staging(Env(), str(tmp_path), sync=False)
     assert (tmp_path / LOCK_NAME).read_bytes() == before
+
+
+def test_a_journal_that_cannot_be_read_stops_a_writer(tmp_path: Path) -> None:
+    """A reader goes on: whether something was broken off there is not known."""
+    for kind in ("stamp", "open_read"):
+        (tmp_path / LOCK_NAME).write_bytes(b"{}")
+        refusing = [FaultEnv(str(tmp_path), Fault(1, errno.EIO, kinds=frozenset({kind}))) for _ in range(2)]
+        assert find_unfinished([str(tmp_path)], refusing[0]) == []
+        with pytest.raises(StorageError, match=re.escape(LOCK_NAME)):
+            find_unfinished([str(tmp_path)], refusing[1], is_writer=True)

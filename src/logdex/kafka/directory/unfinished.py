@@ -46,7 +46,7 @@ def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
 def require_published(partition: str, env: Env) -> None:
     """Raises `UsageError` if files of a partition, given by its real path, are half-published: some
     are new and some are as before, such as a .log and its .index."""
-    for each in find_unfinished((posixpath.dirname(partition), partition), env):
+    for each in find_unfinished((posixpath.dirname(partition), partition), env, is_writer=True):
         if any(f"{path}/".startswith(f"{partition}/") for path in each.paths):
             raise each.error
 

@@ -121,7 +121,7 @@ def _require_place(path: str, env: Env) -> None:
     names = {name for name in look.names() if not name.startswith(".logdex-")}
     if names and not names & _NAMES:
         raise UsageError(f"{path}: not a store, and not empty", hint="give a store's root, or a new directory")
-    for unfinished in find_unfinished([path], env):
+    for unfinished in find_unfinished([path], env, is_writer=True):
         raise unfinished.error  # some files are new, and some are as before
 
 
