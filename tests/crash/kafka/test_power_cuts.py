@@ -18,9 +18,9 @@ PARTS = 8
 NAMES = frozenset({"rename", "remove", "truncate"})
 
 
-def power_cut(folder: Path, seed: int) -> None:
-    """One to three power cuts of the same log, each after one or more processes that were
-    killed."""
+def power_cut(folder: Path, seed: int, *, changes: bool = False) -> None:
+    """One to three power cuts of the same log, each after one or more processes that were killed.
+    With `changes` each process has settings of its own."""
     chance = random.Random(seed)
     config, model = make_config(chance), Model()
     place = folder / "0"
@@ -30,7 +30,9 @@ def power_cut(folder: Path, seed: int) -> None:
         run_until_killed(env, model, config, chance)
         while chance.random() < 0.3:
             env.restart(fault(chance, is_first=False))
+            config = make_config(chance) if changes else config
             run_until_killed(env, model, config, chance)
+        config = make_config(chance) if changes else config
         raw: dict[int, set[bytes]] = defaultdict(set)
         for base_offset, data in raw_batches(place / NAME):
             raw[base_offset].add(data)
@@ -51,11 +53,11 @@ def fault(chance: random.Random, *, is_first: bool) -> Fault:
     return Fault(chance.randrange(1, 600 if is_first or chance.random() < 0.5 else 80))
 
 
-def cut_all(folder: Path, seeds: range) -> None:
+def cut_all(folder: Path, seeds: range, *, changes: bool = False) -> None:
     for seed in seeds:
         (folder / str(seed)).mkdir()
         try:
-            power_cut(folder / str(seed), seed)
+            power_cut(folder / str(seed), seed, changes=changes)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
@@ -71,3 +73,9 @@ def test_power_cuts(tmp_path: Path, part: int) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_power_cuts(tmp_path: Path, part: int) -> None:
     cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))
+
+
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 400), marks=[pytest.mark.slow])])
+@pytest.mark.timeout(1800)
+def test_power_cuts_between_changes_of_the_settings(tmp_path: Path, seeds: range) -> None:
+    cut_all(tmp_path, seeds, changes=True)
