@@ -16,7 +16,7 @@ from logdex.errors import CorruptError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.text import to_bytes
-from logdex.rocketmq.files.config_files import ConfigFile, read_config
+from logdex.rocketmq.files.config_files import INT_BITS, LONG_BITS, ConfigFile, number_of, read_config
 from logdex.rocketmq.files.config_json import format_config_json
 
 Text = str | bytes
@@ -49,7 +49,7 @@ class LocalFileOffsetStore:
         """{queue id: next offset} of a topic. Raises `CorruptError` if neither the file nor its
         ``.bak`` can be read."""
         offsets = {}
-        for key, offset in self._table(self._read()).items():
+        for key, offset in _table(self._read()).items():
             queue = dict(key) if isinstance(key, tuple) else {}
             if queue.get("brokerName") == self.broker_name and queue.get("topic") == _text(to_bytes(topic)):
                 offsets[queue.get("queueId", 0)] = offset
@@ -63,7 +63,7 @@ class LocalFileOffsetStore:
         with self._lock:
             file = self._read()
             file.require_newest()
-            table = dict(self._table(file))
+            table = dict(_table(file))
             for queue_id, offset in offsets.items():
                 wanted = {"brokerName": self.broker_name, "queueId": queue_id, "topic": _text(to_bytes(topic))}
                 same = (key for key in table if isinstance(key, tuple) and dict(key) == wanted)
@@ -76,15 +76,23 @@ class LocalFileOffsetStore:
 
     def _read(self) -> ConfigFile:
         directory, name = posixpath.split(self.path)
-        return read_config(directory or ".", name, env=self._env)
+        return read_config(directory or ".", name, _checked, env=self._env)
 
-    @staticmethod
-    def _table(file: ConfigFile) -> dict[Any, Any]:
-        table = file.raw.get("offsetTable") or {}
-        good = isinstance(table, dict) and all(
-            isinstance(offset, int) and not isinstance(offset, bool) for offset in table.values()
-        )
-        if not good:
+
+def _checked(file: ConfigFile) -> ConfigFile:
+    """Raises `CorruptError` unless the file is one that a client parses."""
+    _table(file)
+    return file
+
+
+def _table(file: ConfigFile) -> dict[Any, int]:
+    """The offsets by queue. A queue is the tuple of its members, with a number as its id."""
+    table = file.raw.get("offsetTable") or {}
+    found: dict[Any, int] = {}
+    for key, value in table.items() if isinstance(table, dict) else [(None, None)]:
+        members = dict(key) if isinstance(key, tuple) else {}
+        queue_id, offset = number_of(members.get("queueId", 0), INT_BITS), number_of(value, LONG_BITS)
+        if queue_id is None or offset is None:
             raise CorruptError(
                 "the value is not one that a client writes",
                 path=file.path or "",
@@ -93,7 +101,10 @@ class LocalFileOffsetStore:
                 expected="offsets by queue",
                 found=repr(table)[:60],
             )
-        return table
+        if "queueId" in members:
+            key = tuple((members | {"queueId": queue_id}).items())
+        found[key] = offset
+    return found
 
 
 def _text(name: bytes) -> str:

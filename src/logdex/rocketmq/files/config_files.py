@@ -1,7 +1,8 @@
 """The broker's own files in ``config/``: consumer offsets, topics, delay offsets, subscription
 groups.
 
-As in the broker, a missing, empty or malformed file is replaced by its ``.bak``. Source:
+As in the broker, a file that is missing, empty or not what the broker parses is replaced by its
+``.bak``. Source:
 ``docs/formats/config-json.md``; ConfigManager.load, ConsumerOffsetManager, TopicConfigManager,
 ScheduleMessageService, SubscriptionGroupManager.
 """
@@ -9,9 +10,10 @@ ScheduleMessageService, SubscriptionGroupManager.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from logdex import limits
 from logdex.errors import CorruptError, StorageError, StoreError
@@ -19,7 +21,9 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_json import parse_config_json
 
 Raw = dict[int | str, Any]
-_INT_BITS, _LONG_BITS = 32, 64
+Kind = TypeVar("Kind")
+INT_BITS, LONG_BITS = 32, 64
+_QUOTED_NUMBER = re.compile(r"-?[0-9]{1,20}")
 _HINT = "restore the file from a replica or a backup, or move it and its .bak away"
 
 
@@ -28,7 +32,7 @@ class ConfigFile:
     """The contents of a file.
 
     `path` is the file that was read; if neither file exists, it is None and `raw` is empty.
-    `problem` states why the ``.bak`` was read instead, if it was.
+    `problem` states why the ``.bak`` was read instead, if the file is there and not empty.
     """
 
     raw: Raw
@@ -40,6 +44,16 @@ class ConfigFile:
         """Whether the file itself was read, and not its ``.bak``."""
         return self.path is not None and not self.path.endswith(".bak")
 
+    @property
+    def remark(self) -> str | None:
+        """What a reader must report, in words: that the ``.bak`` was read, and why. None for the
+        file itself."""
+        if self.path is None or self.is_newest:
+            return None
+        newest = self.path.removesuffix(".bak")
+        why = f"{newest}: missing or empty" if self.problem is None else self.problem.message
+        return f"{why}; read {self.path} instead"
+
     def require_newest(self) -> None:
         """Raises the error if the ``.bak`` was read because the file itself could not be read: it
         may be sound, and newer than its ``.bak``, and must not be replaced."""
@@ -47,9 +61,9 @@ class ConfigFile:
             raise self.problem
 
 
-def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigFile:
-    """Reads ``config/NAME`` or its ``.bak``. Raises the first file's error if no valid ``.bak``
-    exists."""
+def read_config(directory: str, name: str, of: Callable[[ConfigFile], Kind], *, env: Env = DEFAULT_ENV) -> Kind:
+    """Returns what `of` makes of ``config/NAME`` or, if that raises `CorruptError`, of its
+    ``.bak``. Raises the first file's error if no valid ``.bak`` exists."""
     path = f"{directory}/{name}"
     problem: StoreError | None = None
     for candidate in (path, f"{path}.bak"):
@@ -58,13 +72,13 @@ def read_config(directory: str, name: str, *, env: Env = DEFAULT_ENV) -> ConfigF
                 continue
             data = env.read_file(candidate, limits.CONFIG_FILE_SIZE_BYTES_MAX)
             if data:
-                return ConfigFile(parse_config_json(data, path=candidate), candidate, problem)
+                return of(ConfigFile(parse_config_json(data, path=candidate), candidate, problem))
         except StoreError as error:
             problem = problem or error
     if problem is not None:
         problem.hint = problem.hint or _HINT
         raise problem
-    return ConfigFile({}, None)
+    return of(ConfigFile({}, None))
 
 
 def next_data_version(old: object, now_ms: int, *, has_state: bool) -> dict[str, Any]:
@@ -83,18 +97,22 @@ def _name(key: object) -> bytes:
     return str(key).encode("utf-8", "surrogateescape")
 
 
-def _table(file: ConfigFile, name: str, of: type) -> Raw:
-    """The object `name` of a file, empty if missing or null. All its values must be of type
-    `of`."""
+def _table(file: ConfigFile, name: str) -> Raw:
+    """The object `name` of a file, empty if missing or null."""
     table = file.raw.get(name)
     if table is None:
         return {}
     if not isinstance(table, dict):
         raise _not_a(file, name, "an object", table)
+    return table
+
+
+def _objects(file: ConfigFile, name: str) -> dict[int | str, Raw]:
+    """The object `name` of a file, whose values must be objects."""
+    table = _table(file, name)
     for key, value in table.items():
-        # In Python, unlike in the broker, a boolean is an int.
-        if not isinstance(value, of) or isinstance(value, bool):
-            raise _not_a(file, f"{name}.{key}", "an object" if of is dict else "a whole number", value)
+        if not isinstance(value, dict):
+            raise _not_a(file, f"{name}.{key}", "an object", value)
     return table
 
 
@@ -111,25 +129,28 @@ def _not_a(file: ConfigFile, field_name: str, expected: str, found: object) -> C
     )
 
 
-def _is_number(value: object, bits: int) -> bool:
-    """Whether a value is one that Java's type of so many bits holds. In Python, a boolean is an
-    int."""
-    return isinstance(value, int) and not isinstance(value, bool) and -1 << bits - 1 <= value < 1 << bits - 1
+def number_of(value: object, bits: int) -> int | None:
+    """The number that the broker takes a value for, which may be in quotes or have a fraction; None
+    if Java's type of so many bits does not hold it."""
+    if isinstance(value, str) and _QUOTED_NUMBER.fullmatch(value):
+        value = int(value)
+    # In Python, unlike in the broker, a boolean is an int.
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    number = int(value)
+    return number if -1 << bits - 1 <= number < 1 << bits - 1 else None
 
 
 def _offsets(file: ConfigFile, name: str, table: Raw) -> dict[int, int]:
-    """{number: offset}. The numbers may be quoted."""
+    """{number: offset}. Both may be quoted."""
     offsets = {}
     for key, value in table.items():
-        try:
-            number = int(key)
-        except (TypeError, ValueError):
-            raise _not_a(file, name, "whole numbers as names", key) from None
-        if not _is_number(number, _INT_BITS):
-            raise _not_a(file, name, f"numbers of {_INT_BITS} bits as names", key)
-        if not _is_number(value, _LONG_BITS):
-            raise _not_a(file, f"{name}.{key}", f"a whole number of {_LONG_BITS} bits", value)
-        offsets[number] = value
+        number, offset = number_of(key, INT_BITS), number_of(value, LONG_BITS)
+        if number is None:
+            raise _not_a(file, name, f"whole numbers of {INT_BITS} bits as names", key)
+        if offset is None:
+            raise _not_a(file, f"{name}.{key}", f"a whole number of {LONG_BITS} bits", value)
+        offsets[number] = offset
     return offsets
 
 
@@ -143,13 +164,13 @@ class ConsumerOffsets:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> ConsumerOffsets:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        return ConsumerOffsets.of(read_config(directory, "consumerOffset.json", env=env))
+        return read_config(directory, "consumerOffset.json", ConsumerOffsets.of, env=env)
 
     @staticmethod
     def of(file: ConfigFile) -> ConsumerOffsets:
         """Returns what a file that was read says."""
         offsets = {}
-        for key, table in _table(file, "offsetTable", dict).items():
+        for key, table in _objects(file, "offsetTable").items():
             topic, _, group = _name(key).partition(b"@")
             offsets[topic, group] = _offsets(file, f"offsetTable.{key}", table)
         return ConsumerOffsets(file, offsets)
@@ -176,21 +197,22 @@ class TopicConfigs:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> TopicConfigs:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        return TopicConfigs.of(read_config(directory, "topics.json", env=env))
+        return read_config(directory, "topics.json", TopicConfigs.of, env=env)
 
     @staticmethod
     def of(file: ConfigFile) -> TopicConfigs:
         """Returns what a file that was read says."""
         topics = {}
-        for key, raw in _table(file, "topicConfigTable", dict).items():
+        for key, raw in _objects(file, "topicConfigTable").items():
             numbers = {}
             # Missing fields have the defaults of a new TopicConfig.
             for name, default in (("readQueueNums", 16), ("writeQueueNums", 16), ("perm", 6)):
                 value = raw.get(name, default)
-                if not _is_number(value, _INT_BITS):
-                    expected = f"a whole number of {_INT_BITS} bits"
+                number = number_of(value, INT_BITS)
+                if number is None:
+                    expected = f"a whole number of {INT_BITS} bits"
                     raise _not_a(file, f"topicConfigTable.{key}.{name}", expected, value)
-                numbers[name] = value
+                numbers[name] = number
             topic = _name(key)
             topics[topic] = TopicConfig(
                 topic, numbers["readQueueNums"], numbers["writeQueueNums"], numbers["perm"], raw
@@ -209,12 +231,12 @@ class DelayOffsets:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> DelayOffsets:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        return DelayOffsets.of(read_config(directory, "delayOffset.json", env=env))
+        return read_config(directory, "delayOffset.json", DelayOffsets.of, env=env)
 
     @staticmethod
     def of(file: ConfigFile) -> DelayOffsets:
         """Returns what a file that was read says."""
-        return DelayOffsets(file, _offsets(file, "offsetTable", _table(file, "offsetTable", int)))
+        return DelayOffsets(file, _offsets(file, "offsetTable", _table(file, "offsetTable")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +249,13 @@ class SubscriptionGroups:
     @staticmethod
     def read(directory: str, *, env: Env = DEFAULT_ENV) -> SubscriptionGroups:
         """Reads the file in a store's ``config`` directory; empty if it is missing."""
-        return SubscriptionGroups.of(read_config(directory, "subscriptionGroup.json", env=env))
+        return read_config(directory, "subscriptionGroup.json", SubscriptionGroups.of, env=env)
 
     @staticmethod
     def of(file: ConfigFile) -> SubscriptionGroups:
         """Returns what a file that was read says."""
         return SubscriptionGroups(
-            file, {_name(key): raw for key, raw in _table(file, "subscriptionGroupTable", dict).items()}
+            file, {_name(key): raw for key, raw in _objects(file, "subscriptionGroupTable").items()}
         )
 
 

@@ -47,7 +47,8 @@ def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[Any, Any]:
     Bytes that are not UTF-8 become surrogate escapes. Raises `CorruptError`, with the byte
     position, for anything else.
     """
-    parser = _Parser(data.decode("utf-8", "surrogateescape"), path)
+    # A crash may leave zeros behind the content, which the broker's library passes over.
+    parser = _Parser(data.rstrip(b"\0").decode("utf-8", "surrogateescape"), path)
     parser.skip(_SPACE)
     if not parser.text.startswith("{", parser.at):
         parser.fail("no object starts here", "{")

@@ -41,13 +41,34 @@ def test_the_clients_forms_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{offsetTable:[1]}", '{offsetTable:{{"a":{}}:1}}', '{offsetTable:{{"a":1}:"x"}}', "{"]
+    "text",
+    [
+        *("{offsetTable:[1]}", '{offsetTable:{{"a":{}}:1}}', '{offsetTable:{{"a":1}:"x"}}', "{"),
+        *('{offsetTable:{{"queueId":"x"}:1}}', '{offsetTable:{{"queueId":0}:9223372036854775808}}'),
+    ],
 )
 def test_what_no_client_writes_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "offsets.json"
     path.write_text(text)
     with pytest.raises(CorruptError):
         LocalFileOffsetStore(path).read_offsets("Orders")
+
+
+def test_an_offset_is_replaced_however_its_queue_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text('{offsetTable:{{"brokerName":"b","queueId":"3","topic":"Orders"}:"12"}}')
+    store = LocalFileOffsetStore(path, broker_name="b")
+    assert store.read_offsets("Orders") == {3: 12}
+    store.persist("Orders", {3: 13})
+    assert store.read_offsets("Orders") == {3: 13}
+    assert path.read_text().count("queueId") == 1
+
+
+def test_the_backup_stands_in_for_values_that_no_client_writes(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text("{offsetTable:[1]}")
+    path.with_name("offsets.json.bak").write_text('{offsetTable:{{"brokerName":"b","queueId":3,"topic":"Orders"}:12}}')
+    assert LocalFileOffsetStore(path, broker_name="b").read_offsets("Orders") == {3: 12}
 
 
 def test_negative_offsets_are_refused(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_what_the_brokers_library_writes_and_lets_pass(text: str, value: object)
         ("", 0), ("[]", 0), ("{", 1), ("{a", 2), ("{a:}", 3), ("{a:1 b:2}", 5), ('{"é":tru}', 6), ("{a:1}x", 5),
         ('{"a', 1), ("{a:" * 65, 192), ("{a:" + "[" * 10_000, 66), ("{" + "9" * 65 + ":1}", 1),
         ("{a:" + "1" * 5000 + "}", 3),
-        ("{a:0x10}", 3), ("{a:1e999}", 3), ("{a:NaN}", 3), ("{a:1}\0", 5), ("{a:" + "{" * 10_000, 66),
+        ("{a:0x10}", 3), ("{a:1e999}", 3), ("{a:NaN}", 3), ("{a:1}\0x", 5), ("{a:" + "{" * 10_000, 66),
     ],
 )  # fmt: skip
 def test_malformed_text_is_located(text: str, position: int) -> None:
@@ -55,7 +55,7 @@ def test_offsets_topics_and_groups(tmp_path: Path) -> None:
     assert SubscriptionGroups.read(str(tmp_path)).groups == {b"G": {"retryMaxTimes": 16}}
 
 
-@pytest.mark.parametrize("first", [None, b"", b'{"offsetTable":{1:'])
+@pytest.mark.parametrize("first", [None, b"", b'{"offsetTable":{1:', b'{"offsetTable":{1:[2]}}', b'{"offsetTable":3}'])
 def test_the_backup_stands_in(tmp_path: Path, first: bytes | None) -> None:
     if first is not None:
         (tmp_path / "delayOffset.json").write_bytes(first)
@@ -64,6 +64,7 @@ def test_the_backup_stands_in(tmp_path: Path, first: bytes | None) -> None:
     read = DelayOffsets.read(str(tmp_path))
     assert read.offsets == {3: 4}
     assert (read.file.problem is not None) == bool(first)
+    assert str(read.file.remark).endswith(f"read {tmp_path}/delayOffset.json.bak instead")
     (tmp_path / "delayOffset.json.bak").write_text("")
     if first:
         with pytest.raises(CorruptError, match=r"delayOffset\.json: .*move it and its \.bak away"):
@@ -73,7 +74,7 @@ def test_the_backup_stands_in(tmp_path: Path, first: bytes | None) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("{offsetTable:[]}", "{offsetTable:{x:1}}", "{offsetTable:{1:true}}", '{offsetTable:{1:"1"}}'),
+        *("{offsetTable:[]}", "{offsetTable:{x:1}}", "{offsetTable:{1:true}}", '{offsetTable:{1:" 1"}}'),
         *("{offsetTable:{1:9223372036854775808}}", "{offsetTable:{2147483648:1}}"),
     ],
 )
@@ -81,6 +82,21 @@ def test_values_of_the_wrong_type_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "delayOffset.json").write_text(text)
     with pytest.raises(CorruptError, match="offsetTable"):
         DelayOffsets.read(str(tmp_path))
+
+
+def test_numbers_are_those_that_the_broker_takes_them_for(tmp_path: Path) -> None:
+    """Both versions of its library read quoted numbers, and cut fractions off."""
+    (tmp_path / "delayOffset.json").write_text('{offsetTable:{"1":"12",2:7.0,3:-1.5}}')
+    assert DelayOffsets.read(str(tmp_path)).offsets == {1: 12, 2: 7, 3: -1}
+    (tmp_path / "topics.json").write_text('{topicConfigTable:{T:{"writeQueueNums":"8","readQueueNums":4.0}}}')
+    topic = TopicConfigs.read(str(tmp_path)).topics[b"T"]
+    assert (topic.write_queue_nums, topic.read_queue_nums) == (8, 4)
+
+
+def test_zeros_behind_the_object_are_passed_over() -> None:
+    assert parse_config_json(b'{"a":1}\n' + bytes(100)) == {"a": 1}
+    with pytest.raises(CorruptError):
+        parse_config_json(bytes(100))
 
 
 def test_a_long_name_is_not_in_the_error_as_a_whole(tmp_path: Path) -> None:
@@ -101,7 +117,7 @@ def test_a_string_of_escapes_takes_little_memory(quote: str) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("nums", ["99999999999999999999", "2147483648", "4.0", '"4"', "true", "null"])
+@pytest.mark.parametrize("nums", ["99999999999999999999", "2147483648", '"2147483648"', '"x"', "true", "null"])
 def test_numbers_of_queues_that_java_does_not_hold(tmp_path: Path, nums: str) -> None:
     (tmp_path / "topics.json").write_text(f'{{topicConfigTable:{{"T":{{"writeQueueNums":{nums}}}}}}}')
     with pytest.raises(CorruptError, match="writeQueueNums"):
