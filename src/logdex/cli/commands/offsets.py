@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logdex.cli.app import app, epilog
+from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.find_view import show
 from logdex.cli.options import JsonOption, PathOptions, TopicOption, path_command
 from logdex.cli.output import hint, note
@@ -42,7 +42,8 @@ def offsets(
     yes: Annotated[bool, typer.Option("--yes", help="Reset, and do not only show it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far groups have read and how much is left. Exit 0 good, 2 cannot run."""
+    """Show how far groups have read and how much is left. Exit 0 good, 1 damage found, 2 cannot
+    run."""
     if yes and reset_to is None:
         raise UsageError("--yes resets offsets", hint="give --reset-to earliest, latest, an offset or a time")
     time_ms = None
@@ -53,7 +54,11 @@ def offsets(
             require_longs(**{"--reset-to": int(reset_to[:25])})
         elif reset_to not in ("earliest", "latest"):
             time_ms = parse_time(reset_to)
-    show("offsets", target, group=group, topic=topic, reset_to=reset_to, time_ms=time_ms, yes=yes, as_json=as_json)
+    is_good = show(
+        "offsets", target, group=group, topic=topic, reset_to=reset_to, time_ms=time_ms, yes=yes, as_json=as_json
+    )
     if reset_to is not None and not yes:
         note("nothing was changed")
         hint("add --yes to reset")
+    if not is_good:
+        raise typer.Exit(PROBLEMS_FOUND)

@@ -6,6 +6,7 @@ from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.sources.source import LogSource
 from logdex.convert.stats.report import GroupLag
+from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot, open_kafka
 from logdex.rocketmq.files.config_files import ConsumerOffsets
@@ -13,26 +14,32 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
-def group_lags(source: LogSource, env: Env) -> list[GroupLag]:
+def group_lags(source: LogSource, losses: list[str], env: Env) -> list[GroupLag]:
     """Returns how far each consumer group is in each queue or partition of which it has committed
-    an offset."""
+    an offset. Adds to `losses` if an older file of a store tells it, or none."""
     found: list[GroupLag] = []
     if isinstance(source, StoreSource):
-        found = _store_lags(source, env)
+        found = _store_lags(source, losses, env)
     elif isinstance(source, LogDirSource):
         found = _log_lags(source, env)
     return sorted(found, key=lambda each: (-each.lag, each.group, each.topic, each.queue))
 
 
-def _store_lags(source: StoreSource, env: Env) -> list[GroupLag]:
+def _store_lags(source: StoreSource, losses: list[str], env: Env) -> list[GroupLag]:
     with StoreSnapshot(source.path, env=env, **source.settings) as snapshot:
         if snapshot.commit_log.is_one_file:
             return []
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in snapshot.queues()}
-    committed = ConsumerOffsets.read(StorePaths(source.path).config, env=env).offsets
+    try:
+        read = ConsumerOffsets.read(StorePaths(source.path).config, env=env)
+    except StoreError as error:
+        losses.append(error.message)
+        return []
+    if read.file.remark is not None:
+        losses.append(read.file.remark)
     return [
         GroupLag(_text(group), _text(topic), queue_id, offset, ends[topic, queue_id])
-        for (topic, group), offsets in committed.items()
+        for (topic, group), offsets in read.offsets.items()
         for queue_id, offset in offsets.items()
         if (topic, queue_id) in ends and source.wanted.wants_queue(topic, queue_id)
     ]

@@ -49,7 +49,7 @@ def stats(
         counts.take_in(done.counts)
         report.losses += done.losses
     _fill(report, counts, top_keys)
-    report.groups = group_lags(source, env)
+    report.groups = group_lags(source, report.losses, env)
     report.tasks, report.seconds = runner.tasks, time.perf_counter() - started
     return report
 

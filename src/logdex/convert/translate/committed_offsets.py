@@ -27,22 +27,23 @@ from logdex.rocketmq.files.store_files import StorePaths
 
 def write_committed_offsets(
     source: StoreSource, shifts: Mapping[Place, int], folder: str, now_ms: int, env: Env
-) -> tuple[int, list[str]]:
+) -> tuple[int, list[str], list[str]]:
     """Writes the offsets that groups have committed of the converted queues into partitions of
     `__consumer_offsets` below `folder`. Returns (number of groups, notes on offsets of
-    queues that have no messages)."""
+    queues that have no messages, losses)."""
     commits: dict[str, list[tuple[TopicPartition, int]]] = {}
     notes: list[str] = []
-    for (topic, group), offsets in ConsumerOffsets.read(StorePaths(source.path).config, env=env).offsets.items():
-        name = topic.decode("utf-8", "backslashreplace")
+    read = ConsumerOffsets.read(StorePaths(source.path).config, env=env)
+    for (topic, group_name), offsets in read.offsets.items():
+        name, group = (each.decode("utf-8", "backslashreplace") for each in (topic, group_name))
         for queue_id, offset in offsets.items():
             shift = shifts.get((name, queue_id))
             if shift is None:
                 if name not in SYSTEM_TOPICS and source.wanted.topic in (None, topic):
-                    notes.append(f"the group {group!r} has an offset of {name} {queue_id}, which has no messages")
+                    notes.append(f"the group {group} has an offset of {name} {queue_id}, which has no messages")
                 continue
             place = TopicPartition(kafka_topic(name), queue_id)
-            commits.setdefault(group.decode("utf-8", "backslashreplace"), []).append((place, max(offset + shift, 0)))
+            commits.setdefault(group, []).append((place, max(offset + shift, 0)))
     with PartitionWriter(folder, compression=Compression.NONE, env=env) as writer:
         for committer, places in sorted(commits.items()):
             records = [offset_commit(committer, place, offset, now_ms) for place, offset in places]
@@ -55,7 +56,7 @@ def write_committed_offsets(
             )
             numbers = np.arange(len(records), dtype=np.int64)
             writer.append(TopicPartition(TOPIC, partition_for(committer)), table, numbers)
-    return len(commits), notes
+    return len(commits), notes, [] if read.file.remark is None else [read.file.remark]
 
 
 def put_committed_offsets(folder: str, done: ConvertedLogs, env: Env) -> list[str]:

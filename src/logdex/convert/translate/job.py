@@ -79,8 +79,9 @@ def _to_kafka(
             f"{escaped} messages have properties with \\x, which may stand for bytes that are not UTF-8"
         )
     now_ms = time.time_ns() // 1_000_000
-    report.groups, notes = write_committed_offsets(source, shifts, f"{home}/offsets", now_ms, env)
+    report.groups, notes, losses = write_committed_offsets(source, shifts, f"{home}/offsets", now_ms, env)
     report.notes += notes
+    report.losses += losses
     moved = [f"{topic} {queue}" for (topic, queue), shift in shifts.items() if shift]
     if moved:
         report.notes.append(f"offsets were moved up where queues began anew: {', '.join(moved)}")

@@ -7,7 +7,7 @@ from logdex.errors import CorruptError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
-from logdex.rocketmq.files.config_json import parse_config_json
+from logdex.rocketmq.files.config_files import require_config
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, INDEX_DIR, StorePaths
 from logdex.rocketmq.geometry.index_geometry import read_header
 from logdex.rocketmq.index_file.index_paths import list_index_files
@@ -58,7 +58,7 @@ def copy_config(root: str, directory: str, output: OutputFiles, notes: list[str]
         try:
             data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
             if name.endswith(".json") and data:
-                parse_config_json(data, path=path)
+                require_config(data, path)
         except (CorruptError, UnreadableError) as error:
             notes.append(f"{error.message}: not taken over")
             continue

@@ -321,8 +321,8 @@ class _Look:
         except StoreError as error:
             self.problems.append(error.message)
             return
-        if read.file.problem is not None:
-            self.problems.append(f"{read.file.problem.message}; read {read.file.path} instead")
+        if read.file.remark is not None:
+            self.problems.append(read.file.remark)
         by_name = {(queue.topic, queue.queue_id): queue for queue in queues}
         for (topic, group), offsets in read.offsets.items():
             for queue_id, offset in offsets.items():

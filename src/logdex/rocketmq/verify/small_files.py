@@ -150,8 +150,11 @@ def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool) -> No
     directory = StorePaths(root).config
     if not env.is_dir(directory):
         return
-    for name in env.list_dir(directory):
+    names = env.list_dir(directory)
+    for name in names:
         path = f"{directory}/{name}"
+        if name.endswith(".json.bak") and name.removesuffix(".bak") not in names and not is_unclean:
+            out.info("no-config", path.removesuffix(".bak"), "there is none: the broker falls back on the .bak file")
         if not name.endswith(".json"):
             continue
         problem = _problem_of(path, out, env)
@@ -189,11 +192,12 @@ def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:
 
 def _mend_config(path: str, env: Env) -> str:
     backup = f"{path}.bak"
+    name = posixpath.basename(backup)
     try:
         data = env.read_file(backup, limits.CONFIG_FILE_SIZE_BYTES_MAX) if env.is_file(backup) else b""
-        if data:
-            require_config(data, backup)
-            return f"copy {backup} over it: the broker falls back on that"
+        if not data:
+            return f"{RESTORE}: there is no {name}, so that a broker would begin with nothing"
+        require_config(data, backup)
     except StoreError:
-        pass
-    return f"{RESTORE}: there is no sound {posixpath.basename(backup)}, so that a broker would begin with nothing"
+        return f"{RESTORE}: {name} is not sound either, so that a broker does not start"
+    return f"copy {backup} over it: the broker falls back on that"

@@ -35,6 +35,7 @@ def show(
 ) -> bool:
     """Prints messages and commits them. Returns whether all could be shown."""
     from logdex.rocketmq.consuming.consumer import Consumer
+    from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
     from logdex.rocketmq.consuming.source import queue_ids, require_queues
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -48,6 +49,9 @@ def show(
         if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
             raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
         require_queues(snapshot, DEFAULT_ENV)
+        committed = ConsumerOffsetManager(path).read().file
+        if committed.remark is not None:
+            note(committed.remark)
         printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
         with Consumer(snapshot, group, topic, tags=tag, start="last" if start == "last" else "first") as consumer:
             while left is None or left > 0:

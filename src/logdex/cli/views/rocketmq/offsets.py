@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import shown
+from logdex.cli.output import note, shown
 from logdex.cli.views.offset_rows import OffsetRow, print_offsets
 from logdex.errors import LogInUseError, UsageError
 
@@ -24,7 +24,8 @@ def show(
     yes: bool,
     as_json: bool,
 ) -> bool:
-    """Prints the progress of groups, with the offsets after a reset."""
+    """Prints the progress of groups, with the offsets after a reset. Returns whether the newest
+    offsets could be read."""
     from logdex.io.env import DEFAULT_ENV
     from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
     from logdex.rocketmq.consuming.progress import progress_of, reset_target
@@ -37,7 +38,10 @@ def show(
         require_queues(snapshot, DEFAULT_ENV)
         manager = ConsumerOffsetManager(path, dialect=snapshot.config.dialect)
         wanted = None if topic is None else topic.encode("utf-8", "surrogateescape")
-        rows = progress_of(snapshot, manager.read(), group, wanted)
+        read = manager.read()
+        if read.file.remark is not None:
+            note(read.file.remark)
+        rows = progress_of(snapshot, read, group, wanted)
         if not rows and topic is not None:
             snapshot.require_known(topic)
         if not rows and (group is not None or topic is not None):
@@ -66,7 +70,7 @@ def show(
         nothing="no group has committed offsets",
         as_json=as_json,
     )
-    return True
+    return read.file.remark is None
 
 
 def _reset(path: str, manager: Any, group: str, offsets: dict[tuple[bytes, int], int]) -> None:
