@@ -112,12 +112,15 @@ def _rebuild(
 
     own = rebuild_settings(settings.get("index_interval_bytes"), key_index=bool(settings.get(_KEY_INDEX)), sync=sync)
     target = _directory(found) if output is None else output
+    flags = given_flags(settings)
 
     def run(progress: Progress | None) -> KafkaRebuildReport:
-        return rebuild_on(LocalRunner(progress), found, target, own, in_place=in_place, env=env, worker_env=env)
+        return rebuild_on(
+            LocalRunner(progress), found, target, own, in_place=in_place, flags=flags, env=env, worker_env=env
+        )
 
     def run_on(runner: Runner, engine: str) -> KafkaRebuildReport:
-        return rebuild_on(runner, found, target, own, in_place=in_place, engine=engine, env=env)
+        return rebuild_on(runner, found, target, own, in_place=in_place, engine=engine, flags=flags, env=env)
 
     return RebuildJob(target, find_source(found, env).size_bytes, run, run_on)
 
@@ -138,7 +141,13 @@ def _recover(
 
     def run(progress: Progress | None) -> RecoverReport:
         return recover(
-            *(found, target, config), infer_interval=infer, in_place=in_place, sync=sync, progress=progress, env=env
+            *(found, target, config),
+            infer_interval=infer,
+            in_place=in_place,
+            sync=sync,
+            flags=given_flags(settings),
+            progress=progress,
+            env=env,
         )
 
     return RecoverJob(target, _log_size_bytes(found, env=env), run)

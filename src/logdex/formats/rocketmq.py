@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -118,6 +119,12 @@ def _settled(
     return root, target, notes
 
 
+def _flags(settings: Settings, env: Env) -> str:
+    """Returns the flags of the settings, as they hold in any working directory."""
+    conf = settings.get("broker_conf")
+    return given_flags(settings if conf is None else {**settings, "broker_conf": env.real_path(os.fspath(conf))})
+
+
 def _rebuild(
     found: StorePath,
     settings: Settings,
@@ -138,6 +145,7 @@ def _rebuild(
         "sync": sync,
         "deleted_topics": bool(settings.get(_DELETED_TOPICS)),
         "time_zone": settings.get(_TIME_ZONE),
+        "flags": _flags(settings, env),
         "env": env,
     }
 
@@ -170,7 +178,14 @@ def _recover(
     config = resolve_config(root, env=env, **settings)
 
     def run(progress: Progress | None) -> RecoverReport:
-        report = recover(root, target, config, in_place=in_place, sync=sync, progress=progress, env=env)
+        report = recover(
+            *(root, target, config),
+            in_place=in_place,
+            sync=sync,
+            flags=_flags(settings, env),
+            progress=progress,
+            env=env,
+        )
         report.notes[:0] = notes
         return report
 

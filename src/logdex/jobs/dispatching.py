@@ -12,7 +12,7 @@ from typing import Protocol
 from logdex.errors import LogInUseError
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, ProcessLock, take_lock
-from logdex.jobs.journal import LOCK_NAME
+from logdex.jobs.journal import LOCK_NAME, find_unfinished
 from logdex.jobs.reports import Lossy, Progress, WorkReport
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Runner
@@ -91,8 +91,10 @@ class Stoppable:
 
 def lock_output(output: str, env: Env) -> ProcessLock:
     """Creates the output if it is missing, and takes its lock. Raises `LogInUseError` if another
-    dispatch has it."""
+    dispatch has it, and `UsageError` if a command was killed while it published there."""
     env.make_dirs_durably(output)
+    for unfinished in find_unfinished([output], env):
+        raise unfinished.error
     lock = take_lock(f"{output}/{LOCK_NAME}", env=env)
     if isinstance(lock, LockHolder):
         raise LogInUseError("another dispatch writes here", path=output, hint="stop it first")

@@ -55,13 +55,15 @@ class Journal:
     """What a run stages and publishes. `output` and `staging` are relative to the directory of the
     journal, so that they hold if it is moved. Without `steps`, nothing has been published yet.
     `command` is what to type to run it again, and `settings` are the sizes that it inferred, by the
-    name whose files show them."""
+    name whose files show them. `in_place` states whether the run reads what it publishes into: a
+    broker's directory, in which it is undone under the broker's lock only."""
 
     command: str
     output: str
     staging: str
     settings: dict[str, dict[str, int]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    in_place: bool = False
 
     def to_bytes(self) -> bytes:
         """Returns the content of the journal's file."""
@@ -172,6 +174,13 @@ def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> Non
             out.find(UNFINISHED_CHECK, path, 0, each.message, expected=expected, mend=each.command)
 
 
+def unfinished_of(directory: str, journal: Journal, *, is_running: bool) -> Unfinished:
+    """Returns the publication that a journal in `directory` is about."""
+    output = posixpath.join(directory, journal.output)
+    paths = tuple(posixpath.normpath(posixpath.join(output, step.name)) for step in journal.steps)
+    return Unfinished(directory, journal.command, is_running, paths)
+
+
 def find_unfinished(directories: Iterable[str], env: Env, *, is_writer: bool = False) -> list[Unfinished]:
     """Returns the publications that were broken off or are under way in these directories. Changes
     nothing. What cannot be read counts as none; for a writer it raises `StorageError`."""
@@ -181,9 +190,7 @@ def find_unfinished(directories: Iterable[str], env: Env, *, is_writer: bool = F
             journal = read_journal(directory, env)
             if journal is not None and journal.steps:
                 is_running = lock_is_held(posixpath.join(directory, LOCK_NAME), env=env) is True
-                output = posixpath.join(directory, journal.output)
-                paths = tuple(posixpath.normpath(posixpath.join(output, step.name)) for step in journal.steps)
-                found.append(Unfinished(directory, journal.command, is_running, paths))
+                found.append(unfinished_of(directory, journal, is_running=is_running))
         except StoreError as error:
             if is_writer and isinstance(error, StorageError):
                 raise

@@ -8,6 +8,7 @@ and must not be a directory in which publishing or cleaning up would move the so
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -66,13 +67,19 @@ def require_empty(output: str, *, env: Env) -> None:
 
 
 def settle_unfinished(
-    homes: Iterable[str], *, locked: Callable[[], AbstractContextManager[object]] = nullcontext, sync: bool, env: Env
+    homes: Iterable[str],
+    *,
+    in_place: bool = False,
+    locked: Callable[[], AbstractContextManager[object]] = nullcontext,
+    sync: bool,
+    env: Env,
 ) -> list[str]:
     """Undoes what killed runs published in an output, and returns what was undone, in words.
 
     A job calls this before it looks at what it reads and at what is in its output. `homes` are the
     directories in which a journal may lie, and `locked` takes the broker's lock, for a job that
-    writes in place. Raises `UsageError` if another run is writing there.
+    writes in place. Raises `UsageError` if another run is writing there, and, unless `in_place`, if
+    a run in place was killed there.
     """
     notes: list[str] = []
     for home in homes:
@@ -85,7 +92,7 @@ def settle_unfinished(
         journal = read_journal(home, env)
         if journal is not None and journal.steps:
             with locked():
-                lock = OutputLock(home, home, sync=sync, env=env)
+                lock = OutputLock(home, home, in_place=in_place, sync=sync, env=env)
                 try:
                     notes += lock.notes
                     lock.remove()
@@ -94,9 +101,10 @@ def settle_unfinished(
     return notes
 
 
-def command_line(command: str, root: str, output: str, *, in_place: bool) -> str:
-    """Returns what to type to run a job again."""
-    return f"logdex {command} {root} " + ("--in-place" if in_place else f"--output {output}")
+def command_line(command: str, root: str, output: str, *, in_place: bool, flags: str = "") -> str:
+    """Returns what to type, in a shell, to run a job again; `flags` are those of its settings."""
+    where = "--in-place" if in_place else f"--output {shlex.quote(output)}"
+    return f"logdex {command} {shlex.quote(root)} {where}{flags}"
 
 
 @contextmanager
@@ -125,6 +133,7 @@ def staged_output(
             output,
             sync=sync,
             command=command,
+            in_place=in_place,
             home=staging_home if in_place else None,
             lock_home=lock_home if in_place else None,
         ) as staging,

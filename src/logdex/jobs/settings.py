@@ -61,7 +61,12 @@ def flag_of(name: str) -> str:
 
 def given_flags(settings: Mapping[str, object]) -> str:
     """Returns the flags and values that give these settings, as a shell reads them: each after a
-    space, none for a setting that is not given."""
-    given = ((name, value) for name, value in settings.items() if value is not None)
-    texts = ((name, os.fspath(value) if isinstance(value, os.PathLike) else str(value)) for name, value in given)
-    return "".join(f" {flag_of(name)} {shlex.quote(text)}" for name, text in texts)
+    space, none for a setting that is not given or False, a flag alone for one that is True."""
+    given = ((name, value) for name, value in settings.items() if value is not None and value is not False)
+    return "".join(f" {flag_of(name)}{_value(value)}" for name, value in given)
+
+
+def _value(value: object) -> str:
+    if value is True:
+        return ""
+    return f" {shlex.quote(os.fspath(value) if isinstance(value, os.PathLike) else str(value))}"

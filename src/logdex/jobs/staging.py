@@ -22,7 +22,7 @@ from types import TracebackType
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
 from logdex.io.process_lock import ProcessLock, take_lock
-from logdex.jobs.journal import LOCK_NAME, Journal, read_journal, write_journal
+from logdex.jobs.journal import LOCK_NAME, Journal, read_journal, unfinished_of, write_journal
 from logdex.jobs.publication import Names, Publication
 
 PREFIX = ".logdex-staging-"
@@ -50,11 +50,13 @@ class OutputLock:
     """The lock on an output, whose file in `directory` is the journal too. `take` returns with what
     a killed run left there brought back, and `notes` say what that was. For one thread.
 
-    Raises `UsageError` if another run holds the lock.
+    Raises `UsageError` if another run holds the lock, and for a killed run in place unless
+    `in_place`: a broker may run on what it published.
     """
 
-    def __init__(self, directory: str, output: str, *, sync: bool, env: Env) -> None:
+    def __init__(self, directory: str, output: str, *, in_place: bool, sync: bool, env: Env) -> None:
         self.directory = directory
+        self._in_place = in_place
         self.notes: list[str] = []
         self._sync = sync
         self._env = env
@@ -89,6 +91,8 @@ class OutputLock:
         if journal is None:
             return
         staging = posixpath.normpath(posixpath.join(self.directory, journal.staging))
+        if journal.steps and journal.in_place and not self._in_place:
+            raise unfinished_of(self.directory, journal, is_running=False).error
         if journal.steps:
             publication = Publication(self.directory, journal, sync=self._sync, env=self._env)
             changed = publication.changed_since()
@@ -138,8 +142,9 @@ class Staging:
     published. For one thread.
 
     `home` is the directory of the staging folder, and `lock_home` that of the lock file, if they
-    are not the output itself. `command` is what to type to run the job again. `notes` say what was
-    left of a killed run. Raises `UsageError` if another run holds the lock.
+    are not the output itself. `command` is what to type to run the job again, and `in_place`
+    whether it reads what it publishes into. `notes` say what was left of a killed run. Raises
+    `UsageError` if another run holds the lock.
     """
 
     def __init__(
@@ -149,6 +154,7 @@ class Staging:
         *,
         sync: bool,
         command: str = "a run",
+        in_place: bool = False,
         home: str | None = None,
         lock_home: str | None = None,
     ) -> None:
@@ -158,11 +164,14 @@ class Staging:
         self.output = output
         self._make_output()
         home, lock_home = home or output, lock_home or output
-        self._lock = OutputLock(lock_home, output, sync=sync, env=env)
+        self._lock = OutputLock(lock_home, output, in_place=in_place, sync=sync, env=env)
         self.notes = self._lock.notes
         self.directory = f"{home}/{PREFIX}{uuid.uuid4().hex[:12]}"
         self._journal = Journal(
-            command, posixpath.relpath(output, lock_home), posixpath.relpath(self.directory, lock_home)
+            command,
+            posixpath.relpath(output, lock_home),
+            posixpath.relpath(self.directory, lock_home),
+            in_place=in_place,
         )
         try:
             for name in env.list_dir(home):

@@ -17,3 +17,4 @@ def test_settings_become_the_flags_that_give_them() -> None:
     }
     assert given_flags(given) == " --max-index-num 8 --broker-conf 'my conf' --message-delay-level '1s 5s'"
     assert given_flags({}) == ""
+    assert given_flags({"deleted_topics": True, "key_index": False}) == " --deleted-topics"

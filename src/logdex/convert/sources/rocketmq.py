@@ -15,6 +15,7 @@ from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS, with_plain_bodi
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
+from logdex.rocketmq.rebuild.source import require_whole_log
 from logdex.rocketmq.snapshot.frozen_store import freeze_between, is_damaged
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -82,6 +83,7 @@ class StoreSource:
         """Plans a read. See `LogSource`."""
         needed = NEEDED_COLUMNS if "body" in columns else ()
         columns = tuple(dict.fromkeys((*columns, *needed)))
+        require_whole_log(self.path, env)
         with StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
             end = snapshot.valid_end
             frozen = freeze_between(snapshot, self.path, "", snapshot.commit_log.min_offset, end.offset)

@@ -58,7 +58,9 @@ def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bo
         return outputs.settle_unfinished([env.real_path(output)], sync=sync, env=env)
     homes = journal_homes(found, env)
     directory = homes[0] if found.kind is KafkaPathKind.LOG_DIR else home_of(homes[1], env=env)[0]
-    return outputs.settle_unfinished(homes, locked=partial(in_place_lock, directory, env=env), sync=sync, env=env)
+    return outputs.settle_unfinished(
+        homes, in_place=True, locked=partial(in_place_lock, directory, env=env), sync=sync, env=env
+    )
 
 
 def staged_logs(
@@ -69,17 +71,18 @@ def staged_logs(
     home: str,
     partition: str | None,
     in_place: bool,
+    flags: str,
     sync: bool,
     env: Env,
 ) -> AbstractContextManager[Staging]:
-    """Returns the staging for what `command` publishes in `output`. `home` is the log directory
-    that is locked in place, `partition` the partition's directory in which the staging folder is
-    made in place, because the broker tolerates one there."""
+    """Returns the staging for what `command`, with `flags`, publishes in `output`. `home` is the
+    log directory that is locked in place, `partition` the partition's directory in which the
+    staging folder is made in place, because the broker tolerates one there."""
     return outputs.staged_output(
         output,
         in_place=in_place,
         lock=in_place_lock(home, env=env),
-        command=outputs.command_line(command, env.real_path(found.path), output, in_place=in_place),
+        command=outputs.command_line(command, env.real_path(found.path), output, in_place=in_place, flags=flags),
         staging_home=partition,
         lock_home=home,
         sync=sync,

@@ -12,6 +12,7 @@ import os
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
@@ -81,11 +82,13 @@ def rebuild_on(
     *,
     in_place: bool = False,
     engine: str = "local",
+    flags: str = "",
     env: Env = DEFAULT_ENV,
     worker_env: Env = DEFAULT_ENV,
     task_size_bytes: int | None = None,
 ) -> KafkaRebuildReport:
-    """As `rebuild`, on a given `runner`.
+    """As `rebuild`, on a given `runner`. If the run is killed, `flags` end the command that
+    `verify` prints to run it again.
 
     `env` is the caller's, `worker_env` that of the tasks. `task_size_bytes` overrides the size of
     tasks; the output does not depend on it.
@@ -102,8 +105,9 @@ def rebuild_on(
     if not source.is_whole:
         report.notes.append("a single segment is rebuilt without .snapshot, .txnindex and leader epochs")
     partition = f"{output}/{next(iter(source.partitions))}" if source.is_log_dir else None
+    places: dict[str, Any] = {"home": source.home, "partition": partition}
     with staged_logs(
-        found, output, "rebuild", home=source.home, partition=partition, in_place=in_place, sync=settings.sync, env=env
+        found, output, "rebuild", **places, in_place=in_place, flags=flags, sync=settings.sync, env=env
     ) as staging:
         job = _Job(runner, source, settings, staging.directory, env, worker_env)
         segments = job.derive_segments(task_size_bytes)

@@ -12,6 +12,7 @@ import os
 import posixpath
 import time
 from dataclasses import replace
+from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
@@ -46,6 +47,7 @@ def recover(
     infer_interval: bool | None = None,
     in_place: bool = False,
     sync: bool = True,
+    flags: str = "",
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RecoverReport:
@@ -56,7 +58,8 @@ def recover(
     are kept under names with the date. With `infer_interval`, the `index_interval_bytes` is
     inferred from the indexes where that is possible, instead of taken from `config`; this is the
     default without a `config`. A log directory gets its checkpoints and the clean-shutdown mark.
-    Nothing is published before everything is written.
+    Nothing is published before everything is written. If the run is killed meanwhile, `flags` end
+    the command that `verify` prints to run it again.
 
     Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` if the output is refused,
     `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be read or
@@ -72,9 +75,8 @@ def recover(
     logs = [(log.path, log.size_bytes) for partition in source.partitions for log in partition.logs]
     require_free_for(output, logs, lambda sizes: sum(sizes) * 65 // 64 + _RESERVE_BYTES, env)
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
-    with staged_logs(
-        found, output, "recover", home=source.home, partition=partition, in_place=in_place, sync=sync, env=env
-    ) as staging:
+    places: dict[str, Any] = {"home": source.home, "partition": partition}
+    with staged_logs(found, output, "recover", **places, in_place=in_place, flags=flags, sync=sync, env=env) as staging:
         job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
         if config is None if infer_interval is None else infer_interval:
             job.infer_intervals()

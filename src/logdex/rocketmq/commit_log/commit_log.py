@@ -26,6 +26,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.primitives.shown import counted, repr_of
+from logdex.rocketmq.commit_log.no_log import no_log
 from logdex.rocketmq.files.offset_files import (
     OFFSET_MAX,
     OffsetFile,
@@ -186,8 +187,7 @@ class CommitLog:
             for directory in filter(self._env.is_dir, self._more):
                 _add(found, list_offset_files(self._env, directory))
         else:
-            hint = "a store has its log in commitlog/, or where storePathCommitLog says: --broker-conf FILE"
-            raise MissingFileError("no such directory", path=self.directory, hint=hint)
+            raise no_log(self.directory, self._env)
         if not found.files and not found.unusable:
             raise NotAStoreError(
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"

@@ -66,6 +66,7 @@ def rebuild_on(
     engine: str = "local",
     deleted_topics: bool = False,
     time_zone: str | None = None,
+    flags: str = "",
     env: Env = DEFAULT_ENV,
     part_size_bytes: int | None = None,
 ) -> RebuildReport:
@@ -85,7 +86,7 @@ def rebuild_on(
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)
     named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)
     lock = broker_lock(root, env=env)
-    command = command_line("rebuild", root, output, in_place=in_place)
+    command = command_line("rebuild", root, output, in_place=in_place, flags=flags)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))

@@ -38,6 +38,7 @@ def rebuild(
     sync: bool = True,
     deleted_topics: bool = False,
     time_zone: str | None = None,
+    flags: str = "",
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RebuildReport:
@@ -47,7 +48,8 @@ def rebuild(
     The files are staged and published at the end, so a rebuild that was killed can be run again.
     `sync` False omits every fsync. `deleted_topics` also rebuilds the queues of topics that
     ``config/topics.json`` no longer has. IndexFiles are named by times in `time_zone` (see
-    `resolve_name_zone`).
+    `resolve_name_zone`). If the run is killed, `flags` end the command that `verify` prints to run
+    it again.
     """
     started = time.perf_counter()
     root, output = os.fspath(root), os.fspath(output)
@@ -60,7 +62,7 @@ def rebuild(
     scanner = Scanner(config, env=env, unreadable_is_damage=True)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)
-    command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place)
+    command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         end = derive_files(
             *(scanner, log, staging.directory, config, known, named.zone, report), sync=sync, progress=progress, env=env

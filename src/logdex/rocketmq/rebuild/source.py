@@ -12,10 +12,17 @@ from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.jobs import output as outputs
 from logdex.jobs.free_space import require_free_for
+from logdex.jobs.journal import find_unfinished
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_SLOT
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
-from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, CONSUME_QUEUE_EXT_DIR, INDEX_DIR
+from logdex.rocketmq.files.store_files import (
+    COMMIT_LOG_DIR,
+    CONSUME_QUEUE_DIR,
+    CONSUME_QUEUE_EXT_DIR,
+    INDEX_DIR,
+    StorePaths,
+)
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
@@ -33,6 +40,8 @@ def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
             f"--in-place needs a store, and {root} is one file", hint="give --output DIR, or the root as PATH"
         )
     store = _store_of(env.real_path(root), env)
+    if not in_place:
+        require_whole_log(root, env)
     outputs.check_output(output, store, published=PUBLISHED, in_place=in_place, may_be_in_place=not is_file, env=env)
 
 
@@ -40,7 +49,17 @@ def settle_unfinished(root: str, output: str, *, in_place: bool, sync: bool, env
     """Undoes what a killed run published in `output`, before anything there is looked at. Returns
     what was undone, in words."""
     locked = partial(broker_lock, root, env=env) if in_place else nullcontext
-    return outputs.settle_unfinished([output], locked=locked, sync=sync, env=env)
+    return outputs.settle_unfinished([output], in_place=in_place, locked=locked, sync=sync, env=env)
+
+
+def require_whole_log(root: str, env: Env) -> None:
+    """Raises `UsageError` if a recovery of the store at `root`, or around one CommitLog file, was
+    killed while it published the log: the next run undoes that, and what had been derived from the
+    log would be of another one."""
+    store = _store_of(env.real_path(root), env)
+    for each in find_unfinished([store], env):
+        if StorePaths(store).commit_log in each.paths:
+            raise each.error
 
 
 def _refuse_queue_ext(root: str, env: Env) -> None:

@@ -51,13 +51,15 @@ def recover(
     *,
     in_place: bool = False,
     sync: bool = True,
+    flags: str = "",
     progress: Progress | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RecoverReport:
     """Recovers the store at `root`, or the log that consists of one CommitLog file, into `output`.
 
     The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
-    kept under names with the date. Nothing is published before everything is written.
+    kept under names with the date. Nothing is published before everything is written. If the run is
+    killed meanwhile, `flags` end the command that `verify` prints to run it again.
 
     Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
@@ -68,7 +70,7 @@ def recover(
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     check_output(root, output, config, in_place=in_place, env=env)
     report = RecoverReport(notes=notes, assumed=list(config.assumed))
-    command = command_line("recover", env.real_path(root), env.real_path(output), in_place=in_place)
+    command = command_line("recover", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)
     lock = broker_lock(root, env=env)
     with CommitLog.of_config(root, config, env=env) as log:
         sizes = [(file.path, file.size_bytes) for file in log.files]

@@ -13,6 +13,7 @@ from logdex.jobs import output as outputs
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
+from logdex.rocketmq.rebuild.source import require_whole_log
 from logdex.rocketmq.recover.whole_pieces import ScannedFile
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -41,6 +42,7 @@ def check_output(root: str, output: str, config: StoreConfig, *, in_place: bool,
     store = posixpath.dirname(folder) if lies_in_store else real
     outputs.check_output(output, store, in_place=in_place, may_be_in_place=not is_file, env=env)
     if not in_place:
+        require_whole_log(root, env)
         outputs.require_empty(output, env=env)
 
 
