@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.options import PathOptions, given
+from logdex.cli.output import hint, note
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
 
@@ -79,7 +80,21 @@ def _call(command: str, function: str, target: PathOptions, options: Mapping[str
 
     _refuse_others(found, target, {**target.settings, **given(options)}, takes)
     own = {name: options[name] for name in view_options(found.format, command, function) if name in options}
-    return getattr(view, function)(found, target.settings, **own)
+    if function != "show" or command == "put":  # which is refused
+        return getattr(view, function)(found, target.settings, **own)
+    is_whole = note_unfinished(found)
+    return getattr(view, function)(found, target.settings, **own) and is_whole
+
+
+def note_unfinished(found: FoundPath) -> bool:
+    """Tells of publications at a path. Returns False if one was broken off: some files are new then,
+    and some are as before."""
+    unfinished = format_of(found).unfinished(found)
+    for each in unfinished:
+        note(f"{each.directory}: {each.message}")
+        if not each.is_running:
+            hint(f"run it again, which first undoes that: {each.command}")
+    return all(each.is_running for each in unfinished)
 
 
 def create_at(command: str, target: PathOptions, format_name: str) -> None:

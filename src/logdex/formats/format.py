@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from logdex.frames.tables import LogTables
     from logdex.jobs.dispatching import DispatchJob
     from logdex.jobs.findings import VerifyReport
+    from logdex.jobs.journal import Unfinished
     from logdex.jobs.reports import Progress, RebuildReport
     from logdex.jobs.tasks import Runner
 
@@ -114,6 +115,8 @@ class Format:
     `scan(...)` and the look-ups of the format."""
     overview: Callable[..., Any]
     """``(found, settings, *, env)``: returns what `info` shows, with `problems` and `to_json()`."""
+    unfinished: Callable[..., list[Unfinished]]
+    """``(found, *, env)``: returns the publications there that were broken off or are under way."""
     log_size_bytes: Callable[..., int]
     """``(found, *, env)``: returns the size of the logs, for a progress bar."""
     verify: Callable[..., VerifyReport]

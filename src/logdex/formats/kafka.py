@@ -14,6 +14,7 @@ from logdex.kafka.settings.log_config import LogConfig
 
 if TYPE_CHECKING:
     from logdex.jobs.findings import VerifyReport
+    from logdex.jobs.journal import Unfinished
     from logdex.jobs.reports import Progress
     from logdex.jobs.tasks import Runner
     from logdex.kafka.directory.recognise import KafkaPath
@@ -61,6 +62,12 @@ def _overview(found: KafkaPath, settings: Settings, *, env: Env = DEFAULT_ENV) -
     from logdex.kafka.snapshot.overview import overview
 
     return overview(found, LogConfig(**settings), env=env)
+
+
+def _unfinished(found: KafkaPath, *, env: Env = DEFAULT_ENV) -> list[Unfinished]:
+    from logdex.kafka.directory.unfinished import unfinished_at
+
+    return unfinished_at(found, env)
 
 
 def _log_size_bytes(found: KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
@@ -182,6 +189,7 @@ FORMAT = Format(
     tables=_tables,
     table_options=("control", "isolation"),
     overview=_overview,
+    unfinished=_unfinished,
     log_size_bytes=_log_size_bytes,
     verify=_verify,
     rebuild=_rebuild,

@@ -15,6 +15,7 @@ from logdex.rocketmq.settings.store_settings import StoreSettings
 
 if TYPE_CHECKING:
     from logdex.jobs.findings import VerifyReport
+    from logdex.jobs.journal import Unfinished
     from logdex.jobs.reports import Progress
     from logdex.jobs.tasks import Runner
     from logdex.rocketmq.dispatch.job import Dispatcher
@@ -60,7 +61,6 @@ def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -
         from logdex.rocketmq.snapshot.file_overview import file_overview
 
         return file_overview(found, env=env)
-    from logdex.jobs.journal import find_unfinished
     from logdex.rocketmq.geometry.resolve import resolve_in_any_case
     from logdex.rocketmq.snapshot.overview import overview
 
@@ -68,9 +68,15 @@ def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -
     look = overview(found.path, config, env=env)
     if geometry_error is not None:
         look.problems.append(geometry_error.message)
-    look.problems += [f"{found.path}: {each.message}" for each in find_unfinished([found.path], env)]
+    look.problems += [f"{found.path}: {each.message}" for each in _unfinished(found, env=env)]
     look.problems += [f"{found.path}: CommitLog offsets {start} to {end} are missing" for start, end in look.log.gaps]
     return look
+
+
+def _unfinished(found: StorePath, *, env: Env = DEFAULT_ENV) -> list[Unfinished]:
+    from logdex.jobs.journal import find_unfinished
+
+    return find_unfinished([found.path], env)
 
 
 def _log_size_bytes(found: StorePath, *, env: Env = DEFAULT_ENV) -> int:
@@ -230,6 +236,7 @@ FORMAT = Format(
     tables=_tables,
     table_options=("time_slack_ms",),
     overview=_overview,
+    unfinished=_unfinished,
     log_size_bytes=_log_size_bytes,
     verify=_verify,
     rebuild=_rebuild,

@@ -165,3 +165,24 @@ def test_nothing_is_written_or_undone_beside_what_a_run_in_place_left(
         with pytest.raises(UsageError, match="was killed while it published"):
             MessageStore.open(root)
         assert tree(root) == before
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("cat",),
+        ("get", "--topic", "TopicA", "--queue", 0, "--offset", 0),
+        ("query", "--topic", "TopicA", "--key", "k1"),
+        ("offsets",),
+        ("sql", "SELECT count(*) FROM messages"),
+        ("stats",),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_reading_commands_tell_of_it(asked: tuple[Any, ...], source: Path, tmp_path: Path) -> None:
+    places = kills("rebuild", source, tmp_path / "work", FaultEnv)
+    root = killed("rebuild", places[len(places) // 2], source, tmp_path / "work")
+    done = run(asked[0], root, *asked[1:])
+    assert done.exit_code == 1
+    assert "was killed while it published: some files are new, and some are as before" in done.stderr
+    assert "run it again, which first undoes that: logdex rebuild" in done.stderr

@@ -8,7 +8,7 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
-from logdex.cli.find_view import find, log_source
+from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     JsonOption,
     NoSpaceCheckOption,
@@ -66,6 +66,7 @@ def convert(
     found = find(target)
     if found.format == to:
         raise UsageError(f"{found.path} is {found.description} already", hint="--to names the other format")
+    is_whole = note_unfinished(found)
     source = log_source(target, topic=topic, queue=queue, partition=partition)
     from logdex.convert.translate import convert as run_convert
 
@@ -79,7 +80,7 @@ def convert(
     else:
         _print(report, written_to)
     note_losses(report.notes, report.losses, "not converted")
-    if report.lossy:
+    if report.lossy or not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
-from logdex.cli.find_view import find, log_source
+from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     ControlOption,
     FromOption,
@@ -101,6 +101,7 @@ def export(
 
     env = Env(check_space=not no_space_check)
     found = find(target)
+    is_whole = note_unfinished(found)
     with runner_of("export", format_of(found).log_size_bytes(found), engine, master) as runner:
         report = run_export(source, written_to, runner, engine=engine, codec=codec, sync=not no_sync, env=env)
     if as_json:
@@ -108,7 +109,7 @@ def export(
     else:
         _print(report, written_to)
     note_losses(report.notes, report.losses, "lost")
-    if report.lossy:
+    if report.lossy or not is_whole:
         hint(f"logdex verify {target.path} lists all damage")
         raise typer.Exit(DONE_BUT_LOSSY)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.find_view import find, view_of
+from logdex.cli.find_view import find, note_unfinished, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit_json, note
 from logdex.cli.progress_bars import progress_bar
@@ -45,6 +45,7 @@ def recover(
     but lossy."""
     written_to = output_of("recover", target.path, output, in_place=in_place)
     found = find(target)
+    is_whole = in_place or note_unfinished(found)
     env = Env(check_space=not no_space_check)
     job = format_of(found).recover(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
@@ -57,5 +58,5 @@ def recover(
         emit_json(report.to_json())
     else:
         view_of(found.format, "recover").print_report(report, job.output)
-    if report.lossy:
+    if report.lossy or not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)

@@ -8,7 +8,7 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
-from logdex.cli.find_view import find, log_source
+from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     FromOption,
     IsolationOption,
@@ -63,6 +63,7 @@ def stats(
     from logdex.convert.stats import stats as count
 
     found = find(target)
+    is_whole = note_unfinished(found)
     with runner_of("stats", format_of(found).log_size_bytes(found), engine, master) as runner:
         report = count(source, runner, engine=engine)
     if html is not None:
@@ -73,7 +74,7 @@ def stats(
         _print(report)
     for line in report.losses:
         note(f"not counted: {line}")
-    if report.lossy:
+    if report.lossy or not is_whole:
         raise typer.Exit(PROBLEMS_FOUND)
 
 
