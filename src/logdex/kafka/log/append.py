@@ -23,7 +23,7 @@ from logdex.kafka.state.producer_batches import increment_sequence
 from logdex.kafka.state.producer_state import PreparedAppend, aborted_of
 from logdex.kafka.state.written_batches import WrittenBatches, find_written
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
-from logdex.layout.kafka import RECORD_BATCH
+from logdex.layout.kafka import MAGIC_V2, RECORD_BATCH
 
 _AT_EPOCH = RECORD_BATCH.offset_of("leader_epoch")
 
@@ -165,12 +165,20 @@ def _write(core: LogCore, data: bytearray | memoryview, columns: BatchColumns, p
             max_offset=int(columns.last_offset[stop - 1]),
             now_ms=core.now_ms(),
         ):
-            rolled = core.roll(int(columns.base_offset[start]))
+            rolled = core.roll(_first_offset_at_least(columns, start))
             if rolled is not segment:
                 continue
         start = segment.append_some(view, columns, start, stop)
         core.next_offset = int(columns.last_offset[start - 1]) + 1
         _take_in_producers(core, segment, prepared)
+
+
+def _first_offset_at_least(columns: BatchColumns, place: int) -> int:
+    """Returns an offset that no record of a batch is below, for the name of a segment that begins
+    with it. As in the broker: the header of a batch of magic 0 or 1 has the last offset alone."""
+    if int(columns.magic[place]) == MAGIC_V2:
+        return int(columns.base_offset[place])
+    return max(int(columns.last_offset[place]) - limits.RELATIVE_OFFSET_MAX, 0)
 
 
 def _take_in_producers(core: LogCore, segment: LogSegment, prepared: PreparedAppend) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
-from logdex.kafka.batch.record import Record
+from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.log.log import Log
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.transaction_index import AbortedTxn
@@ -71,3 +72,22 @@ def test_a_roll_within_an_append_keeps_the_producers_of_what_is_before_it(path: 
     found, expected = snapshots(path, bases)
     assert found == expected
     assert verify(path).is_sound
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_segment_that_a_wrapper_begins_is_not_named_after_the_wrappers_last_record(path: str, magic: int) -> None:
+    with Log.open(path, segment_bytes=300, retention_ms=-1) as log:
+        for first in range(0, 30, 3):
+            raw = encode_batch(
+                [Record(b"k", b"%d" % at) for at in range(3)],
+                base_offset=first,
+                compression=Compression.GZIP,
+                magic=magic,
+            )
+            log.append_batches(raw, assign_offsets=False)
+        assert len(log.segments) > 2
+        for segment in log.segments:
+            assert segment.log.batch_at(0).first_offset() == segment.base_offset
+    with logdex.open(path) as snapshot:
+        for end in range(31):
+            assert snapshot.scan(end_offset=end).to_arrow().read_all()["offset"].to_pylist() == [*range(end)]
