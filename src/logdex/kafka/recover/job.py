@@ -80,7 +80,7 @@ def recover(
         job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
         if config is None if infer_interval is None else infer_interval:
             job.infer_intervals()
-        job.run()
+        job.run(in_place=in_place)
         job.report.kept = staging.publish(_publication(source, output, job, in_place=in_place, env=env))
     report = job.report
     report.notes[:0] = settled
@@ -149,10 +149,12 @@ class _Recovery:
         given = self._config.index_interval_bytes
         return self._intervals[partition.folder].size_bytes if self._intervals else given
 
-    def run(self) -> None:
+    def run(self, *, in_place: bool) -> None:
         """Recovers all partitions and writes the small files of the log directory."""
-        if lock_is_held(self._source.home, env=self._env) and self._env.exists(f"{self._source.home}/{LOCK_FILE}"):
-            self.report.notes.append(f"{self._source.home} is open in another process: its log may go on meanwhile")
+        home = self._source.home
+        # In place this job holds the lock itself.
+        if not in_place and lock_is_held(home, env=self._env) and self._env.exists(f"{home}/{LOCK_FILE}"):
+            self.report.notes.append(f"{home} is open in another process: its log may go on meanwhile")
         with OutputFiles(self._env, sync=self._sync) as output:
             small = SmallFiles(self._directory, output, self._env)
             for partition in self._source.partitions:

@@ -14,6 +14,7 @@ from logdex.errors import EnvironmentProblem, LogInUseError, NotAStoreError, Sto
 from logdex.io.env import Env
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.files.checkpoints import read_offset_checkpoint
+from logdex.kafka.files.file_names import LOCK_FILE
 from logdex.kafka.recover import recover
 from logdex.kafka.recover.report import RecoverReport
 from logdex.kafka.verify import verify
@@ -218,6 +219,13 @@ def test_in_place_keeps_what_it_replaces(name: str, log_dir: Path, tmp_path: Pat
     assert kept.read_bytes() == harmed
     assert verify(str(path), CONFIG).findings == []
     assert sorted(each.name for each in log_dir.iterdir() if each.is_dir()) == [PARTITION]
+
+
+@pytest.mark.parametrize("name", ["", PARTITION])
+def test_in_place_the_own_lock_is_not_taken_for_another_process(name: str, log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / LOCK_FILE).touch()
+    path = str(log_dir / name)
+    assert not [note for note in recover(path, path, CONFIG, in_place=True).notes if "open in another process" in note]
 
 
 def test_in_place_is_refused_while_a_broker_runs(log_dir: Path) -> None:
