@@ -69,6 +69,7 @@ def replica_of(snapshot: PartitionSnapshot, root: str, env: Env) -> Replica:
         snapshot.log_end_offset,
         cluster_id,
         topic_id,
+        snapshot.mark,
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Replica:
     """A partition in one log directory. `epoch` is its last leader epoch, -1 if it is not known.
-    `end` is its log end offset. The ids are None where no file states them."""
+    `end` is its log end offset. The ids are None where no file states them. `mark` is ``delete``,
+    ``future`` or ``stray`` for a directory that is not in use, else None."""
 
     root: str
     topic: str
@@ -19,6 +20,7 @@ class Replica:
     end: int
     cluster_id: str | None = None
     topic_id: str | None = None
+    mark: str | None = None
 
     def is_same_data(self, other: Replica) -> bool:
         """Whether both are replicas of one partition: no id shows another cluster or topic."""
@@ -26,13 +28,15 @@ class Replica:
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
 
     def __str__(self) -> str:
-        return f"{self.root} (epoch {self.epoch}, offsets {self.start} to {self.end})"
+        marked = f"marked {self.mark}, " if self.mark else ""
+        return f"{self.root} ({marked}epoch {self.epoch}, offsets {self.start} to {self.end})"
 
 
 def choose(replicas: Iterable[Replica]) -> tuple[list[Replica], list[str]]:
     """Returns the replicas to read, one per partition and set of data, and a note per partition
     whose replicas differ. Of the replicas of a partition the one with the highest epoch is read, of
-    those the one with the highest end offset, as in an election of a leader."""
+    those the one with the highest end offset, as in an election of a leader. One that is marked is
+    read only if none is in use: a deleted one may be of an earlier topic."""
     groups: dict[tuple[str, int], list[list[Replica]]] = {}
     for replica in replicas:
         sets = groups.setdefault((replica.topic, replica.partition), [])
@@ -44,7 +48,7 @@ def choose(replicas: Iterable[Replica]) -> tuple[list[Replica], list[str]]:
     chosen, notes = [], []
     for sets in groups.values():
         for group in sets:
-            best = max(group, key=lambda each: (each.epoch, each.end, -each.start))
+            best = max(group, key=lambda each: (each.mark is None, each.epoch, each.end, -each.start))
             chosen.append(best)
             notes += _differences(best, group)
     return chosen, notes

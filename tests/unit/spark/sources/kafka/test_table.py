@@ -169,6 +169,20 @@ def test_replicas(tmp_path: Path) -> None:
     assert {row["logDir"] for row in rows_of(table(f"{tmp_path}/*"), of_c)} == {f"{tmp_path}/c"}
 
 
+@pytest.mark.parametrize("mark", ["delete", "future", "stray"])
+def test_a_marked_directory_is_read_only_if_none_is_in_use(tmp_path: Path, mark: str) -> None:
+    """Such as one of a deleted topic, which had more records than the new topic of that name."""
+    marked = tmp_path / "logs" / f"t-0.{7:032x}-{mark}"
+    write(tmp_path / "logs", "t-0", 9)
+    (tmp_path / "logs" / "t-0").rename(marked)
+    assert places(rows_of(table(marked))) == {"t-0": [*range(9)]}
+    write(tmp_path / "logs", "t-0", 4)
+    both = table(f"{tmp_path}/logs/t-0*")
+    assert places(rows_of(both)) == {"t-0": [*range(4)]}
+    (note,) = plan_of(both).notes
+    assert f"not {marked} (marked {mark}, epoch " in note
+
+
 # -- damage
 @pytest.fixture
 def harmed(tmp_path: Path) -> Path:
