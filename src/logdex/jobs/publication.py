@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from zlib import crc32
 
+from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
-from logdex.jobs.journal import ASIDE, BACK, PUT, Journal, Step
+from logdex.jobs.journal import ASIDE, BACK, LOCK_NAME, PUT, Journal, Step
 
 FILE, DIRECTORY = "file", "directory"
 
@@ -46,6 +47,7 @@ class Publication:
         self.journal = journal
         self._output = posixpath.normpath(posixpath.join(directory, journal.output))
         self._staging = posixpath.normpath(posixpath.join(directory, journal.staging))
+        self._journal_path = f"{directory}/{LOCK_NAME}"
         self._sync = sync
         self._env = env
 
@@ -140,15 +142,50 @@ class Publication:
         files = self._files(self._path(name))
         return not any(_matches(there, stamp) and files == known for stamp, known in states)
 
-    def undo(self) -> None:
+    def undo(self) -> list[str]:
         """Gives every name the content that it had before the publication, whatever steps were
-        carried out."""
+        carried out. Returns the marks that stay under their dated names, because somebody has
+        written since to the files that they vouch for."""
+        outdated = self._outdated_marks()
         for step in reversed(self.journal.steps):
             if step.kind == PUT:
                 self._undo_put(step)
-            else:
+            elif step.kind == BACK or step.name not in outdated:
                 self._undo_aside(step)
         self._sync_folders(self.journal.steps)
+        return [self._path(name) for name in outdated]
+
+    def _outdated_marks(self) -> list[str]:
+        """Returns the marks that were set aside, if any file in their directory was written after
+        the journal."""
+        again = {step.name for step in self.journal.steps if step.kind != ASIDE}
+        steps = [step for step in self.journal.steps if step.kind == ASIDE and step.name in again]
+        gone = [step for step in steps if self._stamp(step.name) is None and self._stamp(_kept(step)) is not None]
+        written = self._env.stamp(self._journal_path)
+        if written is None:
+            return []
+        return [
+            step.name
+            for step in gone
+            if self._is_written_since(posixpath.dirname(self._path(step.name)), written.modified_ns)
+        ]
+
+    def _is_written_since(self, folder: str, time_ns: int) -> bool:
+        """Whether a file in a folder or below it was written after that time, or cannot be seen."""
+        folders = [folder]
+        while folders:
+            folder = folders.pop()
+            try:
+                for name in self._env.list_dir(folder):
+                    path = f"{folder}/{name}"
+                    found = self._env.stamp(path)
+                    if found is not None and found.kind == DIRECTORY:
+                        folders.append(path)
+                    elif found is not None and found.modified_ns > time_ns and path != self._journal_path:
+                        return True
+            except StorageError:
+                return True
+        return False
 
     def _undo_aside(self, step: Step) -> None:
         """Undoing the last step of a mark takes it away again, while the others are undone."""

@@ -99,8 +99,11 @@ class OutputLock:
             if changed:
                 self._leave(journal, publication, changed, staging)
             else:
-                publication.undo()
-                self.notes.append(f"{journal.command} was killed while it published: what it had published was undone")
+                marks = publication.undo()
+                note = f"{journal.command} was killed while it published: what it had published was undone"
+                if marks:
+                    note += f", but files were written since, so {marks[0]} stays under its dated name"
+                self.notes.append(note)
         if posixpath.basename(staging).startswith(PREFIX):
             remove_tree_in_use(staging, self._env)
         self.clear()

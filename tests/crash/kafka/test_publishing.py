@@ -15,7 +15,7 @@ from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE
 from logdex.kafka.log.log import Log
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
-from tests.crash.kafka.publications import Publications
+from tests.crash.kafka.publications import CONFIG, Publications
 from tests.crash.publications import (
     EVERY_KILL,
     OldDiskEnv,
@@ -122,3 +122,17 @@ def test_a_half_published_partition_is_not_written(publications: Publications, t
     case.run(tmp_path / "killed", Env())
     with Log.open(target / "events-1") as log:
         assert log.append([Record(value=b"new")]).last_offset >= 0
+
+
+def test_no_old_mark_vouches_for_what_a_broker_wrote_after_the_kill(publications: Publications, tmp_path: Path) -> None:
+    """A broker that was started after the kill writes to another partition, and is killed too."""
+    case = publications.recover_in_place("events-1")
+    target = killed_while_publishing(case, tmp_path)
+    last = sorted((target / "events-0").glob("*.log"))[-1]
+    with last.open("ab") as file:
+        file.write(b"\0" * 8 + b"\0\0\1\0torn")
+    report = recover(target / "events-1", target / "events-1", CONFIG, in_place=True)
+    assert not (target / CLEAN_SHUTDOWN).exists()
+    assert [note for note in report.notes if f"so {target / CLEAN_SHUTDOWN} stays under its dated name" in note]
+    with Log.open(target / "events-0", CONFIG) as log:
+        assert not log.load_report.was_clean
