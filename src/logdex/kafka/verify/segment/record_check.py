@@ -28,10 +28,12 @@ _SCHEMA = pa.schema([RECORD_SCHEMA.field("offset")])
 _WINDOW_BYTES = 16 << 20
 
 
-def check_records(window: BatchWindow, out: Collector) -> int:
-    """Reports findings for the batches whose records are wrong. Returns the number of records."""
+def check_records(window: BatchWindow, last_offset: int, out: Collector) -> int:
+    """Reports findings for the batches whose records are wrong. Returns the number of records.
+    `last_offset` is that of the batch before the window, or the one before the segment's base."""
     if (window.columns.magic < MAGIC_V2).any():
-        return sum(_check_batch(window, place, out) for place in range(window.count))
+        before = [last_offset, *window.columns.last_offset[:-1].tolist()]
+        return sum(_check_batch(window, place, before[place], out) for place in range(window.count))
     bad: dict[int, CorruptError] = {}
     columns = window.columns
 
@@ -87,9 +89,10 @@ def _few(offsets: Int64s) -> str:
     return f"{shown}, …" if len(offsets) > 8 else shown
 
 
-def _check_batch(window: BatchWindow, place: int, out: Collector) -> int:
+def _check_batch(window: BatchWindow, place: int, before: int, out: Collector) -> int:
     """Checks a single batch without the kernel and returns its number of records. A wrapper of
-    magic 0 or 1 may hold any rising offsets up to its own."""
+    magic 0 or 1 may hold any rising offsets up to its own that are above those `before` it: its
+    header, by which batches are put in order, does not have its first one."""
     position = int(window.columns.position[place])
     size = int(window.columns.size[place])
     raw = window.data[position : position + size].tobytes()
@@ -103,6 +106,9 @@ def _check_batch(window: BatchWindow, place: int, out: Collector) -> int:
     if any(b <= a for a, b in pairwise(offsets)) or (offsets and offsets[-1] > last):
         found = _few(np.array(offsets, np.int64))
         _tell(window, place, "the records' offsets do not rise within the batch", f"rising to {last}", found, out)
+    elif batch.magic < MAGIC_V2 and offsets and offsets[0] <= before < last:
+        message = "the records' offsets begin before the end of what precedes the batch"
+        _tell(window, place, message, f"at least {before + 1}", offsets[0], out)
     return len(offsets)
 
 

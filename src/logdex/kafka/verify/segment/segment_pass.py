@@ -71,7 +71,7 @@ class SegmentPass:
         self._env = env
         self._order = OffsetOrder(segment.path, segment.base_offset, segment.next_base, out)
         self._rising = RisingBatches(segment.base_offset - 1)
-        self._last_offset = segment.base_offset - 1
+        self._last_offset = self._last_read = segment.base_offset - 1
         self._open_hole: tuple[int, int] | None = None
 
     def windows(self) -> Iterator[BatchWindow]:
@@ -99,7 +99,8 @@ class SegmentPass:
         self.batches += window.count
         self.end_position = int(columns.position[-1]) + int(columns.size[-1])
         check_headers(columns, self.path, self._out)
-        self.records += check_records(window, self._out)
+        self.records += check_records(window, self._last_read, self._out)
+        self._last_read = int(columns.last_offset[-1])
         yield from self._give(self._rising.add(columns), window.data)
 
     def _give(self, judged: Judged | None, data: ByteArray) -> Iterator[BatchWindow]:
