@@ -207,7 +207,7 @@ class _Recovery:
         self._tell(partition, scan, writer)
         where = {(piece.source.path, piece.start): name for piece, name in saved.items()}
         prefix = f"{partition.folder}/" if partition.folder else ""
-        for each in (*scan.skipped, *placed.skipped):
+        for each in (*partition.missing, *scan.skipped, *placed.skipped):
             name = where.get((each.path, each.start), "")
             self.report.skipped.append(replace(each, saved=prefix + name if name else ""))
         self.report.messages += sum(piece.records for piece in pieces)

@@ -42,8 +42,9 @@ class Skipped:
 
 @dataclass(slots=True)
 class RecoverReport(reports.RecoverReport):
-    """`messages` and `batches` count what the new log holds. `inferred` are settings derived from
-    the files."""
+    """`messages` and `batches` count what the new log holds; a compressed batch of magic 0 or 1
+    counts as one message, because only its records tell how many there are. `inferred` are settings
+    derived from the files."""
 
     batches: int = 0
     partitions: int = 0

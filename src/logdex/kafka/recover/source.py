@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field, replace
 
-from logdex.errors import UsageError
+from logdex import limits
+from logdex.errors import StoreError, UsageError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME
@@ -21,6 +22,7 @@ from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
 from logdex.kafka.recover.partition_scan import SourceLog
+from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.scanner import BatchScanner
 
 _DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
@@ -38,13 +40,15 @@ _COPIED_SUFFIX, _COPIED_NAME = ".checkpoint", "quorum-state"
 @dataclass(slots=True)
 class SourcePartition:
     """A partition to read: its `folder` below the output ("" for the output itself), its logs in
-    order of base offset, and the files to copy unchanged."""
+    order of base offset, the files to copy unchanged, and what is lost with logs that are not
+    there."""
 
     folder: str
     directory: str
     name: TopicPartition | None
     logs: list[SourceLog] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
+    missing: list[Skipped] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -100,6 +104,7 @@ def find_source(found: KafkaPath, env: Env) -> RecoverSource:
 def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
     logs: dict[int, str] = {}
     swaps: dict[int, str] = {}
+    indexes: dict[int, list[str]] = {}
     names = [
         name for name in env.list_dir(partition.directory) if _is_taken(f"{partition.directory}/{name}", name, env)
     ]
@@ -111,6 +116,8 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
         cleaned = parse_offset_file(name.removesuffix(files.CLEANED_SUFFIX))
         if parsed is not None and parsed[1] == files.LOG_SUFFIX:
             logs[parsed[0]] = path
+        elif parsed is not None and parsed[1] in files.SEGMENT_SUFFIXES:
+            indexes.setdefault(parsed[0], []).append(path)
         elif name.endswith(files.SWAP_SUFFIX) and stem is not None and stem[1] == files.LOG_SUFFIX:
             if stem[0] < first_cleaned:
                 swaps[stem[0]] = path
@@ -120,8 +127,10 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
             continue  # only partly written
         elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
             source.notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
-    _take_swaps(source, logs, swaps, env)
+    covered = _take_swaps(source, logs, swaps, env)
+    alone = {base: paths for base, paths in indexes.items() if base not in logs and base not in covered}
     partition.logs = [SourceLog(path, base, _size_bytes(path, env)) for base, path in sorted(logs.items())]
+    _tell_missing(source, partition, alone, env)
     source.partitions.append(partition)
 
 
@@ -136,13 +145,37 @@ def _size_bytes(path: str, env: Env) -> int:
     return env.size_bytes(path) if env.is_file(path) else 0
 
 
-def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> None:
+def _tell_missing(source: RecoverSource, partition: SourcePartition, indexes: dict[int, list[str]], env: Env) -> None:
+    """Reports the logs of which only `indexes` are there, by base offset. One with entries is a
+    loss, unless it precedes all logs: a deletion of the oldest segments that was broken off may
+    leave it."""
+    bases = [log.base_offset for log in partition.logs]
+    for base, paths in sorted(indexes.items()):
+        path = f"{partition.directory}/{files.offset_file_name(base, files.LOG_SUFFIX)}"
+        if (not bases or base > bases[0]) and any(_has_entries(each, env) for each in paths):
+            next_offset = min((each for each in bases if each > base), default=-1)
+            why = f"there is no such file, but {posixpath.basename(paths[0])} is there"
+            partition.missing.append(Skipped(path, 0, 0, why, base, next_offset))
+        else:
+            source.notes += [f"{each}: an index without its log, not taken over" for each in paths]
+
+
+def _has_entries(path: str, env: Env) -> bool:
+    """Whether an index holds anything but zeros; True if it cannot be read."""
+    try:
+        return any(env.read_file(path, limits.INDEX_SIZE_BYTES_MAX))
+    except StoreError:
+        return True
+
+
+def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> range:
     """Replaces segments by the `.swap` files that cover them. These are whole files of a cleaning
-    or a split that a crash interrupted."""
+    or a split that a crash interrupted. Returns the offsets that they cover."""
     covered = covered_offsets({base: _next_offset(path, base, env) for base, path in swaps.items()})
     for base in [base for base in logs if base in covered]:
         source.notes.append(f"{logs.pop(base)}: replaced by the .swap files of a cleaning or split, as a broker does")
     logs.update(swaps)
+    return covered
 
 
 def _next_offset(path: str, base_offset: int, env: Env) -> int:

@@ -166,6 +166,23 @@ def test_swap_files_take_the_place_of_what_they_cover(partition: Callable[..., P
     assert sum("replaced by the .swap" in note for note in report.notes) == 2
 
 
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [(SECOND, [(10, 20)]), (THIRD, [(20, -1)]), (FIRST, [])],
+    ids=["in the middle", "the last one", "the first one, whose deletion may have been broken off"],
+)
+def test_a_log_that_is_not_there_is_a_loss_if_its_index_is(
+    gone: str, expected: list[tuple[int, int]], log_dir: Path, tmp_path: Path
+) -> None:
+    (log_dir / f"{gone}.log").unlink()
+    for path in (log_dir, log_dir / PARTITION):
+        (tmp_path / path.name).mkdir()
+        _, report = recover_to(path, tmp_path / path.name)
+        assert [(each.first_offset, each.next_offset) for each in report.skipped if each.is_loss] == expected
+        assert report.lossy is bool(expected)
+        assert bool(expected) or [note for note in report.notes if "an index without its log" in note]
+
+
 def test_one_log_by_itself(log_dir: Path, tmp_path: Path) -> None:
     output, report = recover_to(log_dir / f"{SECOND}.log", tmp_path)
     assert sorted(path.name for path in output.iterdir()) == [
