@@ -85,7 +85,7 @@ class LogDispatcher(Stoppable):
                 hint="give the partition's directory; logdex rebuild derives the indexes of one segment",
             )
         source, directory = find_source(found, env), env.real_path(os.fspath(output))
-        check_output(source, directory, in_place=False, env=env)
+        check_output(source, directory, in_place=False, may_be_in_place=False, env=env)
         self._found = replace(found, path=source.root)
         self._is_log_dir = source.is_log_dir
         self._settings = RebuildSettings(index_interval_bytes, key_index=True, sync=True)

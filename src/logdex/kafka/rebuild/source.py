@@ -141,14 +141,22 @@ def _segments_of(folder: str, directory: str, names: list[str], losses: list[str
     return found
 
 
-def check_output(source: RebuildSource, output: str, *, in_place: bool, env: Env) -> None:
+def check_output(source: RebuildSource, output: str, *, in_place: bool, may_be_in_place: bool = True, env: Env) -> None:
     """Raises `UsageError` if what is rebuilt from `source` may not be written to `output`.
 
     Besides what holds for all jobs, an output with logs of its own is refused: the files would not
     be derived from those.
     """
     published = source.partitions if source.is_log_dir else ()
-    outputs.check_output(output, source.root, home=source.home, published=published, in_place=in_place, env=env)
+    outputs.check_output(
+        output,
+        source.root,
+        home=source.home,
+        published=published,
+        in_place=in_place,
+        may_be_in_place=may_be_in_place,
+        env=env,
+    )
     if in_place:
         return
     target = env.real_path(output)

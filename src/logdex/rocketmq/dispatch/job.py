@@ -58,7 +58,7 @@ class Dispatcher(Stoppable):
     ) -> None:
         super().__init__()
         root, output = env.real_path(os.fspath(root)), env.real_path(os.fspath(output))
-        check_output(root, output, in_place=False, env=env)
+        check_output(root, output, in_place=False, may_be_in_place=False, env=env)
         self._root, self._config, self._env = root, config, env
         self._log = CommitLog.of_config(root, config, env=env)
         self._zone = resolve_name_zone(StorePaths(root).index, time_zone, env=env).zone

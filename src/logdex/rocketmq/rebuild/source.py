@@ -29,7 +29,7 @@ PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
 """The names that a rebuild publishes in its output."""
 
 
-def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
+def check_output(root: str, output: str, *, in_place: bool, may_be_in_place: bool = True, env: Env) -> None:
     """Raises `UsageError` if a rebuild of `root`, a store or one CommitLog file, may not write to
     `output`, and `UnsupportedLayoutError` if the store has files that belong to its ConsumeQueues
     and that are not derived."""
@@ -42,7 +42,10 @@ def check_output(root: str, output: str, *, in_place: bool, env: Env) -> None:
     store = _store_of(env.real_path(root), env)
     if not in_place:
         require_whole_log(root, env)
-    outputs.check_output(output, store, published=PUBLISHED, in_place=in_place, may_be_in_place=not is_file, env=env)
+    may_be_in_place = may_be_in_place and not is_file
+    outputs.check_output(
+        output, store, published=PUBLISHED, in_place=in_place, may_be_in_place=may_be_in_place, env=env
+    )
 
 
 def settle_unfinished(root: str, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:

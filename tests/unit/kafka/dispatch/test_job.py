@@ -145,8 +145,9 @@ def test_follow(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path) -> None:
     logs, output = tmp_path / "logs", tmp_path / "out"
     grow(logs / "a-0", 5, 0)
-    with pytest.raises(UsageError, match="lies in"):
+    with pytest.raises(UsageError, match="lies in") as refused:
         dispatcher(logs, logs)
+    assert refused.value.hint == "choose another --output", "a dispatch has no --in-place"
     with pytest.raises(UsageError, match="whole partitions"):
         dispatcher(next((logs / "a-0").glob("*.log")), output)
     output.mkdir()
