@@ -59,6 +59,14 @@ def partitions_by_topic(partitions: Iterable[PartitionDir]) -> dict[str, list[in
     return found
 
 
+def found_twice(partitions: Iterable[PartitionDir]) -> list[tuple[PartitionDir, PartitionDir]]:
+    """Returns the directories in use that are of one partition, such as ``orders-0`` and
+    ``orders-00``, in pairs with the first one of it. A broker fails to start with them."""
+    first: dict[TopicPartition, PartitionDir] = {}
+    in_use = [each for each in partitions if each.mark is None]
+    return [(known, each) for each in in_use if (known := first.setdefault(each.topic_partition, each)) is not each]
+
+
 class KafkaLogDir:
     """The log directory at `path`. Nothing is changed or locked. Each property and method reads the
     files again, so threads may share an object, and results always show the current state of a

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Self, Unpack
 
-from logdex.errors import LogdexError, MissingFileError, VanishedError
+from logdex.errors import LogdexError, MissingFileError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
-from logdex.kafka.directory.log_dir import KafkaLogDir, partitions_by_topic
+from logdex.kafka.directory.log_dir import KafkaLogDir, found_twice, partitions_by_topic
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.key_query import require_key_index_dir
@@ -63,7 +63,11 @@ class LogDirSnapshot:
     def refresh(self) -> None:
         """Lists the partitions again, and refreshes those that are open."""
         with self._lock:
-            self._dirs = {each.name: each for each in self.log_dir.partition_dirs()}
+            found = self.log_dir.partition_dirs()
+            for one, other in found_twice(found):
+                told = f"{self.path}: {one.name} and {other.name} are both partition {one.partition} of {one.topic}"
+                raise UsageError(told, hint="give one of them, or move one out of the directory")
+            self._dirs = {each.name: each for each in found}
             for name in [*self._open]:
                 if name in self._dirs:
                     self._open[name].refresh()

@@ -34,6 +34,7 @@ CHECKS = {
     "offset-index-size": "an .index holds whole entries",
     "offset-overflow": "a segment's offsets fit its indexes",
     "partition-metadata": "partition.metadata can be read",
+    "partition-twice": "a partition has one directory",
     "producer-epoch": "a producer's epochs do not fall",
     "producer-sequence": "a producer's sequence numbers have no gap and no repetition",
     "producer-snapshot": "a producer snapshot can be read and its checksum is right",

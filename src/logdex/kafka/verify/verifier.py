@@ -22,7 +22,7 @@ from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.journal import report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
-from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.log_dir import KafkaLogDir, found_twice
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, partition_directory, read_offsets
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.directory.unfinished import unfinished_at
@@ -33,7 +33,7 @@ from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.segment.index_interval import index_intervals
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints, read_checkpoints
-from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.checks import MOVE_AWAY, Collector
 from logdex.kafka.verify.directory_check import check_meta_properties
 from logdex.kafka.verify.looking_again import run_until_settled
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
@@ -209,6 +209,9 @@ def _verify_log_dir(
     stored = read_checkpoints(path, env)
     ends: dict[TopicPartition, LogEnd] = {}
     partitions = log_dir.partition_dirs(marked=True)
+    for one, other in found_twice(partitions):
+        told = f"a second directory of partition {one.partition} of {one.topic}: a broker fails to start"
+        out.find("partition-twice", other.path, 0, told, expected=one.name, found=other.name, mend=MOVE_AWAY)
     configs = settings.of_partitions([partition.path for partition in partitions if partition.mark is None], env)
     for partition in partitions:
         if partition.mark is not None:

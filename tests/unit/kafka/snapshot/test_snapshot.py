@@ -353,3 +353,13 @@ def test_a_directory_of_key_indexes_that_is_none_is_told(path: Path, tmp_path: P
         partition.query("k", key_index_dir=nowhere)
     with LogDirSnapshot(str(path.parent)) as logs, pytest.raises(MissingFileError, match="no such directory"):
         logs.query("events", "k", key_index_dir=nowhere)
+
+
+def test_two_directories_of_one_partition_are_refused(tmp_path: Path) -> None:
+    for name in ("orders-0", "orders-00"):
+        with Log.open(tmp_path / name) as log:
+            log.append(Record(value=name.encode()))
+    with pytest.raises(UsageError, match="orders-0 and orders-00 are both partition 0 of orders"):
+        LogDirSnapshot(str(tmp_path))
+    with PartitionSnapshot(str(tmp_path / "orders-00")) as snapshot:
+        assert [record.value for record in snapshot.read(0)] == [b"orders-00"]

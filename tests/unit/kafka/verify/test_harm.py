@@ -183,6 +183,13 @@ HARMS: list[tuple[str, str, Harm, str, int]] = [
         11,
     ),
     (
+        "partition-twice",
+        "another number of digits",
+        lambda root: shutil.copytree(root / PARTITION, root / "events-00") and None,
+        "events-00",
+        0,
+    ),
+    (
         "producer-epoch",
         "falls",
         several(add_batch(data(30, 1, (5, 1, 0), MS, 2) + data(31, 1, (5, 0, 0), MS, 2))),
