@@ -87,8 +87,8 @@ def _call(command: str, function: str, target: PathOptions, options: Mapping[str
 
 
 def note_unfinished(found: FoundPath) -> bool:
-    """Tells of publications at a path. Returns False if one was broken off: some files are new then,
-    and some are as before."""
+    """Tells of publications at a path. Returns False if one was broken off: some files are new
+    then, and some are as before."""
     unfinished = format_of(found).unfinished(found)
     for each in unfinished:
         note(f"{each.directory}: {each.message}")

@@ -15,6 +15,7 @@ from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE
 from logdex.kafka.log.log import Log
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
+from tests.cli.helpers import run as run_command
 from tests.crash.kafka.publications import CONFIG, Publications
 from tests.crash.publications import (
     EVERY_KILL,
@@ -136,3 +137,14 @@ def test_no_old_mark_vouches_for_what_a_broker_wrote_after_the_kill(publications
     assert [note for note in report.notes if f"so {target / CLEAN_SHUTDOWN} stays under its dated name" in note]
     with Log.open(target / "events-0", CONFIG) as log:
         assert not log.load_report.was_clean
+
+
+@pytest.mark.parametrize("asked", [("cat",), ("stats",), ("sql", "SELECT count(*) FROM records"), ("recover", "-o")])
+def test_commands_tell_that_they_read_what_is_half_published(
+    asked: tuple[str, ...], publications: Publications, tmp_path: Path
+) -> None:
+    target = killed_while_publishing(publications.rebuild_in_place(""), tmp_path)
+    more = (tmp_path / "new",) if asked[-1] == "-o" else ()
+    done = run_command(asked[0], target, *asked[1:], *more)
+    assert done.exit_code == (3 if more else 1)
+    assert "was killed while it published: some files are new, and some are as before" in done.stderr
