@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "logdex"
 
 FILE_LINES_MAX = 400
+PROSE_COLUMNS_MAX = 100  # as pyproject.toml says of docstrings and comments
 FUNCTION_LINES_MAX = 70
 
 MAY_TOUCH_THE_SYSTEM = {
@@ -172,6 +173,16 @@ def leaks(source: str, secrets: list[re.Pattern[str]]) -> list[str]:
     ]
 
 
+def long_prose(page: str) -> list[str]:
+    """Lines of a page over 100 columns; code, tables, headings and comments may be longer."""
+    found, is_code = [], False
+    for number, line in enumerate(page.splitlines(), 1):
+        is_code ^= line.lstrip().startswith("```")
+        if len(line) > PROSE_COLUMNS_MAX and not is_code and not line.startswith(("    ", "|", "#", "<!--")):
+            found.append(f"{number}: {len(line)} columns of prose, at most {PROSE_COLUMNS_MAX}")
+    return found
+
+
 # -- what they are applied to
 
 
@@ -230,6 +241,10 @@ def test_documented() -> None:
 def test_finished() -> None:
     found = [f"{path.relative_to(ROOT)}:{text}" for path, source in tracked_texts() for text in unfinished(source)]
     assert found == []
+
+
+def test_prose_of_pages_wraps() -> None:
+    assert complaints([*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))], long_prose) == []
 
 
 def test_only_env_touches_the_system() -> None:
@@ -343,3 +358,9 @@ def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leaks(f"cd {ROOT}/src", secrets) or ROOT.parent == Path("/tmp")
     assert leaks("pip install --index-" + "url x", secrets)
     assert leaks("https://www.apache.org/licenses/ and $SPARK_HOME/jobs/", secrets) == []
+
+
+def test_long_prose_is_seen() -> None:
+    long = "word " * 30
+    assert len(long_prose(f"{long}\n- {long}\n```\n{long}\n```\n> {long}")) == 3
+    assert long_prose(f"| {long} |\n\n    {long}\n# {long}") == []

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import logdex
 from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.log.log import Log
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.segment.transaction_index import AbortedTxn
+from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.state.producer_snapshot import derive_producer_snapshot
 from logdex.kafka.state.producer_state import ProducerStates
 from logdex.kafka.verify.verifier import verify
@@ -88,6 +88,6 @@ def test_a_segment_that_a_wrapper_begins_is_not_named_after_the_wrappers_last_re
         assert len(log.segments) > 2
         for segment in log.segments:
             assert segment.log.batch_at(0).first_offset() == segment.base_offset
-    with logdex.open(path) as snapshot:
+    with open_kafka(path) as snapshot:
         for end in range(31):
             assert snapshot.scan(end_offset=end).to_arrow().read_all()["offset"].to_pylist() == [*range(end)]
