@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 import logdex
-from logdex.cli.output import fail
+from logdex.cli.output import begin, fail
 from logdex.errors import LogdexError
 
 DEBUG_VARIABLE = "LOGDEX_DEBUG"
@@ -31,6 +31,7 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command line."""
+        begin()
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

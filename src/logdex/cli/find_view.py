@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.options import PathOptions, given
-from logdex.cli.output import hint, note
+from logdex.cli.output import note_ahead
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
 
@@ -80,7 +80,7 @@ def _call(command: str, function: str, target: PathOptions, options: Mapping[str
 
     _refuse_others(found, target, {**target.settings, **given(options)}, takes)
     own = {name: options[name] for name in view_options(found.format, command, function) if name in options}
-    if function != "show" or command == "put":  # which is refused
+    if function != "show" or command == "put":  # put refuses a half-published directory itself
         return getattr(view, function)(found, target.settings, **own)
     is_whole = note_unfinished(found)
     return getattr(view, function)(found, target.settings, **own) and is_whole
@@ -91,9 +91,7 @@ def note_unfinished(found: FoundPath) -> bool:
     then, and some are as before."""
     unfinished = format_of(found).unfinished(found)
     for each in unfinished:
-        note(f"{each.directory}: {each.message}")
-        if not each.is_running:
-            hint(f"run it again, which first undoes that: {each.command}")
+        note_ahead(each.error.message, None if each.is_running else each.error.hint)
     return all(each.is_running for each in unfinished)
 
 

@@ -26,6 +26,7 @@ _COMMAND = re.compile(r"(?<!install )\blogdex (?=[a-z]+\b)")
 
 program = "logdex"
 """How the user's shell starts this command line, for hints. `main` sets it."""
+_told_ahead: set[str] = set()
 KEPT_SHOWN = 3
 VALUE_SHOWN = 120
 """The most characters of a body or a value that a line shows."""
@@ -94,11 +95,25 @@ def note_losses(notes: Iterable[str], losses: Iterable[str], what: str) -> None:
         note(f"{what}: {line}")
 
 
+def note_ahead(message: str, what_next: str | None) -> None:
+    """Prints a problem with which a command goes on, as long as it can, and what to type next."""
+    fail(message, what_next)
+    _told_ahead.add(message)
+
+
 def fail(message: str, what_next: str | None) -> None:
-    """Prints why a command cannot continue, and what to type next."""
+    """Prints why a command cannot continue, and what to type next, unless `note_ahead` did."""
+    if message in _told_ahead:
+        return
     note(message)
     if what_next:
         hint(what_next)
+
+
+def begin() -> None:
+    """Begins a command line, of which nothing has been told ahead. Tests run several in a
+    process."""
+    _told_ahead.clear()
 
 
 def table(rows: Iterable[tuple[str, ...]], *, right: Iterable[int] = (), indent: str = "  ") -> None:

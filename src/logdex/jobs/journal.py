@@ -176,8 +176,9 @@ def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> Non
 
 def unfinished_of(directory: str, journal: Journal, *, is_running: bool) -> Unfinished:
     """Returns the publication that a journal in `directory` is about."""
-    output = posixpath.join(directory, journal.output)
-    paths = tuple(posixpath.normpath(posixpath.join(output, step.name)) for step in journal.steps)
+    # The directory may have a scheme, whose two slashes `normpath` would make one.
+    names = (posixpath.normpath(posixpath.join(journal.output, step.name)) for step in journal.steps)
+    paths = tuple(posixpath.join(directory, name) for name in names)
     return Unfinished(directory, journal.command, is_running, paths)
 
 

@@ -15,7 +15,7 @@ import pytest
 from logdex.errors import CorruptError, StorageError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
-from logdex.jobs.journal import LOCK_NAME, Journal, Step, find_unfinished, read_journal, write_journal
+from logdex.jobs.journal import LOCK_NAME, Journal, Step, find_unfinished, read_journal, unfinished_of, write_journal
 from logdex.jobs.staging import Staging
 from logdex.testing import Fault, FaultEnv
 
@@ -34,6 +34,11 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_journal(str(tmp_path), Env()) == JOURNAL
     (found,) = find_unfinished([str(tmp_path)], Env())
     assert (found.command, found.is_running) == (JOURNAL.command, False)
+
+
+def test_its_paths_may_have_a_scheme() -> None:
+    (path,) = unfinished_of("s3://bucket/logs", JOURNAL, is_running=False).paths
+    assert path == "s3://bucket/logs/events-1/00.log"
 
 
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ those lie that a kill broke off."""
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -38,17 +39,24 @@ def journal_homes(found: KafkaPath, env: Env, *, but_unreadable: bool = False) -
 
 
 def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
-    """Returns the publications at a path that were broken off or are under way. What cannot be read
-    counts as none."""
-    return find_unfinished(journal_homes(found, env, but_unreadable=True), env)
+    """Returns the publications at a path that were broken off or are under way; at a partition,
+    those that change its files. What cannot be read counts as none."""
+    homes = journal_homes(found, env, but_unreadable=True)
+    unfinished = find_unfinished(homes, env)
+    return unfinished if found.kind is KafkaPathKind.LOG_DIR else _in_partition(unfinished, homes[1])
+
+
+def _in_partition(unfinished: Iterable[Unfinished], partition: str) -> list[Unfinished]:
+    """Returns the publications that change files of a partition, given by its real path."""
+    return [each for each in unfinished if any(f"{path}/".startswith(f"{partition}/") for path in each.paths)]
 
 
 def require_published(partition: str, env: Env) -> None:
     """Raises `UsageError` if files of a partition, given by its real path, are half-published: some
     are new and some are as before, such as a .log and its .index."""
-    for each in find_unfinished((posixpath.dirname(partition), partition), env, is_writer=True):
-        if any(f"{path}/".startswith(f"{partition}/") for path in each.paths):
-            raise each.error
+    unfinished = find_unfinished((posixpath.dirname(partition), partition), env, is_writer=True)
+    for each in _in_partition(unfinished, partition):
+        raise each.error
 
 
 def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:

@@ -163,7 +163,8 @@ def _tell_missing(source: RecoverSource, partition: SourcePartition, indexes: di
 def _has_entries(path: str, env: Env) -> bool:
     """Whether an index holds anything but zeros; True if it cannot be read."""
     try:
-        return any(env.read_file(path, limits.INDEX_SIZE_BYTES_MAX))
+        data = env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
+        return data.count(0) < len(data)
     except StoreError:
         return True
 
