@@ -93,7 +93,7 @@ def lock_output(output: str, env: Env) -> ProcessLock:
     """Creates the output if it is missing, and takes its lock. Raises `LogInUseError` if another
     dispatch has it, and `UsageError` if a command was killed while it published there."""
     env.make_dirs_durably(output)
-    for unfinished in find_unfinished([output], env):
+    for unfinished in find_unfinished([output], env, is_writer=True):
         raise unfinished.error
     lock = take_lock(f"{output}/{LOCK_NAME}", env=env)
     if isinstance(lock, LockHolder):
