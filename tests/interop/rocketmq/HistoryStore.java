@@ -127,6 +127,7 @@ public final class HistoryStore {
             store = Engine.create(config);
         }
         clock.installIn(store);
+        slowDispatch();
         if (!store.load()) {
             throw new IllegalStateException("load failed: " + directory);
         }
@@ -138,6 +139,21 @@ public final class HistoryStore {
             topics.removeIf(topic -> !text.contains('"' + topic + "\":{"));
         }
         writeTopics();
+    }
+
+    /**
+     * Holds each dispatch for a millisecond. The engine names an IndexFile by the millisecond of its creation and
+     * does not look whether the name is taken: of two small files that begin within one, the second overwrites the
+     * first.
+     */
+    private void slowDispatch() {
+        store.getDispatcherList().add(request -> {
+            try {
+                Thread.sleep(1);
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+            }
+        });
     }
 
     private void put(long number, Random random) throws Exception {
