@@ -30,8 +30,8 @@ def reference() -> str:
         "# The command line",
         "<!-- Made by `python -m logdex.cli.reference > docs/guide/command-line.md`; a test compares. -->",
         _block(help_text(group, "logdex")),
-        "`python -m logdex` is the same as `logdex`. Errors are one line and what to type next; `LOGDEX_DEBUG=1` shows "
-        "the\nPython traceback as well.",
+        "`python -m logdex` is the same as `logdex`. Errors are one line and what to type next;\n"
+        "`LOGDEX_DEBUG=1` shows the Python traceback as well.",
     ]
     for name in sorted(group.commands):
         parts += [f"## logdex {name}", _block(help_text(group.commands[name], name, context))]
