@@ -11,7 +11,7 @@ import pytest
 
 from logdex.io.env import Env
 from logdex.kafka.columns.record_columns import read_record_batches
-from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.verify import CHECKS
 from logdex.testing import BadSectorsEnv
 from tests.mending import Finding, Mending
@@ -66,7 +66,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(root: Path) -> dict[int, bytes | None]:
     """All values that a scan returns, and those in lost+found, by offset."""
-    with LogDirSnapshot(root) as snapshot:
+    with open_kafka(str(root / PARTITION)) as snapshot:
         found = {record.offset: record.value for record in snapshot.scan(control=True).records()}
     for path in root.glob("*/lost+found/*"):  # what a recovery could not place among the others
         for batch in read_record_batches(str(path), columns=["offset", "value"], skip_control=False):
