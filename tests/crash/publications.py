@@ -20,8 +20,8 @@ import pytest
 
 from logdex.formats import detect, format_of
 from logdex.io.env import Env
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
-from logdex.jobs.staging import PREFIX
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.trees import Fresh, Tree, tree
 
@@ -62,7 +62,7 @@ def undated(files: Tree) -> Counter[tuple[str, bytes | None]]:
 
 
 def _is_left_over(path: str) -> bool:
-    return any(part.startswith((PREFIX, LOCK_NAME)) for part in path.split("/"))
+    return any(part.startswith((STAGING_PREFIX, LOCK_NAME)) for part in path.split("/"))
 
 
 def kills_of(log: list[tuple[str, str]], every: int) -> list[int]:

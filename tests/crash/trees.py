@@ -12,7 +12,7 @@ import pytest
 
 from logdex.errors import LogdexError, StorageError
 from logdex.io.env import Env
-from logdex.jobs.staging import PREFIX
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.testing import Fault, FaultEnv, Killed
 
 REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES)
@@ -51,7 +51,7 @@ class Outputs:
             whole = [self.right[name], *([self.old[name]] if had_old else [])]
             found = [tree(path) for path in output.glob(f"{name}*")]
             assert all(each in whole for each in found), name
-            staged = [tree(path) for path in output.glob(f"{PREFIX}*/{name}")]
+            staged = [tree(path) for path in output.glob(f"{STAGING_PREFIX}*/{name}")]
             assert not had_old or self.old[name] in [*found, *staged], name
 
     def check_done(self, output: Path) -> None:

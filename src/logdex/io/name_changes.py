@@ -37,6 +37,8 @@ READS = frozenset(
     }
 )
 """The kinds of operations that a path with a scheme allows."""
+STAGING_PREFIX = ".logdex-staging-"
+"""The name of a folder in which a run prepares what it publishes begins with it."""
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS."""
@@ -47,6 +49,30 @@ _UNSUPPORTED = frozenset(
     }
 )
 """Errors by which a system or a file system says that it has no such operation."""
+
+
+def _split_at_staging(path: str) -> tuple[str, list[str]]:
+    """Returns the path up to the staging folder in it, and the names below that; the whole path and
+    no names if it has none."""
+    names = path.rstrip("/").split("/")
+    for place, name in enumerate(names[:-1], 1):
+        if name.startswith(STAGING_PREFIX):
+            return "/".join(names[:place]), names[place:]
+    return path, []
+
+
+def _make_below(base: str, names: list[str]) -> None:
+    """Creates the directories `names`, each in the one before it. Creates `base` only if there are
+    none."""
+    if not names:
+        os.makedirs(base, exist_ok=True)
+    for name in names:
+        base = f"{base}/{name}"
+        try:
+            os.mkdir(base)
+        except FileExistsError:
+            if not os.path.isdir(base):
+                raise
 
 
 class FileStamp(NamedTuple):
@@ -151,10 +177,14 @@ class NameChanges:
         return _Operation(path)
 
     def make_dirs(self, path: str) -> None:
-        """Creates a directory and its parents, if missing."""
+        """Creates a directory and its parents, if missing.
+
+        A staging folder is created by its name alone and never as a parent: a worker of a killed
+        run would otherwise bring back what the next run has removed. Raises `VanishedError` then.
+        """
         with self.operation("make_dirs", path):
             try:
-                os.makedirs(path, exist_ok=True)
+                _make_below(*_split_at_staging(path))
             except FileExistsError:
                 raise no_directory(path) from None
             except RecursionError:  # os.makedirs recurses once per path component

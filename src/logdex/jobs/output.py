@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from logdex.errors import UsageError
 from logdex.io.env import Env
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.io.process_lock import lock_is_held
 from logdex.jobs.journal import LOCK_NAME, read_journal
-from logdex.jobs.staging import PREFIX, OutputLock, Staging
+from logdex.jobs.staging import OutputLock, Staging
 
 
 def check_output(
@@ -46,7 +47,7 @@ def check_output(
         raise UsageError(f"{output} lies in {home}", hint=hint)
     if _lies_in(root, target):
         name = posixpath.relpath(root, target).split("/")[0]
-        if name in published or name.startswith(PREFIX):
+        if name in published or name.startswith(STAGING_PREFIX):
             raise UsageError(
                 f"{root} lies in {posixpath.join(output, name)}, which would be replaced",
                 hint="choose another --output",
@@ -62,7 +63,7 @@ def require_empty(output: str, *, env: Env) -> None:
     """Raises `UsageError` if `output` contains anything other than the remains of a killed run."""
     if not env.exists(output):
         return
-    if any(name != LOCK_NAME and not name.startswith(PREFIX) for name in env.list_dir(output)):
+    if any(name != LOCK_NAME and not name.startswith(STAGING_PREFIX) for name in env.list_dir(output)):
         raise UsageError(f"{output} is not empty", hint="choose another --output, or empty it")
 
 

@@ -216,18 +216,23 @@ class Publication:
         if step.kept is not None and _matches(self._env.stamp(staged), step.old):
             self._env.exchange(staged, target)
         elif step.kept is None or not _matches(self._stamp(step.kept), step.old):
-            self._env.make_dirs(posixpath.dirname(staged))
+            self._make_staged(posixpath.dirname(staged))
             self._env.rename(target, staged)
         elif step.old is not None and step.new is not None and step.old.kind == step.new.kind == FILE:
             self._rename(step.kept, step.name)
         else:
             kept = self._path(step.kept)
-            self._env.make_dirs(posixpath.dirname(staged))
+            self._make_staged(posixpath.dirname(staged))
             if self._env.exchange(kept, target):
                 self._env.rename(kept, staged)
             else:
                 self._env.rename(target, staged)
                 self._env.rename(kept, target)
+
+    def _make_staged(self, directory: str) -> None:
+        """Creates a directory below the staging folder, which may be gone."""
+        for each in (self._staging, directory):
+            self._env.make_dirs(each)
 
     def leave(self) -> None:
         """Lets every name be as it is, after a change by somebody else. A second name of a file

@@ -21,11 +21,11 @@ from types import TracebackType
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.io.process_lock import ProcessLock, take_lock
 from logdex.jobs.journal import LOCK_NAME, Journal, read_journal, unfinished_of, write_journal
 from logdex.jobs.publication import Names, Publication
 
-PREFIX = ".logdex-staging-"
 LEFT = "logdex-unfinished"
 _WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 _CHANGED_MEANWHILE = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
@@ -104,7 +104,7 @@ class OutputLock:
                 if marks:
                     note += f", but files were written since, so {marks[0]} stays under its dated name"
                 self.notes.append(note)
-        if posixpath.basename(staging).startswith(PREFIX):
+        if posixpath.basename(staging).startswith(STAGING_PREFIX):
             remove_tree_in_use(staging, self._env)
         self.clear()
 
@@ -169,7 +169,7 @@ class Staging:
         home, lock_home = home or output, lock_home or output
         self._lock = OutputLock(lock_home, output, in_place=in_place, sync=sync, env=env)
         self.notes = self._lock.notes
-        self.directory = f"{home}/{PREFIX}{uuid.uuid4().hex[:12]}"
+        self.directory = f"{home}/{STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
         self._journal = Journal(
             command,
             posixpath.relpath(output, lock_home),
@@ -178,7 +178,7 @@ class Staging:
         )
         try:
             for name in env.list_dir(home):
-                if name.startswith(PREFIX):
+                if name.startswith(STAGING_PREFIX):
                     remove_tree_in_use(f"{home}/{name}", env)
             self._lock.write(self._journal, sync=False)
             env.make_dirs(self.directory)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.jobs.staging import PREFIX
+from logdex.io.name_changes import STAGING_PREFIX
 from tests.crash.rocketmq.stores import CONFIG, make_outputs
 from tests.crash.trees import Outputs, fingerprint, put_tree
 
@@ -102,7 +102,7 @@ def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) 
                 break
             forked(process, chance.uniform(0, 1.1 * usual_s))
             outputs.check(output, had_old=True)
-            caught += any(path.name.startswith(PREFIX) for path in output.iterdir())
+            caught += any(path.name.startswith(STAGING_PREFIX) for path in output.iterdir())
         assert forked(process, None)[1] == 0
     outputs.check(output, had_old=True)
     outputs.check_done(output)
@@ -121,7 +121,7 @@ def test_the_command_itself_killed_while_it_writes(outputs: Outputs, tmp_path: P
     put_tree(outputs.old, output)
     command = [sys.executable, "-m", "logdex", *arguments(outputs, output)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not list(output.glob(f"{PREFIX}*")):
+        while process.poll() is None and not list(output.glob(f"{STAGING_PREFIX}*")):
             time.sleep(0.001)
         process.kill()
         assert process.wait() == -signal.SIGKILL

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logdex.errors import EnvironmentProblem, StorageError, UnreadableError, UnusableFileError
+from logdex.errors import EnvironmentProblem, StorageError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io import writeback
 from logdex.io.env import Env, WriteFile
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.io.read_runs import read_runs
 from logdex.testing import Fault, FaultEnv
 
@@ -65,6 +66,23 @@ def test_a_fifo_is_neither_file_nor_directory_and_nothing_waits_for_it(tmp_path:
     done = subprocess.run(script, capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path)
     no_file, no_directory = "fifo: a FIFO, not a regular file", "fifo: not a directory"
     assert done.stdout.splitlines() == [no_file] * 3 + [no_directory] * 3, done
+
+
+def test_a_staging_folder_is_not_created_as_a_parent(tmp_path: Path) -> None:
+    """A worker of a killed run does not bring back what the next run has removed."""
+    staging = tmp_path / "out" / f"{STAGING_PREFIX}1"
+    Env().make_dirs(str(staging))
+    Env().make_dirs(f"{staging}/tasks/1/orders")
+    Env().make_dirs(f"{staging}/tasks/1/orders")
+    Env().remove_tree(str(staging))
+    for path in (f"{staging}/tasks", f"{staging}/tasks/2"):
+        with pytest.raises(VanishedError):
+            Env().make_dirs(path)
+    (tmp_path / f"{STAGING_PREFIX}2").mkdir()
+    (tmp_path / f"{STAGING_PREFIX}2" / "file").touch()
+    with pytest.raises(StorageError, match="not a directory"):
+        Env().make_dirs(f"{tmp_path}/{STAGING_PREFIX}2/file/more")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == []
 
 
 def test_a_rename_onto_a_directory_names_the_directory(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.output import check_output, require_empty, staged_output
-from logdex.jobs.staging import PREFIX
 from logdex.testing import Fault, FaultEnv
 
 
@@ -56,7 +56,7 @@ def test_an_output_around_the_source_is_refused_where_it_would_replace_it(home: 
 
 
 def test_an_output_that_would_sweep_the_source_away_is_refused(home: Path) -> None:
-    left = home.parent / f"{PREFIX}1"
+    left = home.parent / f"{STAGING_PREFIX}1"
     home.rename(left)
     with pytest.raises(UsageError, match="would be replaced"):
         check(left.parent, left)
@@ -79,7 +79,7 @@ def test_in_place_the_output_is_the_source(home: Path) -> None:
 def test_what_counts_as_empty(tmp_path: Path) -> None:
     out = tmp_path / "out"
     require_empty(str(out), env=Env())
-    (out / f"{PREFIX}1").mkdir(parents=True)
+    (out / f"{STAGING_PREFIX}1").mkdir(parents=True)
     (out / LOCK_NAME).touch()
     require_empty(str(out), env=Env())
     (out / "file").touch()

@@ -16,9 +16,10 @@ import pytest
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.publication import Names
-from logdex.jobs.staging import PREFIX, Staging, remove_tree_in_use
+from logdex.jobs.staging import Staging, remove_tree_in_use
 from logdex.testing import Fault, FaultEnv, Killed
 
 
@@ -56,7 +57,7 @@ def test_an_error_publishes_nothing(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_run_are_swept(tmp_path: Path) -> None:
-    left = tmp_path / f"{PREFIX}dead"
+    left = tmp_path / f"{STAGING_PREFIX}dead"
     left.mkdir()
     (left / "file").write_text("stale")
     (tmp_path / LOCK_NAME).touch()
@@ -140,7 +141,7 @@ def test_a_killed_runs_workers_may_still_write_where_the_next_run_cleans_up(
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    left = tmp_path / f"{PREFIX}left"
+    left = tmp_path / f"{STAGING_PREFIX}left"
     left.mkdir()
     with Staging(_BusyEnv(3, number), str(tmp_path), sync=False):
         assert not left.exists()
@@ -162,8 +163,8 @@ def test_a_staging_name_that_is_a_link_or_a_file_blocks_nothing(tmp_path: Path) 
     elsewhere.mkdir()
     (elsewhere / "file").write_text("foreign")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / f"{PREFIX}link").symlink_to(elsewhere)
-    (tmp_path / "out" / f"{PREFIX}file").write_text("left")
+    (tmp_path / "out" / f"{STAGING_PREFIX}link").symlink_to(elsewhere)
+    (tmp_path / "out" / f"{STAGING_PREFIX}file").write_text("left")
     for env in (Env(), FaultEnv(str(tmp_path))):
         with Staging(env, str(tmp_path / "out"), sync=False):
             pass
@@ -275,7 +276,9 @@ def test_a_second_signal_while_the_first_is_undone_leaves_it_to_the_next_run(tmp
         with pytest.raises(KeyboardInterrupt):
             publish_all(_InterruptedEnv(at, at + 1), output)
         with Staging(Env(), str(output), sync=False) as staging:
-            left = {name: text for name, text in texts(output).items() if not name.startswith((LOCK_NAME, PREFIX))}
+            left = {
+                name: text for name, text in texts(output).items() if not name.startswith((LOCK_NAME, STAGING_PREFIX))
+            }
             assert left == old
             assert staging.notes in ([], ["logdex job was killed while it published: what it had published was undone"])
         assert texts(output) == old

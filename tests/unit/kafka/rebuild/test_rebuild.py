@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import NotAStoreError, UsageError
-from logdex.jobs.staging import PREFIX as STAGING_PREFIX
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.tasks import LocalRunner
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import encode_batch
