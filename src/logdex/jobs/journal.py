@@ -87,6 +87,9 @@ class Journal:
         """Raises `ValueError` if the journal names anything outside its directory, or is not what a
         run writes."""
         settings: object = self.settings
+        command: object = self.command
+        if not isinstance(command, str):
+            raise ValueError("a command that cannot be")
         if not isinstance(settings, dict) or not all(isinstance(sizes, dict) for sizes in settings.values()):
             raise ValueError("settings that cannot be")
         names = [name for step in self.steps for name in (step.name, step.kept) if name is not None]
@@ -143,6 +146,10 @@ class Unfinished:
     command: str
     is_running: bool
     paths: tuple[str, ...] = ()
+
+    def changes(self, path: str) -> bool:
+        """Whether it changes what is at a path, given as its real path, or something below."""
+        return any(f"{each}/".startswith(f"{path}/") or f"{path}/".startswith(f"{each}/") for each in self.paths)
 
     @property
     def message(self) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import UsageError
+from logdex.errors import CorruptError, UsageError
 from logdex.formats import detect, format_of
 from logdex.io.env import Env
+from logdex.jobs.journal import LOCK_NAME, Journal, Step, read_journal
 from logdex.rocketmq import MessageStore
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.cli.helpers import run, run_json
@@ -186,3 +187,26 @@ def test_reading_commands_tell_of_it(asked: tuple[Any, ...], source: Path, tmp_p
     assert done.exit_code == 1
     assert "was killed while it published: some files are new, and some are as before" in done.stderr
     assert "run it again, which first undoes that: logdex rebuild" in done.stderr
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue"])
+def test_a_file_of_the_store_tells_of_it_if_it_is_changed(folder: str, source: Path, tmp_path: Path) -> None:
+    """A rebuild leaves the CommitLog as it is, and a recovery does not."""
+    told = "was killed while it published"
+    for name in ("rebuild", "recover"):
+        *_, at = kills(name, source, tmp_path / "work", FaultEnv)
+        root = killed(name, at, source, tmp_path / "work")
+        path = next(each for each in sorted(root.glob(f"{folder}/**/{0:020d}")) if each.is_file())
+        done = run("cat", path, *FLAGS, "--limit", 1)
+        assert (told in done.stderr) == (folder == "consumequeue" or name == "recover"), (name, done)
+
+
+def test_what_another_program_puts_into_a_journal_is_no_journal(source: Path, tmp_path: Path) -> None:
+    root = start(source, tmp_path)
+    journal = Journal("logdex rebuild", ".", ".logdex-staging-1", steps=[Step("put", "index")])
+    for odd in (5, None, ["rm"]):
+        journal.command = odd  # type: ignore[assignment]
+        (root / LOCK_NAME).write_bytes(journal.to_bytes())
+        with pytest.raises(CorruptError, match="a command that cannot be"):
+            read_journal(str(root), Env())
+        assert "cannot be" not in run("cat", root, "--limit", 1).stderr

@@ -10,6 +10,7 @@ from functools import partial
 
 from logdex.errors import StorageError
 from logdex.io.env import Env
+from logdex.io.remote.schemes import scheme_of
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME, Unfinished, find_unfinished
 from logdex.jobs.staging import Staging
@@ -35,6 +36,8 @@ def journal_homes(found: KafkaPath, env: Env, *, but_unreadable: bool = False) -
         directory = env.real_path(partition_directory(found))
         return [posixpath.dirname(directory), directory]
     root = env.real_path(found.path)
+    if scheme_of(root) is not None:
+        return [root]  # nothing is published there, and a look at each partition is a request
     return [root, *(f"{root}/{name}" for name in env.list_dir(root) if exists(f"{root}/{name}/{LOCK_NAME}"))]
 
 
@@ -48,7 +51,7 @@ def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
 
 def _in_partition(unfinished: Iterable[Unfinished], partition: str) -> list[Unfinished]:
     """Returns the publications that change files of a partition, given by its real path."""
-    return [each for each in unfinished if any(f"{path}/".startswith(f"{partition}/") for path in each.paths)]
+    return [each for each in unfinished if each.changes(partition)]
 
 
 def require_published(partition: str, env: Env) -> None:
