@@ -48,6 +48,18 @@ def test_all_commands_tell_that_they_read_the_older_offsets(store: Path, tmp_pat
     assert codes == {"info": 1, "sql": 1, "offsets": 1, "stats": 1, "convert": 3, "consume": 0}
 
 
+@pytest.mark.parametrize("data", [b"{", b""])
+def test_a_put_tells_that_it_read_the_older_topics(store: Path, data: bytes) -> None:
+    put = ("put", store, "--topic", "orders", "--body", "x", *FLAGS)
+    assert ".bak" not in run(*put).stderr
+    newest = store / "config" / "topics.json"
+    newest.with_suffix(".json.bak").write_bytes(newest.read_bytes())
+    newest.write_bytes(data)
+    ended = run(*put)
+    assert ended.exit_code == 0, ended
+    assert f"read {newest}.bak instead" in ended.stderr
+
+
 def test_the_older_offsets_are_read_for_wrong_types(store: Path) -> None:
     (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{"orders@G":{0:[5]}}}')
     rows = run_json("offsets", store, "--group", "G", *FLAGS, exit_code=1)

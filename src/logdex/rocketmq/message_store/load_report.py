@@ -25,3 +25,5 @@ class LoadReport:
     mended_queues: list[str] = field(default_factory=list)
     """Directories of damaged ConsumeQueues whose messages have all expired. The file with their
     last entry was given its size; it alone says at which queue offset they go on."""
+    config_remarks: list[str] = field(default_factory=list)
+    """Sentences on the files of ``config/`` of which the older ``.bak`` was read, and why."""

@@ -31,6 +31,8 @@ class Topics:
     def __init__(self, directory: str, dialect: Dialect, default_queue_nums: int, *, env: Env) -> None:
         configs = TopicConfigs.read(directory, env=env)
         configs.file.require_newest()
+        self.remark = configs.file.remark
+        """That an older file was read, and why; None if the newest was."""
         self._directory, self._dialect, self._default, self._env = directory, dialect, default_queue_nums, env
         self._raw: dict[Any, Any] = dict(configs.file.raw)
         self._table: dict[Any, Any] = dict(self._raw.get("topicConfigTable") or {})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import emit, emit_json, shown
+from logdex.cli.output import emit, emit_json, note, shown
 from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
 from logdex.errors import LogdexError, LogFailedError, UsageError
 
@@ -59,6 +59,8 @@ def show(
         raise UsageError("put what?", hint="give --body TEXT, or --file JSONL (- for stdin)")
     messages = made_of(objects_of(file) if file is not None else [(0, {})], flags, _message)
     with MessageStore.open(require_store(found).path, create=False, **settings) as store:
+        for remark in store.load_report.config_remarks:
+            note(remark)
         while some := list(islice(messages, _AT_ONCE)):
             _put(store, some, as_json)
     return True
