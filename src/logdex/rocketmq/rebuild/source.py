@@ -58,9 +58,9 @@ def settle_unfinished(root: str, output: str, *, in_place: bool, sync: bool, env
 def require_whole_log(root: str, env: Env) -> None:
     """Raises `UsageError` if a recovery of the store at `root`, or around one CommitLog file, was
     killed while it published the log: the next run undoes that, and what had been derived from the
-    log would be of another one."""
+    log would be of another one. Raises `StorageError` if that cannot be found out."""
     store = _store_of(env.real_path(root), env)
-    for each in find_unfinished([store], env):
+    for each in find_unfinished([store], env, is_writer=True):
         if StorePaths(store).commit_log in each.paths:
             raise each.error
 
