@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def fault(chance: random.Random, *, is_first: bool) -> Fault:
     return Fault(chance.randrange(1, 600 if is_first or chance.random() < 0.5 else 80))
 
 
-def cut_all(folder: Path, seeds: range, *, changes: bool = False) -> None:
+def cut_all(folder: Path, seeds: Sequence[int], *, changes: bool = False) -> None:
     for seed in seeds:
         (folder / str(seed)).mkdir()
         try:
@@ -75,7 +76,8 @@ def test_many_power_cuts(tmp_path: Path, part: int) -> None:
     cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))
 
 
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 400), marks=[pytest.mark.slow])])
+@pytest.mark.parametrize("seeds", [(*range(8), 23), pytest.param(range(8, 400), marks=[pytest.mark.slow])])
 @pytest.mark.timeout(1800)
-def test_power_cuts_between_changes_of_the_settings(tmp_path: Path, seeds: range) -> None:
+def test_power_cuts_between_changes_of_the_settings(tmp_path: Path, seeds: Sequence[int]) -> None:
+    """With seed 23 a merge fails because an index is full, and a later one is killed."""
     cut_all(tmp_path, seeds, changes=True)

@@ -20,6 +20,7 @@ from logdex import limits
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.batch.record_batch import decode_batch
+from logdex.kafka.directory.leftovers import offset_of_name
 from logdex.kafka.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -65,9 +66,14 @@ def replace_segments(
     """Replaces `old` segments by the ``.cleaned`` segments `new`, on disk and in `segments`.
 
     No thread may read meanwhile. `new` must be trimmed and flushed. At any time the disk has all
-    old ones or all new ones.
+    old ones or all new ones. Other ``.cleaned`` files, which a replacement left that failed, are
+    removed: a crash would make them count as parts of this one, and it as unfinished.
     """
     rising = sorted(new, key=lambda segment: segment.base_offset)
+    own = {segment.base_offset for segment in rising}
+    for name in env.list_dir(directory):
+        if name.endswith(CLEANED_SUFFIX) and offset_of_name(name) not in own:
+            env.remove(posixpath.join(directory, name))
     env.sync_dir(directory)  # a .swap index must never be without its .log, under any name
     for segment in reversed(rising):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
