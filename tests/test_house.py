@@ -12,7 +12,7 @@ SRC = ROOT / "src" / "logdex"
 FILES_PER_FOLDER_MAX = 12
 MORE_FILES = {
     "io": (14, "a mechanism of its own per file"),
-    "cli/commands": (20, "a command per file"),
+    "cli/commands": (24, "a command per file"),
     "cli/views/kafka": (16, "a command per file"),
     "cli/views/rocketmq": (16, "a command per file"),
     "kafka/read": (13, "a way of reading per file"),

@@ -36,6 +36,7 @@ WRITES = [
     (("dispatch",), ("dispatch",)),
     (("export",), ("export",)),
     (("convert", "--to", "kafka"), ("convert", "--to", "rocketmq")),
+    (("filter",), ("filter",)),
 ]
 
 

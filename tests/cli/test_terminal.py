@@ -44,6 +44,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "rebuild": ("rebuild", "{store}", "--output", "{output}"),
     "rebuild of Kafka": ("rebuild", "{logs}", "--output", "{output}"),
     "recover": ("recover", "{logs}", "--output", "{output}"),
+    "filter": ("filter", "{store}", "--topic", "TopicA", "--output", "{output}"),
+    "filter of Kafka": ("filter", "{logs}", "--offset", "3", "--output", "{output}"),
     "put": ("put", "{output}", "--create", "rocketmq", "--topic", "T", "--body", "hello"),
     "put of Kafka": ("put", "{output}/T-0", "--create", "kafka", "--value", "hello"),
     "consume": ("consume", "{copy}", "--topic", "TopicA", "--group", "G"),

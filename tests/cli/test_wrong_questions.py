@@ -26,12 +26,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_places(tmp_path_factory.mktemp("questions"))
 
 
-TOPICS = ("cat", "get", "query", "stats", "export", "convert", "offsets", "consume")
+TOPICS = ("cat", "get", "query", "stats", "export", "convert", "filter", "offsets", "consume")
 MORE = {
     "get": ("--offset", "0"),
     "query": ("--key", "k"),
     "export": ("--output", "out"),
     "convert": ("--output", "out"),
+    "filter": ("--output", "out"),
     "consume": ("--group", "G"),
 }
 

@@ -85,6 +85,22 @@ def format_option(flag: str) -> Any:
 
 
 DecompressOption = Annotated[bool, typer.Option("--decompress", help="With --json: decompress compressed bodies.")]
+GrepOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Only messages with this text in key, value, tag, header or property; /REGEX/ for a pattern.",
+        show_default=False,
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COMPARISON",
+        help="Only messages for which this holds: 'FIELD = VALUE', or != < <= > >=; may be repeated.",
+        show_default=False,
+    ),
+]
 FollowOption = Annotated[bool, typer.Option("--follow", help="Wait for more at the end; Ctrl-C ends it.")]
 ControlOption = Annotated[bool, typer.Option("--control", help="Include control records (Kafka).")]
 IsolationOption = Annotated[

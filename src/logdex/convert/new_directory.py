@@ -29,14 +29,17 @@ class NewDirectory:
 
 
 @contextmanager
-def new_directory(command: str, source: str, output: StrPath, *, sync: bool, env: Env) -> Iterator[NewDirectory]:
+def new_directory(
+    command: str, source: str, output: StrPath, *, flags: str = "", sync: bool, env: Env
+) -> Iterator[NewDirectory]:
     """Makes `output`, which must be empty, during a block. At its end what is in `contents` is
-    published; after an error nothing is. `source` is the real path that is read."""
+    published; after an error nothing is. `source` is the real path that is read. `command`, with
+    `flags`, is what to type to run it again."""
     target = env.real_path(os.fspath(output))  # workers have working directories of their own
     check_output(target, source, in_place=False, may_be_in_place=False, env=env)
     notes = settle_unfinished([target], sync=sync, env=env)
     require_empty(target, env=env)
-    typed = command_line(command, source, target, in_place=False)
+    typed = command_line(command, source, target, in_place=False, flags=flags)
     with staged_output(target, in_place=False, lock=nullcontext(), command=typed, sync=sync, env=env) as staging:
         made = NewDirectory(f"{staging.directory}/{_TASKS}", notes + staging.notes)
         env.make_dirs(made.home)

@@ -10,6 +10,7 @@ from logdex.cli.commands import convert as convert
 from logdex.cli.commands import dispatch as dispatch
 from logdex.cli.commands import doctor as doctor
 from logdex.cli.commands import export as export
+from logdex.cli.commands import filter as filter
 from logdex.cli.commands import follow as follow
 from logdex.cli.commands import get as get
 from logdex.cli.commands import import_tables as import_tables

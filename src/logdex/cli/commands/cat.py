@@ -13,6 +13,7 @@ from logdex.cli.options import (
     DecompressOption,
     FollowOption,
     FromOption,
+    GrepOption,
     IsolationOption,
     OffsetOption,
     PartitionOption,
@@ -21,6 +22,7 @@ from logdex.cli.options import (
     QueueOption,
     ToOption,
     TopicOption,
+    WhereOption,
     path_command,
 )
 from logdex.cli.rows.row_options import RowOptions
@@ -65,22 +67,8 @@ def cat(
         ),
     ] = None,
     follow: FollowOption = False,
-    grep: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Only messages with this text in key, value, tag, header or property; /REGEX/ for a pattern.",
-            show_default=False,
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COMPARISON",
-            help="Only messages for which this holds: 'FIELD = VALUE', or != < <= > >=; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    grep: GrepOption = None,
+    where: WhereOption = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,

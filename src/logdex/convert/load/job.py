@@ -18,9 +18,9 @@ from logdex.convert.columns.rows import topics_of
 from logdex.convert.load.columns import KAFKA, ROCKETMQ, left_out, messages, numbers, records
 from logdex.convert.load.tables import TableFile, find_tables
 from logdex.convert.new_directory import new_directory
+from logdex.convert.partition_writer import PartitionWriter, join_directories
+from logdex.convert.report import ConvertReport
 from logdex.convert.translate.names import kafka_topic
-from logdex.convert.translate.partition_writer import PartitionWriter, join_directories
-from logdex.convert.translate.report import ConvertReport
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath

@@ -1,7 +1,7 @@
 """RocketMQ's messages as Kafka's records and back: topics, queues and partitions, keys, tags and
 properties, headers, times, committed offsets."""
 
+from logdex.convert.report import ConvertReport
 from logdex.convert.translate.job import convert
-from logdex.convert.translate.report import ConvertReport
 
 __all__ = ["ConvertReport", "convert"]

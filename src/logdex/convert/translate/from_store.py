@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.sources.source import SourcePart
 from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
-from logdex.convert.translate.partition_writer import PartitionWriter
 from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.errors import UsageError
 from logdex.io.env import Env

@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from logdex.convert.new_directory import new_directory
+from logdex.convert.partition_writer import join_directories
+from logdex.convert.report import ConvertReport
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.sources.source import LogSource
 from logdex.convert.translate import from_logs, from_store
 from logdex.convert.translate.committed_offsets import put_committed_offsets, write_committed_offsets
-from logdex.convert.translate.partition_writer import join_directories
-from logdex.convert.translate.report import ConvertReport
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath

@@ -124,9 +124,14 @@ class KafkaScan(ScanFrames, Generic[Partition]):
 
     def items(self) -> Iterator[tuple[Partition, Record]]:
         """Yields the records, each with its partition."""
-        for partition, batch in self._batches(RECORD_SCHEMA.names):
+        for partition, batch in self.batches():
             for record in records_of(batch):
                 yield partition, record
+
+    def batches(self) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Yields the records as Arrow batches with the columns of `RECORD_SCHEMA`, each with its
+        partition. None is empty."""
+        return self._batches(RECORD_SCHEMA.names)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """Returns the records as Arrow batches with the given columns of `SCAN_SCHEMA`, in the

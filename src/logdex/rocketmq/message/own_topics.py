@@ -20,6 +20,8 @@ _BY_TOPIC = {
     HALF_TOPIC_NAME: "half message",
     OP_TOPIC_NAME: "end of a half message",
 }
+UNDELIVERED_TOPICS = frozenset(_BY_TOPIC)
+"""The topics in which an engine keeps what it has yet to deliver."""
 _BY_PREFIX = {b"%RETRY%": "message to consume again", b"%DLQ%": "message that was given up"}
 _RETRY_TOPIC, _ORIGIN_ID = b"RETRY_TOPIC", b"ORIGIN_MESSAGE_ID"
 

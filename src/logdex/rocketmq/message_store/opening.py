@@ -167,8 +167,7 @@ class _Opening:
             topics = Topics(self.paths.config, self.config.dialect, self.options.default_topic_queue_nums, env=self.env)
             delays = DelayOffsets.read(self.paths.config, env=self.env)
             delays.file.require_newest()
-            remarks = (topics.remark, delays.file.remark)
-            self.report.config_remarks = [remark for remark in remarks if remark is not None]
+            self.report.config_remarks = [each for each in (topics.remark, delays.file.remark) if each is not None]
             self._require_folders(topics)
             self._mark_open()
             reader, files = self._cut(log, found.end_offset)
