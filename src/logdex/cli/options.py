@@ -85,6 +85,9 @@ def format_option(flag: str) -> Any:
 
 
 DecompressOption = Annotated[bool, typer.Option("--decompress", help="With --json: decompress compressed bodies.")]
+NewOutputOption = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write; must be empty.", show_default=False)
+]
 GrepOption = Annotated[
     str | None,
     typer.Option(

@@ -62,8 +62,14 @@ def flag_of(name: str) -> str:
 def given_flags(settings: Mapping[str, object]) -> str:
     """Returns the flags and values that give these settings, as a shell reads them: each after a
     space, none for a setting that is not given or False, a flag alone for one that is True."""
-    given = ((name, value) for name, value in settings.items() if value is not None and value is not False)
-    return "".join(f" {flag_of(name)}{_value(value)}" for name, value in given)
+    return typed_flags({flag_of(name): value for name, value in settings.items()})
+
+
+def typed_flags(values: Mapping[str, object]) -> str:
+    """Returns flags with their values as `given_flags` does. A flag with a list stands once for
+    each of its values."""
+    each = ((flag, one) for flag, value in values.items() for one in (value if isinstance(value, list) else [value]))
+    return "".join(f" {flag}{_value(value)}" for flag, value in each if value is not None and value is not False)
 
 
 def _value(value: object) -> str:

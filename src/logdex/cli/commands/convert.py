@@ -11,6 +11,7 @@ from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
 from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     JsonOption,
+    NewOutputOption,
     NoSpaceCheckOption,
     NoSyncOption,
     PartitionOption,
@@ -46,10 +47,7 @@ if TYPE_CHECKING:
 def convert(
     target: PathOptions,
     to: Annotated[str, format_option("--to")],
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where to write; must be empty.", show_default=False),
-    ] = None,
+    output: NewOutputOption = None,
     topic: TopicOption = None,
     queue: QueueOption = None,
     partition: PartitionOption = None,

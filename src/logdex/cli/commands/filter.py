@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from logdex.cli.options import (
     GrepOption,
     IsolationOption,
     JsonOption,
+    NewOutputOption,
     NoSpaceCheckOption,
     NoSyncOption,
     OffsetOption,
@@ -24,11 +24,10 @@ from logdex.cli.options import (
     ToOption,
     TopicOption,
     WhereOption,
-    given,
     output_of,
     path_command,
 )
-from logdex.jobs.settings import given_flags
+from logdex.jobs.settings import given_flags, typed_flags
 
 
 @app.command(
@@ -48,10 +47,7 @@ from logdex.jobs.settings import given_flags
 @path_command
 def filter_messages(
     target: PathOptions,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where to write; must be empty.", show_default=False),
-    ] = None,
+    output: NewOutputOption = None,
     topic: TopicOption = None,
     queue: QueueOption = None,
     partition: PartitionOption = None,
@@ -75,25 +71,16 @@ def filter_messages(
     own: dict[str, Any] = {"topic": topic, "queue": queue, "partition": partition, "begin_ms": begin_ms}
     own |= {"end_ms": end_ms, "offset": offset, "physical_offset": physical_offset, "grep": grep}
     own |= {"where": where or None, "isolation": isolation, "new_offsets": new_offsets}
-    told = {target.flag(name): value for name, value in given(own).items()}
+    told = {target.flag(name): value for name, value in own.items()}
     is_whole = show(
         "filter",
         target,
         **own,
         output=written_to,
-        flags=_typed(told) + given_flags(target.settings),
+        flags=typed_flags(told) + given_flags(target.settings),
         sync=not no_sync,
         check_space=not no_space_check,
         as_json=as_json,
     )
     if not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)
-
-
-def _typed(options: dict[str, Any]) -> str:
-    """Returns flags and their values as a shell reads them."""
-    words = []
-    for flag, value in options.items():
-        for each in value if isinstance(value, list) else [value]:
-            words += [flag] if each is True else [flag, shlex.quote(str(each))]
-    return "".join(f" {word}" for word in words)
