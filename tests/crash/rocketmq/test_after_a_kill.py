@@ -124,7 +124,7 @@ def test_a_properties_file_is_named_by_its_whole_path(
     assert any(f"--broker-conf {tmp_path}/my.conf" in row.get("mend", "") for row in rows)
 
 
-ELSEWHERE = ["rebuild", "recover", "dispatch", "export", "convert --to kafka"]
+ELSEWHERE = ["rebuild", "recover", "dispatch", "export", "convert --to kafka", "filter"]
 
 
 @pytest.mark.parametrize("command", ELSEWHERE)

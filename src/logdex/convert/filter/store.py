@@ -21,6 +21,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.rebuild.source import require_whole_log
 from logdex.rocketmq.settings.store_config import delay_text
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -51,9 +52,10 @@ def filter_store(
     left out: a broker that starts on the new store would deliver them a second time. `source` is
     the real path that is read, and `flags` are those of the command, for whoever has to type it
     again. Messages behind the end of a damaged log are losses of the report. Raises `UsageError` if
-    it may not write to `output`.
+    it may not write to `output`, and for a log that a killed recovery had replaced.
     """
     started = time.perf_counter()
+    require_whole_log(source, env)
     report = ConvertReport("local", tasks=1)
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
         report.notes += made.notes
