@@ -132,6 +132,13 @@ def test_damage_is_a_loss(logs: Path, store: Path, tmp_path: Path) -> None:
     (report,) = run_json("filter", logs, "-o", tmp_path / "out", "--partition", 0, exit_code=3)
     assert report["messages"] == 19
     assert "not written: " in run("filter", logs, "-o", tmp_path / "other", "--partition", 0).stderr
+    path = logs / "orders-1" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[2] ^= 1  # of the first base offset, which no checksum covers
+    path.write_bytes(data)
+    (report,) = run_json("filter", logs, "-o", tmp_path / "fourth", "--partition", 1, exit_code=3)
+    assert report["messages"] == 20  # of 21
+    assert "contradicts" in report["losses"][0]
     log = store / "commitlog" / f"{0:020d}"
     data = bytearray(log.read_bytes())
     data[data.index(b"body 2")] ^= 0xFF

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from logdex import limits
-from logdex.errors import UnreadableError, UsageError, VanishedError
+from logdex.errors import OffsetOrderError, UnreadableError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import loaded_part
 from logdex.io.record_lock import Identity
+from logdex.kafka.columns.read_order import OffsetRange, ReadOrder
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
 from logdex.kafka.scan.resume import LogResume
@@ -27,7 +28,7 @@ from logdex.kafka.scan.scan_window import scan_window
 from logdex.kafka.scan.scanner import EndKind, ScanEnd, end_at, reason_to_stop, whole_batches
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan
-from logdex.kernels.kafka.batch_columns import make_batch_columns
+from logdex.kernels.kafka.batch_columns import BatchColumns, make_batch_columns
 
 WINDOW_BYTES = 4 << 20
 _SCAN_BATCHES = 4_096
@@ -49,6 +50,7 @@ def read_record_batches(
     decompressed_size_bytes_max: int = limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX,
     path: str | None = None,
     identity: Identity | None = None,
+    offsets: OffsetRange | None = None,
     env: Env = DEFAULT_ENV,
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
     """Yields the records of the batches that begin in bytes [start, stop) as Arrow batches.
@@ -58,7 +60,8 @@ def read_record_batches(
     decoded. An Arrow batch has at most about `window_bytes` bytes of keys, of values and of
     headers, or one batch of the log. Memory is bounded by that and by the largest batch, which must
     not exceed `decompressed_size_bytes_max`. With `identity`, `VanishedError` is raised if another
-    file has the path by now.
+    file has the path by now. With `offsets`, a batch whose offset contradicts its neighbours' or
+    that range is damaged too.
 
     Raises `CorruptError` (after the records before it) for a damaged batch. With `on_bad_batch`,
     that is called with the error, and reading resumes at the next good batch. Returns the scan's
@@ -77,7 +80,9 @@ def read_record_batches(
             size_bytes_max=decompressed_size_bytes_max,
         )
         resume = LogResume(data, name, env)
-        return (yield from _read(data, name, start, data.size if stop is None else stop, check_crc, decoder, resume))
+        order = None if offsets is None else ReadOrder(data, name, offsets, env)
+        end = data.size if stop is None else stop
+        return (yield from _read(data, name, start, end, check_crc, decoder, resume, order))
 
 
 def _schema_of(columns: Iterable[str] | None) -> pa.Schema:
@@ -104,7 +109,14 @@ def _open_data(path_or_data: str | bytes | ByteArray, identity: Identity | None,
 
 
 def _read(
-    data: ByteArray, path: str, start: int, stop: int, check_crc: bool, decoder: RecordDecoder, resume: LogResume
+    data: ByteArray,
+    path: str,
+    start: int,
+    stop: int,
+    check_crc: bool,
+    decoder: RecordDecoder,
+    resume: LogResume,
+    order: ReadOrder | None,
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
     """Scans and decodes step by step; with a callback for errors, resumes after damage."""
     columns, crcs = make_batch_columns(_SCAN_BATCHES), crc_sources()
@@ -119,7 +131,11 @@ def _read(
         position, count, reason = (int(place) for place in state)
         reason = reason_to_stop(data, part, position, until, reason)
         count, good = whole_batches(data, columns, count, begin, position)
-        yield from decoder.decode(columns, addresses, count)
+        wrong = [] if order is None else order.find_wrong(columns, count, position, stop)
+        if wrong:
+            yield from _decode_others(decoder, columns, addresses, count, wrong)
+        else:
+            yield from decoder.decode(columns, addresses, count)
         is_on = reason == batch_scan.WINDOW_FULL or (reason == batch_scan.LIMIT and position < stop)
         if is_on and good == position:
             continue
@@ -139,3 +155,22 @@ def _read(
             yield from decoder.flush()
             return end
         position = following
+
+
+def _decode_others(
+    decoder: RecordDecoder,
+    columns: BatchColumns,
+    addresses: batch_scan.ColumnAddresses,
+    count: int,
+    wrong: list[tuple[int, OffsetOrderError]],
+) -> Iterator[pa.RecordBatch]:
+    """Decodes the first `count` batches without the wrong ones, and refuses these. Changes
+    `columns`."""
+    places = np.delete(np.arange(count), [place for place, _ in wrong])
+    if not decoder.goes_on:
+        places = places[: wrong[0][0]]
+    for column in columns:
+        column[: len(places)] = column[places]
+    yield from decoder.decode(columns, addresses, len(places))
+    for _, error in wrong:
+        yield from decoder.refuse(error)

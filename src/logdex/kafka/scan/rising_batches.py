@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, join_columns, pick_columns
 
+CONTRADICTION = "the batch's offset contradicts its neighbours' or its segment's"
+"""What readers, `verify` and `recover` report of a batch that is not in order."""
+
 _FAR = 1 << 62
 _HELD = 2
 
@@ -89,6 +92,12 @@ def rising(base: Int64s, last: Int64s, before: tuple[int, int]) -> npt.NDArray[n
         else:
             good[place] = False
     return good
+
+
+def expected_offset(base: int, before: int) -> str:
+    """Describes the offset that a batch with the wrong offset `base` should have. `before` is the
+    last offset before it."""
+    return f"above {before}" if base <= before else f"above {before} and below the next batch's"
 
 
 def _fits(bases: list[int], lasts: list[int], place: int, before_last: int) -> bool:

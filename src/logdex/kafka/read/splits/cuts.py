@@ -10,7 +10,6 @@ import numpy as np
 from logdex.errors import LogdexError
 from logdex.kafka.read.prune import SegmentPart
 from logdex.kafka.scan.scanner import BatchScanner, EndKind
-from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 
@@ -20,7 +19,7 @@ def cut(part: SegmentPart, split_bytes: int) -> list[int]:
     apart.
 
     The offset index is used if its entries rise and each batch at a cut confirms its entry: its
-    checksum is right, and its offsets lie between those of the neighbouring entries. Otherwise the
+    checksum is right, and its offsets lie between those of its neighbours. Otherwise the
     headers of the part are read. If they do not lead from batch to batch, the part is not cut.
     """
     count = max(1, round((part.end - part.begin) / split_bytes))
@@ -50,22 +49,31 @@ def _by_index(part: SegmentPart, wanted: Sequence[int]) -> list[int] | None:
             return None
         found = _nearest(positions, wanted)
         for place in np.searchsorted(positions, found).tolist():
-            if not _is_borne_out(part.segment, offsets, positions, place):
+            if not _is_borne_out(part, offsets, positions, place):
                 return None
     except LogdexError:
         return None
     return found
 
 
-def _is_borne_out(segment: LogSegment, offsets: Int64s, positions: Int64s, place: int) -> bool:
+def _is_borne_out(part: SegmentPart, offsets: Int64s, positions: Int64s, place: int) -> bool:
     """Whether a batch begins where an entry states, with offsets above those of the previous entry
-    and below the next one's."""
-    header = next(segment.log.headers(int(positions[place])), None)
+    and below the next one's or the next segment's, and offsets rise from the previous entry's batch
+    to the one behind it."""
+    segment, begin, header, last = part.segment, int(positions[place]), None, -1
+    for each in segment.log.headers(int(positions[place - 1]) if place else 0):
+        if each.base_offset <= last:
+            return False
+        last = each.last_offset
+        if each.position == begin:
+            header = each
+        elif each.position > begin:
+            break
     if header is None or not header.base_offset <= offsets[place] <= header.last_offset:
         return False
     if place and header.base_offset <= offsets[place - 1]:
         return False
-    if place + 1 < len(offsets) and header.last_offset >= offsets[place + 1]:
+    if header.last_offset >= (offsets[place + 1] if place + 1 < len(offsets) else part.next_base):
         return False
     segment.log.batch_at(header.position).check_crc()
     return True
@@ -73,7 +81,7 @@ def _is_borne_out(segment: LogSegment, offsets: Int64s, positions: Int64s, place
 
 def _walked(part: SegmentPart) -> Int64s:
     """Where the batches of the part begin; none if there is damage, because then headers may lead
-    into a record."""
+    into a record, or the first batch of a split may be a wrong one."""
     scanner, last = BatchScanner(env=part.segment.env), np.int64(-1)
     positions: list[Int64s] = []
     with part.segment.log.map() as mapped:
@@ -84,5 +92,5 @@ def _walked(part: SegmentPart) -> Int64s:
                 return np.zeros(0, np.int64)
             last = columns.last_offset[-1].copy()
             positions.append(columns.position.copy())
-    is_whole = scanner.end.kind is EndKind.END and bool(positions)
+    is_whole = scanner.end.kind is EndKind.END and bool(positions) and last < part.next_base
     return np.concatenate(positions) if is_whole else np.zeros(0, np.int64)

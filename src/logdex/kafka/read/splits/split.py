@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from logdex.errors import CorruptError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.record_lock import Identity
+from logdex.kafka.columns.read_order import OffsetRange
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
@@ -183,6 +184,7 @@ class ReadSplit:
             skip_control=False,
             on_bad_batch=on_bad_batch,
             identity=identity,
+            offsets=OffsetRange(self.first_offset, None if self.next_offset > OFFSET_MAX else self.next_offset),
             env=env,
         )
         while True:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.kafka.scan.rising_batches import Judged
+from logdex.kafka.scan.rising_batches import CONTRADICTION, Judged, expected_offset
 from logdex.kafka.verify.checks import Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns
 
@@ -51,8 +51,8 @@ class OffsetOrder:
             "segment-base-offset" if is_early and before < self._base_offset else "batch-offset",
             self._path,
             int(columns.position[place]),
-            "the batch's offset contradicts its neighbours' or its segment's",
-            expected=f"above {before}" if base <= before else f"above {before} and below the next batch's",
+            CONTRADICTION,
+            expected=expected_offset(base, before),
             found=base,
             mend=self._out.recover,
         )
