@@ -31,7 +31,7 @@ FILTERS = (
 
 def write(path: Path, chance: Random) -> None:
     with Log.open(str(path), segment_bytes=chance.choice((600, 3000, 1 << 20)), index_interval_bytes=200) as log:
-        for number in range(chance.randint(8, 40)):
+        for _ in range(chance.randint(8, 40)):
             log.append([Record(None, bytes(chance.randrange(60)), each) for each in range(chance.randint(1, 4))])
 
 
@@ -88,8 +88,7 @@ def test_without_a_callback_it_is_raised_behind_the_records_before_it(seed: int,
     data[position : position + 8] = (first ^ 1 << chance.randrange(64)).to_bytes(8, "big")
     read, offsets = read_record_batches(bytes(data), offsets=OffsetRange(0, None), path="a.log"), []
     with pytest.raises(OffsetOrderError) as raised:
-        for part in read:
-            offsets += part.column("offset").to_pylist()
+        offsets.extend(offset for part in read for offset in part.column("offset").to_pylist())
     assert offsets == list(range(first))
     assert raised.value.position == position
     assert raised.value.path == "a.log"
