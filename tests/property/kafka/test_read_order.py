@@ -86,7 +86,8 @@ def test_without_a_callback_it_is_raised_behind_the_records_before_it(seed: int,
     file = path / f"{0:020d}.log"
     data, (_, position, first, _) = bytearray(file.read_bytes()), chance.choice(batches_of(path)[:-1])
     data[position : position + 8] = (first ^ 1 << chance.randrange(64)).to_bytes(8, "big")
-    read, offsets = read_record_batches(bytes(data), offsets=OffsetRange(0, None), path="a.log"), []
+    offsets: list[int] = []
+    read = read_record_batches(bytes(data), offsets=OffsetRange(0, None), path="a.log")
     with pytest.raises(OffsetOrderError) as raised:
         offsets.extend(offset for part in read for offset in part.column("offset").to_pylist())
     assert offsets == list(range(first))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logdex.errors import CorruptError
+from logdex.rocketmq.files import config_json
 from logdex.rocketmq.files.config_json import parse_config_json
 
 _KEYS = st.text(max_size=8)
@@ -53,6 +54,37 @@ def test_any_bytes_end_in_an_object_or_a_located_error(data: bytes) -> None:
         value, position = {}, error.position
     assert isinstance(value, dict)
     assert 0 <= position <= len(data)
+
+
+def parsed(data: bytes) -> tuple[Any, ...]:
+    try:
+        return (repr(parse_config_json(data)),)
+    except CorruptError as error:
+        return (str(error), error.position)
+
+
+_NAMES = st.one_of(st.integers(-99, 1 << 70), _KEYS, st.sampled_from(['a":{"b', "{1:2}", ",7 :", "\\", "\0", "NaN"]))
+_NUMBERS = st.sampled_from(["1e999", "-0", "1.5E3", "9" * 64, "9" * 65, "NaN", "Infinity", "5L", "null", "{}", "[[]]"])
+_TABLES = st.recursive(
+    st.one_of(_KEYS, _NUMBERS), lambda inner: st.dictionaries(_NAMES, inner, max_size=4), max_leaves=9
+)
+
+
+def written(value: Any) -> str:
+    if not isinstance(value, dict):
+        return value if value in ("1e999", "-0", "{}") or value[:1] in "9NI15n[" else json.dumps(value)
+    names = (str(name) if isinstance(name, int) else json.dumps(name, ensure_ascii=False) for name in value)
+    return "{" + ",\n".join(f"{name} :{written(item)}" for name, item in zip(names, value.values(), strict=True)) + "}"
+
+
+@given(st.one_of(_TABLES.map(written), st.text('{}[]:,"\\0127eE.-ntf \n', max_size=40)), st.integers(0, 70))
+def test_the_quick_way_gives_what_the_parser_gives(text: str, depth: int) -> None:
+    for each in (text, f"{{1:{'[' * depth}{text}{']' * depth}}}"):
+        data = each.encode("utf-8", "replace")
+        quickly = parsed(data)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(config_json, "_parse_quickly", lambda text: None)
+            assert parsed(data) == quickly
 
 
 def test_every_cut_and_flip_of_a_brokers_file() -> None:

@@ -17,7 +17,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
-from logdex.kafka.directory.log_dir import KafkaLogDir, found_twice, partitions_by_topic
+from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir, found_twice, partitions_by_topic
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.key_query import require_key_index_dir
@@ -55,6 +55,7 @@ class LogDirSnapshot:
         self._lock = threading.RLock()
         self._files = OpenFiles(self._env)  # shared by all partitions, of which there may be thousands
         self._open: dict[str, PartitionSnapshot] = {}
+        self._dirs: dict[str, PartitionDir] = {}
         self.refresh()
 
     def __repr__(self) -> str:

@@ -32,6 +32,9 @@ _ESCAPE = re.compile(
     r"|\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\([^ux])|\\",
     re.DOTALL,
 )
+_INT_NAME = re.compile(r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|(?<=[{,])[ \t\r\n]*+(-?[0-9]+)[ \t\r\n]*+(?=:)""", re.DOTALL)
+_INT_NAME_AT_ALL = re.compile(r"[{,][ \t\r\n]*+-?[0-9]+[ \t\r\n]*+:")
+_LONG_NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS_MAX + 1}}}")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _WORDS = {"true": True, "false": False, "null": None}
 
@@ -48,7 +51,11 @@ def parse_config_json(data: bytes, *, path: str = "<bytes>") -> dict[Any, Any]:
     position, for anything else.
     """
     # A crash may leave zeros behind the content, which the broker's library passes over.
-    parser = _Parser(data.rstrip(b"\0").decode("utf-8", "surrogateescape"), path)
+    text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    found = _parse_quickly(text)
+    if found is not None:
+        return found
+    parser = _Parser(text, path)
     parser.skip(_SPACE)
     if not parser.text.startswith("{", parser.at):
         parser.fail("no object starts here", "{")
@@ -79,6 +86,54 @@ def _format(value: Any, indent: str, shares: bool) -> str:
         items = (inner + _format(item, inner, shares) for item in value)
         return "[\n" + ",\n".join(items) + f"\n{indent}]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _parse_quickly(text: str) -> dict[Any, Any] | None:
+    """Parses text that is plain JSON but for integer keys, about ten times faster than `_Parser`.
+    Returns None for all other text. Files of brokers with many topics have tens of megabytes."""
+    if "\\u" in text or _LONG_NUMBER.search(text):
+        return None
+    value = _load(text)
+    if value is None and _INT_NAME_AT_ALL.search(text):
+        value = _load(_INT_NAME.sub(_quoted, text), object_hook=_with_int_names)
+    return value if isinstance(value, dict) and _is_flat(value) else None
+
+
+def _load(text: str, **how: Any) -> Any:
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_no_constant, **how)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return found[0] if found[1] is None else f'"\\u0000{found[1]}"'
+
+
+def _with_int_names(found: dict[str, Any]) -> dict[Any, Any]:
+    return {int(name[1:]) if name.startswith("\0") else name: value for name, value in found.items()}
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether objects and arrays nest at most `DEPTH_MAX` levels deep."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+        if not level:
+            return True
+    return False
 
 
 class _Parser:

@@ -359,7 +359,9 @@ def test_two_directories_of_one_partition_are_refused(tmp_path: Path) -> None:
     for name in ("orders-0", "orders-00"):
         with Log.open(tmp_path / name) as log:
             log.append(Record(value=name.encode()))
-    with pytest.raises(UsageError, match="orders-0 and orders-00 are both partition 0 of orders"):
+    with pytest.raises(UsageError, match="orders-0 and orders-00 are both partition 0 of orders") as raised:
         LogDirSnapshot(str(tmp_path))
+    frame = raised.traceback[1].frame
+    assert repr(frame.f_locals["self"]).startswith("LogDirSnapshot(")  # as a debugger shows the half-made one
     with PartitionSnapshot(str(tmp_path / "orders-00")) as snapshot:
         assert [record.value for record in snapshot.read(0)] == [b"orders-00"]
