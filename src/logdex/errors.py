@@ -195,7 +195,7 @@ class OffsetOutOfRangeError(StoreError):
         super().__init__(
             f"offset {offset} is not in {log_start_offset} to {log_end_offset}",
             path=path,
-            hint="ask for log_start_offset to log_end_offset",
+            hint=f"give one from {log_start_offset} to {log_end_offset}, the end",
         )
         self.offset = offset
         self.log_start_offset = log_start_offset

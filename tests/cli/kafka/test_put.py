@@ -42,6 +42,7 @@ def test_put_takes_what_cat_prints(golden_log_copy: Callable[[str], Path], tmp_p
 def test_put_says_what_is_wrong(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     run("put", logs / "a-0", "--create", "kafka", "--value", "x")
+    assert "--create rocketmq or --create kafka" in run("put", tmp_path / "none", "--value", "x").stderr
     assert "--value" in run("put", logs).stderr
     assert "--topic" in run("put", logs, "--value", "x").stderr
     assert "--create kafka" in run("put", logs, "--value", "x", "--topic", "b").stderr

@@ -52,6 +52,19 @@ def test_every_command_prints_columns_and_values(root: Path) -> None:
     assert all(list(row) == ["offset", "value_text"] for row in rows)
 
 
+def test_every_command_chooses_among_what_it_reads(root: Path) -> None:
+    for command in [commands(root)[0], *commands(root)[2:]]:
+        assert [row["offset"] for row in run_json(*command, "--where", "offset > 1")] == [2], command
+    assert run_json(*commands(root)[3]) == []  # what was left out is consumed, too
+    for value in (b"one", b"two"):
+        with Log.open(str(root / "t-0"), clock_ms=lambda: 1_700_000_000_001) as log:
+            log.append([Record(b"plain", value)])
+    query = ["query", root, "--topic", "t", "--key", "plain"]
+    assert [row["offset"] for row in run_json(*query, "--grep", "one", "--max", 1)] == [3]
+    assert [row["offset"] for row in run_json(*query, "--where", "headers.h = 1")] == [0]
+    assert "no record found" in run(*query, "--grep", "none").stderr
+
+
 def test_lines_are_cut_unless_they_are_wanted_in_full(root: Path) -> None:
     cut, whole = (run("cat", root, "--offset", 1, "--limit", 1, *more).stdout for more in ((), ("--full",)))
     assert cut.endswith("  " + "x" * 119 + "…\n")

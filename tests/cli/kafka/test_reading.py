@@ -280,6 +280,14 @@ WRONG = {
     "other topic": (["cat", "LOGS/orders-0", "--topic", "audit.log"], "is orders-0"),
     "out of range": (["get", "LOGS/orders-0", "--offset", "999"], "offset 999 is not in 0 to 171"),
     "below": (["get", "LOGS/orders-1", "--offset", "3"], "offset 3 is not in 30 to 134"),
+    "out of the queue": (
+        ["get", "STORE", "--topic", "TopicA", "--queue", "0", "--offset", "999"],
+        "offset 999 is not in ",
+    ),
+    "below the queue": (
+        ["get", "STORE", "--topic", "TopicA", "--queue", "0", "--offset", "-1"],
+        "offset -1 is not in 0 to ",
+    ),
     "index": (["get", f"LOGS/orders-0/{0:020d}.index", "--offset", "0"], "a .index file"),
     "tail of an index": (["cat", f"LOGS/orders-0/{0:020d}.timeindex", "--tail", "1"], "--tail is about messages"),
     "message": (["message", "LOGS", "7F00000100002A9F0000000000000000"], "not a RocketMQ store"),

@@ -117,11 +117,10 @@ def test_get_scans_for_the_queue(file: Path, store: Path) -> None:
     tagged = [row for row in inside if row["tags"] == tag]
     assert run_json(*ask, "--offset", first, "--count", 1000, "--tag", tag) == tagged
     told = run(*ask, "--offset", first - 1)
-    assert told.exit_code == 0
+    assert told.exit_code == 2
     assert f"{file} is one CommitLog file, without an index: it was scanned" in told.stderr
-    assert (
-        f"OFFSET_TOO_SMALL; the queue goes from {first} to {inside[-1]['queue_offset'] + 1} (exclusive)" in told.stderr
-    )
+    assert f"offset {first - 1} is not in {first} to {inside[-1]['queue_offset'] + 1}" in told.stderr
+    assert '"status": "OFFSET_TOO_SMALL"' in run(*ask, "--offset", first - 1, "--json").stdout
     told = run("get", file, "--topic", "none", "--queue", 0, "--offset", 0)
     assert (told.exit_code, told.stderr.splitlines()[0]) == (2, f"logdex: {file}: no topic 'none'")
 

@@ -54,6 +54,22 @@ def test_every_command_prints_columns_and_values(store: Path) -> None:
     ]
 
 
+def test_every_command_chooses_among_what_it_reads(store: Path) -> None:
+    for command in (commands(store)[0], commands(store)[2]):
+        assert [row["queue_offset"] for row in run_json(*command, "--where", "queue_offset = 1")] == [1]
+        assert [row["queue_offset"] for row in run_json(*command, "--grep", "price")] == [0]
+    query = ["query", store, "--topic", "t", "--key", "k-1"]
+    assert [row["queue_offset"] for row in run_json(*query, "--grep", "price", "--max", 1)] == [0]
+    assert [row["queue_offset"] for row in run_json(*query, "--where", "queue_offset = 1")] == [1]
+    assert "no message found" in run(*query, "--grep", "none").stderr
+    page = end_of(*query, "--where", "queue_id = 0", "--max", 1)
+    assert (page["count"], page["next_cursor"]) == (1, run_json(*query, "--max", 1)[0]["physical_offset"])
+    consume = ["consume", store, "--topic", "t", "--group", "filtering"]
+    assert [row["queue_offset"] for row in run_json(*consume, "--where", "queue_offset > 0")] == [1]
+    assert run_json(*consume) == []  # what was left out is consumed, too
+    assert "no field" in run(*query, "--where", "nothing = 1").stderr
+
+
 def test_values(store: Path) -> None:
     (line,) = run("cat", store, "--limit", 1, "--json", "--values", "json").stdout.splitlines()
     assert '"body": {"price":1.10}' in line

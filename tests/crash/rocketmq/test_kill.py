@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,11 @@ def server(outputs: Outputs, output: Path) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
-def forked(process: subprocess.Popen[str], kill_after_s: float | None) -> tuple[float, int]:
-    """Runs one rebuild; gives how long it took (s) and its wait status."""
+def forked(
+    process: subprocess.Popen[str], kill_after_s: float | None, when: Callable[[], bool] = lambda: True
+) -> tuple[float, int]:
+    """Runs one rebuild, and kills it some time after `when` holds, which is waited for ten seconds
+    at most. Gives how long it took (s) and its wait status."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("start\n")
@@ -81,6 +85,8 @@ def forked(process: subprocess.Popen[str], kill_after_s: float | None) -> tuple[
     child = int(process.stdout.readline())
     started = time.perf_counter()
     if kill_after_s is not None:
+        while not when() and time.perf_counter() < started + 10:
+            time.sleep(0.0005)
         time.sleep(kill_after_s)
         os.kill(child, signal.SIGKILL)
     process.stdin.write("wait\n")
@@ -89,20 +95,28 @@ def forked(process: subprocess.Popen[str], kill_after_s: float | None) -> tuple[
     return time.perf_counter() - started, status
 
 
-def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) -> int:
-    """Kills `kills` rebuilds, more where fewer than `caught_min` left a staging folder; gives how
-    many did."""
+def kill_often(outputs: Outputs, output: Path, kills: int) -> int:
+    """Kills `kills` rebuilds: half of them at any moment, half of them once their staging folder is
+    there. Gives how many left one."""
+
+    def staging() -> set[str]:
+        return {path.name for path in output.iterdir() if path.name.startswith(STAGING_PREFIX)}
+
+    def has_other_staging(left: set[str]) -> bool:
+        return not staging() <= left
+
     store = fingerprint(outputs.source)
     put_tree(outputs.old, output)
     chance, caught = random.Random(kills), 0
     with server(outputs, output) as process:
         usual_s = min(forked(process, None)[0] for _ in range(3))
-        for number in range(kills + 100):
-            if number >= kills and caught >= caught_min:
-                break
-            forked(process, chance.uniform(0, 1.1 * usual_s))
+        for number in range(kills):
+            if number % 2:
+                forked(process, chance.uniform(0, 1.1 * usual_s))
+            else:
+                forked(process, chance.uniform(0, 0.3 * usual_s), partial(has_other_staging, staging()))
             outputs.check(output, had_old=True)
-            caught += any(path.name.startswith(STAGING_PREFIX) for path in output.iterdir())
+            caught += bool(staging())
         assert forked(process, None)[1] == 0
     outputs.check(output, had_old=True)
     outputs.check_done(output)
@@ -112,7 +126,7 @@ def kill_often(outputs: Outputs, output: Path, kills: int, caught_min: int = 1) 
 
 @pytest.mark.slow
 def test_killed_at_many_random_moments(outputs: Outputs, tmp_path: Path) -> None:
-    assert kill_often(outputs, tmp_path / "out", 100, 6) >= 6
+    assert kill_often(outputs, tmp_path / "out", 100) >= 6
 
 
 def test_the_command_itself_killed_while_it_writes(outputs: Outputs, tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.find_view import show
-from logdex.cli.options import DecompressOption, FollowOption, PathOptions, TopicOption, path_command
+from logdex.cli.options import (
+    DecompressOption,
+    FollowOption,
+    GrepOption,
+    PathOptions,
+    TopicOption,
+    WhereOption,
+    path_command,
+)
 from logdex.cli.rows.row_options import RowOptions
 from logdex.errors import UsageError
 
@@ -18,10 +26,11 @@ from logdex.errors import UsageError
         "logdex consume store --topic orders --group billing --limit 2",
         "logdex consume store --topic orders --group audit --tag 'created || completed' --json --limit 1",
         notes="What was printed is committed, batch by batch: the next run goes on behind it. If this process dies, "
-        "what was not committed comes again. In a RocketMQ store several processes of one group share the queues, "
-        "messages that a consumer sent back come again, and nothing can be committed while a broker runs. In Kafka's "
-        "directories a group is a named reader of Logdex, in .logdex-readers, which brokers and their groups do not "
-        "know; one process at a time reads under a name.",
+        "what was not committed comes again. What --grep and --where leave out is consumed, and is not printed. In a "
+        "RocketMQ store several processes of one group share the queues, messages that a consumer sent back come "
+        "again, and nothing can be committed while a broker runs. In Kafka's directories a group is a named reader of "
+        "Logdex, in .logdex-readers, which brokers and their groups do not know; one process at a time reads under a "
+        "name.",
     )
 )
 @path_command
@@ -41,6 +50,8 @@ def consume(
     ] = None,
     start: Annotated[str, typer.Option(help="Where a new group starts: first or last.")] = "first",
     follow: FollowOption = False,
+    grep: GrepOption = None,
+    where: WhereOption = None,
     limit: Annotated[
         int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
     ] = None,
@@ -60,6 +71,8 @@ def consume(
         tag=tag,
         start=start,
         follow=follow,
+        grep=grep,
+        where=where or None,
         limit=limit,
         decompress=decompress,
         rows=rows,

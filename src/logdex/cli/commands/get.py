@@ -12,9 +12,11 @@ from logdex.cli.find_view import show
 from logdex.cli.options import (
     ControlOption,
     DecompressOption,
+    GrepOption,
     IsolationOption,
     PartitionOption,
     PathOptions,
+    WhereOption,
     path_command,
     time_option,
 )
@@ -30,8 +32,8 @@ from logdex.errors import UsageError
         "logdex get store/commitlog/00000000000000000000 --topic orders --queue 0 --offset 0 --count 1",
         "logdex get logs --topic orders --partition 0 --offset 40 --count 2",
         "logdex get logs/orders-0 --time 2023-11-14T22:13:20Z --count 1 --json",
-        notes="The status and the next offset are printed on stderr. A CommitLog file by itself has no index, so it "
-        "is scanned.",
+        notes="The status and the next offset are printed on stderr. --grep and --where choose among the messages that "
+        "are read, of which --count is the maximum. A CommitLog file by itself has no index, so it is scanned.",
     )
 )
 @path_command
@@ -61,6 +63,8 @@ def get(
             show_default=False,
         ),
     ] = None,
+    grep: GrepOption = None,
+    where: WhereOption = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,
@@ -80,6 +84,8 @@ def get(
         count=count,
         max_bytes=max_bytes,
         tag=tag,
+        grep=grep,
+        where=where or None,
         control=control,
         isolation=isolation,
         decompress=decompress,

@@ -9,7 +9,7 @@ import typer
 from logdex.cli.app import app, epilog
 from logdex.cli.find_view import create_at, show
 from logdex.cli.options import JsonOption, PartitionOption, PathOptions, QueueOption, path_command
-from logdex.errors import UsageError
+from logdex.errors import NotAStoreError, UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV
 from logdex.io.path_look import PathLook
@@ -68,6 +68,9 @@ def put(
         raise UsageError(f"no format is named {create}", hint=f"give --create {' or --create '.join(FORMATS)}")
     own = {"topic": topic, "queue": queue, "partition": partition, "body": body, "tags": tags, "keys": keys or None}
     own |= {"delay_level": delay_level, "key": key, "value": value, "header": header or None}
-    if create is not None and not PathLook(target.path, DEFAULT_ENV).exists():
+    if not PathLook(target.path, DEFAULT_ENV).exists():
+        if create is None:
+            hint = f"--create {' or --create '.join(FORMATS)} creates it"
+            raise NotAStoreError("there is no such file or directory", path=target.path, hint=hint)
         create_at("put", target, create)
     show("put", target, **own, file=file, create=create is not None, as_json=as_json)

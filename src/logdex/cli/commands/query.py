@@ -8,7 +8,16 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.find_view import show
-from logdex.cli.options import DecompressOption, FromOption, PartitionOption, PathOptions, ToOption, path_command
+from logdex.cli.options import (
+    DecompressOption,
+    FromOption,
+    GrepOption,
+    PartitionOption,
+    PathOptions,
+    ToOption,
+    WhereOption,
+    path_command,
+)
 from logdex.cli.rows.row_options import RowOptions
 
 
@@ -43,6 +52,8 @@ def query(
     cursor: Annotated[
         int | None, typer.Option(help="Continue where the previous page ended.", min=0, show_default=False)
     ] = None,
+    grep: GrepOption = None,
+    where: WhereOption = None,
     broker_semantics: Annotated[
         bool, typer.Option("--broker-semantics", help="Return what the broker returns: by hash, at most 64.")
     ] = False,
@@ -70,6 +81,8 @@ def query(
         end_ms=end_ms,
         max_num=max_num,
         cursor=cursor,
+        grep=grep,
+        where=where or None,
         broker_semantics=broker_semantics,
         scan_missing=scan_missing,
         key_index=key_index,

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.printer import RowPrinter, print_end
-from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.kafka.records import RECORDS, RecordRow, scan_facts, tell_scan
+from logdex.cli.views.kafka.records import RecordRow, record_printer, scan_facts, tell_scan
 
 if TYPE_CHECKING:
     from logdex.kafka.batch.record import Record
@@ -56,7 +55,7 @@ def show(
         others |= {"--tail": tail, "--follow": follow, "--grep": grep, "--where": where, "--isolation-level": isolation}
         print_entries(file_entries(found), rows, limit, others, found.description)
         return True
-    printer = RowPrinter(RECORDS, rows, RowFilter(RECORDS, grep, where), limit)
+    printer = record_printer(rows, grep, where, limit)
     with open_kafka(found, **settings) as snapshot:
         scan: KafkaScan[PartitionSnapshot] | None = snapshot.scan(
             topic=topic,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ def show(
     start: str,
     follow: bool,
     limit: int | None,
+    grep: str | None,
+    where: Sequence[str] | None,
     rows: RowOptions,
 ) -> bool:
     """Prints records and commits them."""
@@ -50,7 +52,7 @@ def show(
             if start == "last":
                 reader.commit()
             readers.append((partition, reader))
-        printer = record_printer(rows)
+        printer = record_printer(rows, grep, where)
         _print(readers, limit, follow=follow, printer=printer)
     note(f"{group} goes on behind this; it read {human_count(len(readers), 'partition')}")
     print_end(rows, "consume", count=printer.printed, group=group, is_complete=True)

@@ -3,14 +3,14 @@ TimeIndex."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, human_count, human_time, note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.kafka.records import record_printer, tell_scan
-from logdex.errors import UsageError
+from logdex.errors import OffsetOutOfRangeError, UsageError
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -27,6 +27,8 @@ def show(
     offset: int | None,
     time_ms: int | None,
     count: int,
+    grep: str | None,
+    where: Sequence[str] | None,
     control: bool,
     isolation: str | None,
     rows: RowOptions,
@@ -35,7 +37,7 @@ def show(
     could be read."""
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
-    printer = record_printer(rows)
+    printer = record_printer(rows, grep, where)
     with open_kafka(found, **settings) as snapshot:
         one = _the_partition(snapshot, topic, partition)
         isolation = isolation or "read_uncommitted"
@@ -45,7 +47,13 @@ def show(
             end = one.log_end_offset
             print_end(rows, "get", count=0, offset=None, **bounds, next_offset=end, is_complete=True, problems=[])
             return True
-        one.check_offset(start)
+        try:
+            one.check_offset(start)
+        except OffsetOutOfRangeError:
+            nearest = min(max(start, one.log_start_offset), one.log_end_offset)
+            facts = {"offset": start, **bounds, "next_offset": nearest}
+            print_end(rows, "get", count=0, **facts, is_complete=True, problems=[])
+            raise
         _tell_place(one, start)
         scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
         after = start

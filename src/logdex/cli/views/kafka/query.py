@@ -3,7 +3,7 @@ log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
@@ -30,6 +30,8 @@ def show(
     end_ms: int | None,
     max_num: int | None,
     key_index: str | None,
+    grep: str | None,
+    where: Sequence[str] | None,
     rows: RowOptions,
 ) -> bool:
     """Prints the records with a key, newest first. Returns whether the answer is complete."""
@@ -37,12 +39,13 @@ def show(
 
     if key is None:
         raise UsageError("which records?", hint="give --key K")
-    printer, problems = record_printer(rows), list[LogdexError]()
+    printer, problems = record_printer(rows, grep, where, max_num), list[LogdexError]()
     with open_kafka(found, **settings) as snapshot:
-        answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, max_num), key_index, problems)
+        answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, printer.scan_limit), key_index, problems)
         for row in answers:
-            printer.print(row)
-    if not answers:
+            if not printer.print(row):
+                break
+    if not printer.printed:
         note("no record found")
     for problem in problems:
         note(problem.message)

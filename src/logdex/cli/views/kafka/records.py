@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, human_count, human_time, note, shown
 from logdex.cli.rows.printer import RowPrinter
+from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.rows.row_text import pairs_text
 from logdex.cli.rows.shape import Pair, RowShape
@@ -21,9 +22,12 @@ PROBLEMS_TOLD = 20
 RecordRow = tuple["PartitionSnapshot", "Record"]
 
 
-def record_printer(rows: RowOptions) -> RowPrinter[RecordRow]:
-    """Returns what prints records, each with its partition, as the options say."""
-    return RowPrinter(RECORDS, rows)
+def record_printer(
+    rows: RowOptions, grep: str | None, where: Sequence[str] | None, limit: int | None = None
+) -> RowPrinter[RecordRow]:
+    """Returns what prints records, each with its partition, as the options say: those that pass the
+    filters `grep` and `where`, and at most `limit`."""
+    return RowPrinter(RECORDS, rows, RowFilter(RECORDS, grep, where), limit)
 
 
 def _line(row: RecordRow) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import human_count, note
 from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.rocketmq.messages import MessagePrinter
+from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
 
@@ -30,6 +31,8 @@ def show(
     start: str,
     follow: bool,
     limit: int | None,
+    grep: str | None,
+    where: Sequence[str] | None,
     decompress: bool,
     rows: RowOptions,
 ) -> bool:
@@ -43,7 +46,7 @@ def show(
     path = require_store(found).path
     if topic is None:
         raise UsageError("which topic?", hint=f"give --topic T; logdex info {path} lists them")
-    left = limit
+    left, wanted = limit, RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic)
         if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
@@ -52,7 +55,7 @@ def show(
         committed = ConsumerOffsetManager(path).read().file
         if committed.remark is not None:
             note(committed.remark)
-        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress, wanted=wanted)
         with Consumer(snapshot, group, topic, tags=tag, start="last" if start == "last" else "first") as consumer:
             while left is None or left > 0:
                 count = _AT_ONCE if left is None else min(left, _AT_ONCE)

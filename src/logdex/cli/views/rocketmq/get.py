@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
 from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
-from logdex.errors import UsageError
+from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, note_one_file
+from logdex.errors import OffsetOutOfRangeError, UsageError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -26,6 +27,8 @@ def show(
     count: int,
     max_bytes: int | None,
     tag: str | None,
+    grep: str | None,
+    where: Sequence[str] | None,
     decompress: bool,
     rows: RowOptions,
 ) -> bool:
@@ -38,9 +41,10 @@ def show(
     path = require_store(found).path
     if topic is None or queue is None:
         raise UsageError("which queue?", hint=f"give --topic T --queue N; logdex info {path} lists them")
+    wanted = RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic, queue)
-        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress, wanted=wanted)
         if offset is None:
             assert time_ms is not None
             offset = snapshot.get_offset_in_queue_by_time(topic, queue, time_ms)
@@ -49,10 +53,17 @@ def show(
         is_whole = note_one_file(snapshot)
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
-    note(
-        f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset} (exclusive), "
-        f"continue with --offset {result.next_begin_offset}"
-    )
+    outside = {GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY}
+    error = None
+    if result.status in outside:
+        error = OffsetOutOfRangeError(
+            offset, path=path, log_start_offset=result.min_offset, log_end_offset=result.max_offset
+        )
+    else:
+        note(
+            f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset} (exclusive), "
+            f"continue with --offset {result.next_begin_offset}"
+        )
     if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
         hint(f"logdex info {path} lists the queues; logdex rebuild derives missing ones")
     if result.problem is not None:
@@ -70,4 +81,6 @@ def show(
         is_complete=is_complete,
         problems=[] if result.problem is None else [result.problem.message],
     )
+    if error is not None:
+        raise error
     return is_complete

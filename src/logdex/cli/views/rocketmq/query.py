@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, human_count, note
 from logdex.cli.rows.printer import print_end
+from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
+from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, note_one_file
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def show(
     end_ms: int | None,
     max_num: int | None,
     cursor: int | None,
+    grep: str | None,
+    where: Sequence[str] | None,
     broker_semantics: bool,
     scan_missing: bool,
     decompress: bool,
@@ -48,9 +51,10 @@ def show(
     if (key is None) == (tag is None):
         raise UsageError("which messages?", hint="give either --key K or --tag T")
     text, index_type = (key, None) if key is not None else (tag or "", "T")
+    wanted = RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic)
-        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
+        printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress, wanted=wanted)
         more: dict[str, Any] = {"scan_missing": scan_missing, "cursor": cursor, "index_type": index_type}
         if broker_semantics:
             answer = snapshot.query_message(topic, text, begin_ms, end_ms, max_num, broker_semantics=True, **more)
@@ -82,13 +86,14 @@ def show(
 def _print(items: Iterable[tuple[int, StoredMessage]], printer: MessagePrinter, max_num: int | None) -> int | None:
     """Prints messages with their physical offsets as they are found. Returns where the next page
     begins if there are more than `max_num`."""
-    count, last = 0, None
+    last = None
     for at, message in items:
-        if count == max_num:
-            return last
-        printer.print(message, at)
-        count, last = count + 1, at
-    if not count:
+        if printer.wants(message, at):
+            if printer.printed == max_num:
+                return last
+            printer.print(message, at)
+        last = at
+    if not printer.printed:
         note("no message found")
     return None
 
