@@ -72,6 +72,26 @@ def test_info_of_one_file(golden_log: Any, tmp_path: Path) -> None:
     assert (row["kind"], row["base_offset"], row["version"]) == ("key_index", 67, 2)
 
 
+def test_entries_of_a_key_index(golden_log: Any, tmp_path: Path) -> None:
+    partition = golden_log("tiny-broker") / "orders-0"
+    assert run("rebuild", partition, "-o", tmp_path / "out", "--key-index", "--no-sync").exit_code == 0
+    path = tmp_path / "out" / f"{BASE}.keyindex"
+    entries = run_json("cat", path)
+    records = [row for row in run_json("cat", partition / f"{BASE}.log") if row["key"] is not None]
+    assert sorted(entry["offset"] for entry in entries) == [row["offset"] for row in records] != []
+    keys, (header,) = {row["offset"]: row["key"] for row in records}, run_json("info", path)
+    bits_by_key: dict[str, set[str]] = {}
+    for entry in entries:
+        bits_by_key.setdefault(keys[entry["offset"]], set()).add(entry["hash_bits"])
+    assert all(len(bits) == 1 for bits in bits_by_key.values())
+    assert len(bits_by_key) == header["key_count"] > 1
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    harmed = run("cat", path)
+    assert (harmed.exit_code, harmed.stdout) == (1, ""), harmed
+
+
 def test_checkpoints(golden_log: Any) -> None:
     root = golden_log("tiny-broker")
     before = tree_hash(root)

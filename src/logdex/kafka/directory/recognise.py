@@ -65,9 +65,8 @@ class KafkaPath:
 
     @property
     def has_entries(self) -> bool:
-        """Whether it is one file whose entries can be listed: another one beside a .log than a key
-        index."""
-        return self.is_beside_a_log and self.kind is not KafkaPathKind.KEY_INDEX
+        """Whether it is one file whose entries can be listed."""
+        return self.is_beside_a_log
 
     @property
     def description(self) -> str:

@@ -10,7 +10,7 @@ verified before its first use, so damage never leads to a wrong answer. Source:
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +50,13 @@ class KeyCandidates(NamedTuple):
 
     starts: Int64s
     offsets: Int64s
+
+
+class KeyIndexEntry(NamedTuple):
+    """An entry: 32 bits of the hash of a record's key, and the record's offset."""
+
+    hash_bits: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +278,17 @@ class KeyIndex:
         kernel.gather_offsets(self._body.entries, runs.ctypes.data, count, self.base_offset, offsets.ctypes.data)
         require_readable(self._mapped.array)
         return KeyCandidates(starts, offsets)
+
+    def entries(self) -> Iterator[KeyIndexEntry]:
+        """Yields all entries, in the order of the file. Raises as `candidates` does, before the first
+        one."""
+        self.verify()
+        at = self._body.entries - self._mapped.array.ctypes.data
+        size = KEY_INDEX_ENTRY.size_bytes * self.header.entry_count
+        entries = np.frombuffer(self._mapped.array[at : at + size].tobytes(), KEY_INDEX_ENTRY.dtype)
+        require_readable(self._mapped.array)
+        for hash_bits, relative_offset in entries.tolist():
+            yield KeyIndexEntry(hash_bits, self.base_offset + relative_offset)
 
     def verify(self) -> None:
         """Verifies every block. Raises `CrcMismatchError` for the first damaged one."""

@@ -13,6 +13,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.files.checkpoints import read_offset_checkpoint
 from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
+from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.segment.offset_index import OffsetIndex
 from logdex.kafka.segment.time_index import TimeIndex
 from logdex.kafka.segment.transaction_index import TransactionIndex
@@ -36,6 +37,10 @@ def file_entries(file: KafkaPath, *, env: Env = DEFAULT_ENV) -> Iterator[dict[st
         with TransactionIndex(file.path, file.offset, env=env) as transactions:
             for each in transactions.all_aborted_txns():
                 yield each._asdict()
+    elif file.kind is KafkaPathKind.KEY_INDEX:
+        with KeyIndex.open(file.path, env=env) as keys:
+            for found in keys.entries():
+                yield {"hash_bits": f"{found.hash_bits:08x}", "offset": found.offset}
     elif file.kind is KafkaPathKind.CHECKPOINT:
         yield from _lines(file, env)
     else:
