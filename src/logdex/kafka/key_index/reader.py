@@ -280,8 +280,8 @@ class KeyIndex:
         return KeyCandidates(starts, offsets)
 
     def entries(self) -> Iterator[KeyIndexEntry]:
-        """Yields all entries, in the order of the file. Raises as `candidates` does, before the first
-        one."""
+        """Yields all entries, in the order of the file. Raises as `candidates` does, before the
+        first one."""
         self.verify()
         at = self._body.entries - self._mapped.array.ctypes.data
         size = KEY_INDEX_ENTRY.size_bytes * self.header.entry_count
