@@ -278,3 +278,7 @@ class NotAPrefixError(StoreError):
     is shorter, or no longer has what would follow."""
 
     exit_code = 1
+
+
+class IncompleteReadWarning(UserWarning):
+    """A stream of rows lacks something that could not be read, and nothing else can say so."""

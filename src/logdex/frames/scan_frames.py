@@ -3,10 +3,12 @@ DuckDB."""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from logdex.errors import IncompleteReadWarning
 from logdex.frames.conditions import Conditions
 
 if TYPE_CHECKING:
@@ -42,6 +44,29 @@ class ScanFrames(ABC):
         """Returns a new scan that reads everything for which the conditions hold, and may leave out
         the rest; None if nothing is left. The conditions are about columns of `schema`."""
 
+    @property
+    @abstractmethod
+    def losses(self) -> Sequence[str]:
+        """What the last pass could not read, in words; empty if it read everything."""
+
+    def __arrow_c_schema__(self) -> object:
+        """Returns the schema of `__arrow_c_stream__`."""
+        return self._table().schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns all rows as a stream of Arrow's C data interface: ``polars.DataFrame(scan)``,
+        ``pyarrow.table(scan)`` and DuckDB read a scan as it is. Its columns are those of
+        `to_dataset`. Each stream reads the log anew, and warns with `IncompleteReadWarning` of what
+        it could not read."""
+        import pyarrow as pa
+
+        from logdex.frames.tables import TimedTable
+
+        source = ScanSource(self)
+        table = TimedTable(source)
+        reader = pa.RecordBatchReader.from_batches(table.schema, _telling(table, source))
+        return reader.__arrow_c_stream__(requested_schema)
+
     def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
         """Returns some columns (None: all) as a `pandas.DataFrame`. Raises `EnvironmentProblem`
         without pandas."""
@@ -74,6 +99,13 @@ class ScanFrames(ABC):
         from logdex.frames.tables import TimedTable
 
         return TimedTable(ScanSource(self))
+
+
+def _telling(table: TimedTable, source: ScanSource) -> Iterator[pa.RecordBatch]:
+    yield from table.read(table.schema.names, Conditions())
+    for scan in source.scans:
+        for loss in scan.losses:
+            warnings.warn(loss, IncompleteReadWarning, stacklevel=2)
 
 
 class ScanSource:

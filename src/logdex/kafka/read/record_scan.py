@@ -114,6 +114,16 @@ class KafkaScan(ScanFrames, Generic[Partition]):
         """Whether no batch was skipped and every segment that was read ends well."""
         return not self.problems and all(end.is_good for end in self.ends)
 
+    @property
+    def losses(self) -> list[str]:
+        """What could not be read, in words; empty if everything was."""
+        ends = [
+            f"{end.segment.log.path} ends at byte {end.end.position}: {end.end.reason}"
+            for end in self.ends
+            if not end.is_good
+        ]
+        return [*(problem.message for problem in self.problems), *ends]
+
     # -- the ways to read it ----------------------------------------------------------------------
     def __iter__(self) -> Iterator[Record]:
         return self.records()

@@ -85,6 +85,12 @@ class LogScan(ScanFrames):
     def __repr__(self) -> str:
         return repr_of(self, repr(self._source.log.directory), f"{self.wanted}", f"limit={self.limit}")
 
+    @property
+    def losses(self) -> list[str]:
+        """What the last pass could not read, in words; empty if it read everything."""
+        end, where = self.end, self._source.log.directory
+        return [] if end is None or end.is_clean else [f"{where}: the log ends at offset {end.offset}: {end.reason}"]
+
     def __iter__(self) -> Iterator[StoredMessage]:
         return (message for _, message in self.items())
 

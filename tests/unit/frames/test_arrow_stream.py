@@ -1,0 +1,74 @@
+"""Scans as streams of Arrow's C data interface."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import logdex
+from logdex.errors import IncompleteReadWarning
+from logdex.frames.times import TIMESTAMP
+
+
+@pytest.fixture(params=["store", "logs"])
+def snapshot(request: pytest.FixtureRequest, golden_store: Any, golden_log: Any) -> Iterator[Any]:
+    path = golden_store("tiny-5.5.0") if request.param == "store" else golden_log("tiny-broker")
+    with logdex.open(path) as opened:
+        yield opened
+
+
+def test_a_stream_has_all_rows_and_the_times(snapshot: Any) -> None:
+    expected = snapshot.scan().to_arrow().read_all()
+    scan = snapshot.scan()
+    warnings.simplefilter("error", IncompleteReadWarning)
+    for _ in range(2):  # each stream reads the log anew
+        found = pa.table(scan)
+        assert found.select(expected.column_names).equals(expected)
+    times = [name for name in expected.column_names if name.endswith("timestamp_ms")]
+    assert times
+    for name in times:
+        column = found.column(name.removesuffix("_ms"))
+        assert column.type == TIMESTAMP
+        assert column.cast(pa.int64()).to_pylist() == [each * 1000 for each in found.column(name).to_pylist()]
+
+
+def test_others_read_a_scan_as_it_is(snapshot: Any) -> None:
+    scan = snapshot.scan(limit=7)
+    assert len(pl.DataFrame(scan)) == 7
+    with duckdb.connect() as connection:
+        assert connection.execute("SELECT count(*), count(DISTINCT topic) >= 1 FROM scan").fetchall() == [(7, True)]
+    topic = next(iter(snapshot.topics()))
+    one = snapshot.scan(topic=topic)
+    assert set(pl.DataFrame(one)["topic"]) == {topic}
+
+
+def test_what_could_not_be_read_is_a_warning(golden_store: Any, golden_log_copy: Any, tmp_path: Path) -> None:
+    log = golden_log_copy("tiny-broker") / "orders-0"
+    file = sorted(log.glob("*.log"))[0]
+    _flip(file, file.stat().st_size // 2)
+    store = tmp_path / "store"
+    shutil.copytree(golden_store("tiny-5.5.0"), store)
+    file = sorted((store / "commitlog").iterdir())[0]
+    with logdex.open(store) as opened:
+        at = opened.scan(limit=9).to_arrow().read_all().column("physical_offset")[8].as_py()
+    _flip(file, at + 4)  # in the magic code
+    for path in (log, store):
+        with logdex.open(path) as opened:
+            scan = opened.scan()
+            with pytest.warns(IncompleteReadWarning, match=str(path)):
+                count = len(pa.table(scan))
+            assert 0 < count == len(opened.scan().to_arrow().read_all())
+
+
+def _flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
