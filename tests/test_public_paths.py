@@ -23,7 +23,7 @@ names that a writer gives itself."""
 def public_calls() -> dict[str, Callable[..., Any]]:
     """The functions, constructors, class methods and static methods that programs call with a
     path."""
-    found: dict[str, Callable[..., Any]] = {"open": logdex.open}
+    found: dict[str, Callable[..., Any]] = {name: getattr(logdex, name) for name in logdex.__all__ if "open" in name}
     exported: dict[str, Any] = {}
     for home in ("rocketmq", "kafka", *JOBS):
         module = importlib.import_module(f"logdex.{home}")

@@ -39,6 +39,7 @@ from logdex.rocketmq import (
     StoreSnapshot,
     StoreStats,
 )
+from tests.docs.pages import BLOCK
 from tests.golden.archives import ROOT
 
 SIZES: dict[str, Any] = {
@@ -156,17 +157,29 @@ def test_paths_may_be_path_objects() -> None:
                 assert "PathLike" in str(hint) or "StrPath" in str(hint), f"{name}({parameter}: {hint})"
 
 
+def blocks_of_pages() -> Iterator[tuple[str, str]]:
+    """The blocks of Python on the pages, each with a name for a module."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))):
+        blocks = [code for language, code in BLOCK.findall(page.read_text("utf-8")) if language == "python"]
+        for number, code in enumerate(blocks):
+            yield f"{page.stem.lower().replace('-', '_')}_{number}.py", code
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_mypy_knows_the_names(tmp_path: Path) -> None:
-    """In a program of somebody else's, with --strict."""
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, "utf-8")
+    """In programs of somebody else's, with --strict: one, and what the pages show. PyArrow has no
+    types."""
+    programs = {"program.py": PROGRAM, **dict(blocks_of_pages())}
+    assert len(programs) > 20
+    for name, code in programs.items():
+        (tmp_path / name).write_text(code, "utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", os.devnull]
-    command += ["--cache-dir", str(tmp_path / "cache"), str(program)]
+    command += ["--disable-error-code", "import-untyped", "--cache-dir", str(tmp_path / "cache"), *programs]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("program.py")]
+    assert [line for line in done.stdout.splitlines() if line not in lines] == []
     revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
     revealed = [re.sub(r"tuple\[.*fallback=(.*)\]", r"\1", each) for each in revealed]  # a NamedTuple
     assert revealed == REVEALED, done.stdout + done.stderr

@@ -9,13 +9,15 @@ if TYPE_CHECKING:
 
     from logdex.formats.settings import OpenSettings
     from logdex.io.env import Env
+    from logdex.kafka.settings.log_config import LogSettings
     from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+    from logdex.rocketmq.settings.store_settings import StoreSettings
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "open"]
+__all__ = ["__version__", "open", "open_log_dir", "open_partition", "open_store"]
 
 
 def open(
@@ -30,6 +32,9 @@ def open(
     - a Kafka log directory: `logdex.kafka.LogDirSnapshot`,
     - a ``topic-N`` directory of Kafka, or one .log file:
       `logdex.kafka.PartitionSnapshot`.
+
+    `open_store`, `open_log_dir` and `open_partition` do the same for one of these kinds, so that
+    type checkers know the class.
 
     All have `scan(...)`, whose result has `to_arrow()`. `settings` are settings of the broker that
     no file states: the keys of `logdex.rocketmq.settings.store_settings.StoreSettings`, such as
@@ -47,3 +52,33 @@ def open(
     refuse_other_settings(found, settings)
     snapshot: StoreSnapshot | LogDirSnapshot | PartitionSnapshot = format_of(found).open(found, env=env, **settings)
     return snapshot
+
+
+def open_store(
+    path: str | PathLike[str], *, env: Env | None = None, **settings: Unpack[StoreSettings]
+) -> StoreSnapshot:
+    """Opens a RocketMQ store's root, or one CommitLog file, read-only, as `open` does. Raises
+    `NotAStoreError` or `UnsupportedLayoutError` for anything else."""
+    from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+    return StoreSnapshot(path, env=env, **settings)
+
+
+def open_log_dir(
+    path: str | PathLike[str], *, env: Env | None = None, **settings: Unpack[LogSettings]
+) -> LogDirSnapshot:
+    """Opens a Kafka log directory read-only, as `open` does. Raises `NotAStoreError` or
+    `UnsupportedLayoutError` for anything else."""
+    from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+
+    return LogDirSnapshot(path, env=env, **settings)
+
+
+def open_partition(
+    path: str | PathLike[str], *, env: Env | None = None, **settings: Unpack[LogSettings]
+) -> PartitionSnapshot:
+    """Opens a ``topic-N`` directory of Kafka, or one .log file, read-only, as `open` does. Raises
+    `NotAStoreError` or `UnsupportedLayoutError` for anything else."""
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+
+    return PartitionSnapshot(path, env=env, **settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -197,3 +197,22 @@ def test_no_two_formats_share_a_name_or_a_setting() -> None:
     assert [each.name for each in FORMATS.values()] == list(FORMATS)
     names = [name for each in FORMATS.values() for name in each.setting_names]
     assert len(names) == len(set(names))
+
+
+def test_each_kind_has_a_way_to_open_it(golden_store: Any, golden_log: Any) -> None:
+    logs = golden_log("tiny-broker")
+    store = golden_store("tiny-5.5.0")
+    paths: dict[Callable[[Path], Any], Path] = {
+        logdex.open_store: store,
+        logdex.open_log_dir: logs,
+        logdex.open_partition: logs / "orders-0",
+    }
+    for opened, path in paths.items():
+        with opened(path) as snapshot, logdex.open(path) as same:
+            assert type(snapshot) is type(same)
+            assert snapshot.topics() == same.topics() != {}
+        for other in set(paths.values()) - {path}:
+            with pytest.raises((NotAStoreError, UnsupportedLayoutError)):
+                opened(other)
+    with pytest.raises(UsageError, match="max_index_num"):
+        logdex.open_store(store, max_index_nun=3)  # type: ignore[call-arg]

@@ -111,6 +111,10 @@ class PartitionSnapshot:
         """``topic-N``, or the directory's name if that is not a partition's."""
         return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic
 
+    def topics(self) -> dict[str, list[int]]:
+        """Returns the topic and the number of the partition, as a log directory's `topics` does."""
+        return {self.topic: [self.partition]}
+
     @property
     def size_bytes(self) -> int:
         """The size of all .log files in bytes."""
