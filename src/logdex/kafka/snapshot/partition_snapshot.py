@@ -56,6 +56,7 @@ class PartitionSnapshot:
     directory is read again, and the answer is from what is there then.
 
     If the directory's name is not a partition's, `topic` is that name and `partition` is -1.
+    `segments` are in order of base offset.
     `problems` collects the errors of small files that could not be read. `open_files` is a pool of
     open files that many snapshots may share. Threads may share a snapshot, but must not call
     `refresh` or `close` while others use it. It is a context manager.
@@ -84,7 +85,6 @@ class PartitionSnapshot:
         self._files = open_files or OpenFiles(self.env)
         self._owns_files = open_files is None
         self.segments: list[LogSegment] = []
-        """The segments in order of base offset, each read-only."""
         self._load()
 
     def __repr__(self) -> str:
@@ -96,10 +96,9 @@ class PartitionSnapshot:
         segments = open_segments(self._found, self.config, self.env, self._files)
         self._look = DirectoryLook(self.directory, segments, modified_ns, self.env)
         self.segments = segments
-        is_file = self._found.kind is KafkaPathKind.LOG
-        self.checkpoints = (
-            Checkpoints() if is_file else read_checkpoints(self.directory, self._name, self.problems, self.env)
-        )
+        self.checkpoints = Checkpoints()
+        if self._found.kind is not KafkaPathKind.LOG:
+            self.checkpoints = read_checkpoints(self.directory, self._name, self.problems, self.env)
         self._end: tuple[int, ScanEnd | None] | None = None
         self._without_zeros: LogSegment | None = None
         self._producers: ProducerStates | None = None
@@ -121,8 +120,7 @@ class PartitionSnapshot:
         return sum(segment.size_bytes for segment in self.segments)
 
     def segment(self, base_offset: int) -> LogSegment:
-        """Returns the segment with that base offset; its methods include `translate_offset` and
-        `find_offset_by_timestamp`. Raises `MissingFileError` if there is none."""
+        """Returns the segment with that base offset. Raises `MissingFileError` if there is none."""
         for segment in self.segments:
             if segment.base_offset == base_offset:
                 return segment
@@ -231,8 +229,7 @@ class PartitionSnapshot:
 
     def _locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
         segments = self._readable_segments()
-        bases = [segment.base_offset for segment in segments]
-        for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
+        for segment in segments[max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0) :]:
             found = segment.locate(offset)
             if found is not None:
                 return segment, found
@@ -351,8 +348,7 @@ class PartitionSnapshot:
         return PartitionSnapshot(self._found, self.config, env=self.env)  # another file may be open under a name
 
     def refresh(self) -> None:
-        """Reads the directory again: segments that were written, rolled or removed since are
-        seen."""
+        """Reads the directory again, and sees what was written or removed since."""
         with self._lock:
             self._close_segments()
             self._load()
