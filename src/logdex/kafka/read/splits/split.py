@@ -184,7 +184,7 @@ class ReadSplit:
             skip_control=False,
             on_bad_batch=on_bad_batch,
             identity=identity,
-            offsets=OffsetRange(self.first_offset, None if self.next_offset > OFFSET_MAX else self.next_offset),
+            offsets=OffsetRange(self.base_offset, None if self.next_offset > OFFSET_MAX else self.next_offset),
             env=env,
         )
         while True:
