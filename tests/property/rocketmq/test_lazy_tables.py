@@ -18,7 +18,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.tables.store_tables import StoreTables
 from tests.examples import examples
 from tests.property.filters import random_filter
-from tests.property.rocketmq.test_read_plan import random_messages
+from tests.property.rocketmq.test_read_plan import random_messages, time_slack_ms
 from tests.unit.rocketmq.small_stores import CONFIG, build
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "store_timestamp_ms", "tags")
@@ -34,7 +34,7 @@ def test_filters_that_are_pushed_down(seed: int) -> None:
         messages = random_messages(chance, chance.randint(5, 60), same_size=False)
         root = build(Path(folder) / "store", messages)
         with StoreSnapshot(str(root), config=CONFIG) as snapshot:
-            slack = chance.choice((None, 200_000))
+            slack = chance.choice((None, time_slack_ms(messages)))
             tables = StoreTables(snapshot, time_slack_ms=slack).tables
             name = chance.choice(("messages", "message_keys"))
             whole = LogDataset(tables[name]).to_table()

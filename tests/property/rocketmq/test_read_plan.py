@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -75,6 +76,12 @@ def random_messages(chance: Random, count: int, *, same_size: bool) -> list[Stor
             )
         )
     return messages
+
+
+def time_slack_ms(messages: list[StoredMessage]) -> int:
+    """By how much store times go back at most."""
+    times = [message.store_timestamp_ms for message in messages]
+    return max(before - time_ms for before, time_ms in zip(accumulate(times, max), times, strict=True))
 
 
 def tear(root: Path, chance: Random) -> None:

@@ -4,7 +4,6 @@ them from the plan."""
 
 from __future__ import annotations
 
-from itertools import accumulate
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -16,16 +15,14 @@ from hypothesis import strategies as st
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
-from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.spark.sources.rocketmq.table import StoreTable
 from tests.examples import examples
-from tests.property.rocketmq.test_read_plan import random_messages
+from tests.property.rocketmq.test_read_plan import random_messages, time_slack_ms
 from tests.unit.rocketmq.small_stores import build
 from tests.unit.spark.sources.tables import fitting, plan_of, rows_of
 
 COMPARISONS = (plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL, plain.IN)
 COLUMNS = ("topic", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "tags", "uniqueKey", "brokerName")
-SLACK_MS = 200_000
 NAMES = (*COLUMNS, "sysFlag", "body")
 
 
@@ -50,12 +47,6 @@ def is_wanted(row: dict[str, Any], conditions: list[Condition]) -> bool:
     )
 
 
-def has_slack(messages: list[StoredMessage]) -> bool:
-    """Whether store times go back by at most `SLACK_MS`."""
-    times = [message.store_timestamp_ms for message in messages]
-    return all(before - time_ms <= SLACK_MS for before, time_ms in zip(accumulate(times, max), times, strict=True))
-
-
 @settings(max_examples=examples(40))
 @given(seed=st.integers(0, 1 << 32))
 def test_pushed_conditions(seed: int) -> None:
@@ -64,7 +55,7 @@ def test_pushed_conditions(seed: int) -> None:
         messages = random_messages(chance, chance.randint(5, 60), same_size=False)
         root = build(Path(folder) / "broker-a", messages)
         options = {"path": str(root), "maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
-        options |= {"timeSlackMs": str(SLACK_MS)} if chance.random() < 0.5 and has_slack(messages) else {}
+        options |= {"timeSlackMs": str(time_slack_ms(messages))} if chance.random() < 0.5 else {}
         options |= {"maxPartitionBytes": "700"} if chance.random() < 0.5 else {}
         table = StoreTable(options)
         rows = rows_of(table, names=NAMES)
