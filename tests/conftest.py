@@ -91,6 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "frames" in item.path.parts or "sql" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("frames"))  # one process imports DuckDB and Polars
         elif "conformance" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("conformance"))
             if not takes_all() and _may_wait(item):

@@ -50,7 +50,7 @@ def places_of(problems: list[CorruptError]) -> list[tuple[str, int | None]]:
     return [(str(error.path), error.position) for error in problems]
 
 
-@pytest.mark.parametrize("seed", some(range(40), 5))
+@pytest.mark.parametrize("seed", some(range(40), 10))
 def test_a_wrong_offset_is_told_where_verify_tells_it(seed: int, tmp_path: Path) -> None:
     chance, path = Random(seed), tmp_path / "events-0"
     write(path, chance)
@@ -77,7 +77,7 @@ def test_a_wrong_offset_is_told_where_verify_tells_it(seed: int, tmp_path: Path)
             assert offsets == 2 * others
 
 
-@pytest.mark.parametrize("seed", some(range(40), 5))
+@pytest.mark.parametrize("seed", some(range(40), 10))
 def test_without_a_callback_it_is_raised_behind_the_records_before_it(seed: int, tmp_path: Path) -> None:
     chance, path = Random(seed), tmp_path / "events-0"
     with Log.open(str(path)) as log:
