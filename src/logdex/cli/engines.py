@@ -11,10 +11,14 @@ import typer
 
 from logdex.cli.output import note
 from logdex.cli.progress_bars import progress_bar
+from logdex.errors import UsageError
 from logdex.jobs.tasks import LocalRunner
 
 if TYPE_CHECKING:
     from logdex.jobs.tasks import Runner
+
+
+JOBS_MAX = 1024
 
 
 class Engine(StrEnum):
@@ -25,16 +29,22 @@ class Engine(StrEnum):
 
 
 EngineOption = Annotated[Engine, typer.Option(help="Run in this process or on Spark.")]
+JobsOption = Annotated[
+    int, typer.Option(metavar="N", help="The number of threads for --engine local.", min=1, max=JOBS_MAX)
+]
 MasterOption = Annotated[str, typer.Option(help="The Spark master for --engine spark.")]
 
 
 @contextmanager
-def runner_of(what: str, size_bytes: int, engine: Engine, master: str) -> Iterator[Runner]:
-    """Returns a runner of tasks during a block. A bar shows its progress from 0 to `size_bytes`."""
+def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int) -> Iterator[Runner]:
+    """Returns a runner of tasks during a block. A bar shows its progress from 0 to `size_bytes`.
+    `jobs` is the number of threads of the local engine."""
     if engine is Engine.LOCAL:
         with progress_bar(what, size_bytes) as progress:
-            yield LocalRunner(progress)
+            yield LocalRunner(progress, jobs)
         return
+    if jobs > 1:
+        raise UsageError("--jobs is about --engine local", hint="give the number of cores in --master, as local[4]")
     with session_of(what, size_bytes, master) as (_, runner):
         yield runner
 

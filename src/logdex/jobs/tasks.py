@@ -6,6 +6,7 @@ A task is a plain value, its function can be imported on every worker, and its r
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -62,27 +63,46 @@ class Runner(Protocol):
         name of the job."""
 
 
+class _StoppedError(Exception):
+    """Ends a task whose result nobody needs any more."""
+
+
 class LocalRunner:
-    """Runs tasks in this process, one after the other. Errors of tasks are raised unchanged.
-    `progress` is called with running totals."""
+    """Runs tasks in this process: one after the other, or in `jobs` threads, because the kernels
+    release Python's lock. Errors of tasks are raised unchanged. `progress` is called with running
+    totals, by one thread at a time."""
 
-    cores = 1
-
-    def __init__(self, progress: Progress | None = None) -> None:
+    def __init__(self, progress: Progress | None = None, jobs: int = 1) -> None:
         self.tasks = 0
+        self.cores = jobs
         self._progress = progress
         self._messages = self._size_bytes = 0
+        self._lock = threading.Lock()
+        self._is_stopped = False
 
     def run(self, name: str, function: TaskFunction[Task, Result], tasks: Sequence[Task]) -> list[Result]:
         """Runs `function` on each task. Returns the results in the order of `tasks`."""
-        results = []
-        for task in tasks:
-            self.tasks += 1
-            results.append(function(task, f"attempt-{self.tasks}", self._count))
-        return results
+        attempts = [f"attempt-{number}" for number in range(self.tasks + 1, self.tasks + len(tasks) + 1)]
+        self.tasks += len(tasks)
+        if self.cores == 1 or len(tasks) < 2:
+            return [function(task, attempt, self._count) for task, attempt in zip(tasks, attempts, strict=True)]
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._is_stopped = False
+        with ThreadPoolExecutor(self.cores, f"logdex {name}") as pool:
+            try:
+                running = [pool.submit(function, *each, self._count) for each in zip(tasks, attempts, strict=True)]
+                return [each.result() for each in running]
+            except BaseException:
+                self._is_stopped = True  # tasks that run end where they count next
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _count(self, messages: int, size_bytes: int) -> None:
-        self._messages += messages
-        self._size_bytes += size_bytes
-        if self._progress is not None:
-            self._progress(self._messages, self._size_bytes)
+        with self._lock:
+            if self._is_stopped:
+                raise _StoppedError
+            self._messages += messages
+            self._size_bytes += size_bytes
+            if self._progress is not None:
+                self._progress(self._messages, self._size_bytes)

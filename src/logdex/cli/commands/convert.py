@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     JsonOption,
@@ -53,6 +53,7 @@ def convert(
     partition: PartitionOption = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
+    jobs: JobsOption = 1,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
@@ -71,7 +72,7 @@ def convert(
     env = Env(check_space=not no_space_check)
     size_bytes = format_of(found).log_size_bytes(found)
     env.require_free(written_to, size_bytes)
-    with runner_of("convert", size_bytes, engine, master) as runner:
+    with runner_of("convert", size_bytes, engine, master, jobs) as runner:
         report = run_convert(source, written_to, runner, engine=engine, sync=not no_sync, env=env)
     if as_json:
         emit_json(report.to_json())

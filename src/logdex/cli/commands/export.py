@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     ControlOption,
@@ -78,6 +78,7 @@ def export(
     codec: Annotated[Codec, typer.Option("--compression", help="The codec of the Parquet files.")] = Codec.ZSTD,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
+    jobs: JobsOption = 1,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
@@ -102,7 +103,7 @@ def export(
     env = Env(check_space=not no_space_check)
     found = find(target)
     is_whole = note_unfinished(found)
-    with runner_of("export", format_of(found).log_size_bytes(found), engine, master) as runner:
+    with runner_of("export", format_of(found).log_size_bytes(found), engine, master, jobs) as runner:
         report = run_export(source, written_to, runner, engine=engine, codec=codec, sync=not no_sync, env=env)
     if as_json:
         emit_json(report.to_json())

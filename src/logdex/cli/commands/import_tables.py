@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import app, epilog
-from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, format_option
 from logdex.cli.output import emit, emit_json, human_count, human_size, note
 from logdex.io.env import Env
@@ -34,6 +34,7 @@ def import_tables(
     new_format: Annotated[str, format_option("--format")],
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
+    jobs: JobsOption = 1,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
@@ -45,7 +46,7 @@ def import_tables(
     env = Env(check_space=not no_space_check)
     total = sum(file.size_bytes for file in find_tables(env.real_path(path), env))
     env.require_free(output, total)
-    with runner_of("import", total, engine, master) as runner:
+    with runner_of("import", total, engine, master, jobs) as runner:
         report = load(path, output, new_format, runner, engine=engine, sync=not no_sync, env=env)
     if as_json:
         emit_json(report.to_json())

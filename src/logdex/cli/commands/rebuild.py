@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, table
@@ -66,6 +66,7 @@ def rebuild(
     ] = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
+    jobs: JobsOption = 1,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
@@ -79,7 +80,7 @@ def rebuild(
     job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
         view.note_in_place(job.output)
-    report = _run(job, engine, master)
+    report = _run(job, engine, master, jobs)
     if as_json:
         emit_json(report.to_json())
     else:
@@ -89,12 +90,12 @@ def rebuild(
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _run(job: RebuildJob, engine: Engine, master: str) -> RebuildReport:
-    """Runs the job in this process, which needs no tasks, or on Spark."""
-    if engine is Engine.LOCAL:
+def _run(job: RebuildJob, engine: Engine, master: str, jobs: int) -> RebuildReport:
+    """Runs the job in this process, which needs no tasks for one thread, or on Spark."""
+    if engine is Engine.LOCAL and jobs == 1:
         with progress_bar("rebuild", job.size_bytes) as progress:
             return job.run(progress)
-    with runner_of("rebuild", job.size_bytes, engine, master) as runner:
+    with runner_of("rebuild", job.size_bytes, engine, master, jobs) as runner:
         return job.run_on(runner, engine)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
-from logdex.cli.engines import Engine, EngineOption, MasterOption, runner_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
     FromOption,
@@ -53,6 +53,7 @@ def stats(
     ] = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
+    jobs: JobsOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Count messages by topic, queue, hour and key. Exit 0 good, 1 the log is damaged, 2 cannot
@@ -64,7 +65,7 @@ def stats(
 
     found = find(target)
     is_whole = note_unfinished(found)
-    with runner_of("stats", format_of(found).log_size_bytes(found), engine, master) as runner:
+    with runner_of("stats", format_of(found).log_size_bytes(found), engine, master, jobs) as runner:
         report = count(source, runner, engine=engine)
     if html is not None:
         _write_page(report, html, found.path)

@@ -121,7 +121,7 @@ def rebuild_on(
     report.notes += [*source.notes, *plan.notes]
     report.losses += source.losses
     report.kept, report.notes, report.losses = given.kept(report.kept), *map(given.texts, (report.notes, report.losses))
-    report.tasks = runner.tasks if engine != "local" else 1
+    report.tasks = runner.tasks if engine != "local" or runner.cores > 1 else 1
     report.seconds = time.perf_counter() - started
     return report
 

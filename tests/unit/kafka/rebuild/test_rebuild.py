@@ -4,6 +4,7 @@ odd directories."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.state.leader_epochs import LeaderEpochs
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
+from tests.directories import contents
 
 RECORDS = [Record(key=b"key", value=b"value", timestamp_ms=1_700_000_000_000)] * 2
 
@@ -113,6 +115,18 @@ def test_an_empty_segment_has_empty_indexes(tmp_path: Path) -> None:
         "7.snapshot": 10,
         "leader-epoch-checkpoint": 0,
     }
+
+
+@pytest.mark.parametrize("jobs", [2, 4])
+def test_threads_write_the_same(jobs: int, golden_log: Any, tmp_path: Path) -> None:
+    logs = golden_log("tiny-broker")
+    one, many = tmp_path / "one", tmp_path / "many"
+    expected = rebuild(logs, one, key_index=True, sync=False)
+    settings = rebuild_settings(None, key_index=True, sync=False)
+    report = rebuild_on(LocalRunner(jobs=jobs), logs, many, settings, task_size_bytes=1)
+    assert contents(many) == contents(one)
+    facts = [{**each.to_json(), "seconds": 0, "kept": [], "tasks": 0} for each in (report, expected)]
+    assert facts[0] == facts[1]
 
 
 def test_progress_ends_at_what_was_read(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from logdex.errors import LogdexError, NotAStoreError, UsageError
 from logdex.io.env import Env
+from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.index_file import writer
@@ -64,7 +65,7 @@ def facts(report: RebuildReport) -> dict[str, Any]:
 
 
 def check(
-    store: Path, tmp_path: Path, config: StoreConfig, part_size_bytes: int, runner: Serial | None = None
+    store: Path, tmp_path: Path, config: StoreConfig, part_size_bytes: int, runner: Runner | None = None
 ) -> RebuildReport:
     """Rebuilds both ways; all files and both reports must be equal."""
     runner = runner or Serial()
@@ -114,6 +115,13 @@ def test_stores_of_real_brokers(name: str, part_size: int, golden_store: Callabl
     if config.mapped_file_size_commit_log > 1 << 20:
         part_size *= 1000
     check(golden_store(name), tmp_path, config, part_size)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 4])
+def test_threads_write_the_same(jobs: int, tmp_path: Path) -> None:
+    write_commit_log(str(tmp_path / "store"), messages(300), 4096)
+    for part_size in PART_SIZES:
+        check(tmp_path / "store", tmp_path, CONFIG, part_size, LocalRunner(jobs=jobs))
 
 
 @pytest.mark.parametrize("max_index_num", [2, 3, 5, 8, 1000])
