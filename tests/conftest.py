@@ -81,9 +81,9 @@ def _may_wait(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, and
-    in one those of the golden stores, which are unpacked and whose manifests are parsed once
-    then."""
+    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, in
+    one those of the golden stores, which are unpacked and whose manifests are parsed once then, and
+    in one those of data frames and SQL."""
     reasons = {name: missing() for name, missing in MARKERS.items()}
     for item in items:
         for name, reason in reasons.items():

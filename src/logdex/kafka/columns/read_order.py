@@ -15,7 +15,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.scan.damaged_batch import DamagedBatch
-from logdex.kafka.scan.rising_batches import CONTRADICTION, expected_offset, rising
+from logdex.kafka.scan.rising_batches import CONTRADICTION, all_rise, expected_offset, rising
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
 from logdex.layout.kafka import RECORD_BATCH
@@ -76,8 +76,7 @@ class ReadOrder:
         """Whether the offsets rise, up to the header of the next batch, whose checksum is not
         checked, or to the limit."""
         assert self._before is not None
-        previous = np.append(self._before[1], last[:-1])
-        if not ((base > previous) & (last >= base)).all():
+        if not all_rise(base, last, self._before[1]):
             return False
         limit = self._offsets.next
         if behind < stop and behind + RECORD_BATCH.size_bytes <= self._data.size:

@@ -71,6 +71,11 @@ class SegmentEnd(NamedTuple):
         space."""
         return self.end.kind is EndKind.END or (self.end.kind is EndKind.ZEROS and self.is_last)
 
+    @property
+    def description(self) -> str:
+        """Where and why the segment ends."""
+        return f"{self.segment.log.path} ends at byte {self.end.position}: {self.end.reason}"
+
 
 @dataclass(slots=True)
 class KafkaScan(ScanFrames, Generic[Partition]):
@@ -117,11 +122,7 @@ class KafkaScan(ScanFrames, Generic[Partition]):
     @property
     def losses(self) -> list[str]:
         """What could not be read, in words; empty if everything was."""
-        ends = [
-            f"{end.segment.log.path} ends at byte {end.end.position}: {end.end.reason}"
-            for end in self.ends
-            if not end.is_good
-        ]
+        ends = (end.description for end in self.ends if not end.is_good)
         return [*(problem.message for problem in self.problems), *ends]
 
     # -- the ways to read it ----------------------------------------------------------------------

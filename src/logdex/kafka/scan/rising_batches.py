@@ -16,7 +16,7 @@ import numpy.typing as npt
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, join_columns, pick_columns
 
 CONTRADICTION = "the batch's offset contradicts its neighbours' or its segment's"
-"""What readers, `verify` and `recover` report of a batch that is not in order."""
+"""What readers and `verify` report of a batch that is not in order."""
 
 _FAR = 1 << 62
 _HELD = 2
@@ -68,12 +68,16 @@ class RisingBatches:
         return Judged(part, good)
 
 
+def all_rise(base: Int64s, last: Int64s, before: int) -> bool:
+    """Whether all batches are in order. `before` is the last offset before them."""
+    return bool(((base > np.append(before, last[:-1])) & (last >= base)).all())
+
+
 def rising(base: Int64s, last: Int64s, before: tuple[int, int]) -> npt.NDArray[np.bool_]:
     """Returns a mask of the batches that are in order. `before` holds the last offsets of the two
     batches before them."""
     good = np.ones(len(base), np.bool_)
-    previous = np.append(before[1], last[:-1])
-    if ((base > previous) & (last >= base)).all():
+    if all_rise(base, last, before[1]):
         return good
     kept: list[tuple[int, int, int]] = [(-2, -1, before[0]), (-1, -1, before[1])]  # place, base, last
     bases, lasts = base.tolist(), last.tolist()

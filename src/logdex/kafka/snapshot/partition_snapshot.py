@@ -56,7 +56,7 @@ class PartitionSnapshot:
     directory is read again, and the answer is from what is there then.
 
     If the directory's name is not a partition's, `topic` is that name and `partition` is -1.
-    `segments` are in order of base offset.
+    `segments` are in order of base offset, each read-only.
     `problems` collects the errors of small files that could not be read. `open_files` is a pool of
     open files that many snapshots may share. Threads may share a snapshot, but must not call
     `refresh` or `close` while others use it. It is a context manager.

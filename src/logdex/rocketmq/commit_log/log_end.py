@@ -68,6 +68,12 @@ class LogEnd:
         """Whether the end is at zeros where the next message should be."""
         return self.kind in (EndKind.ZEROS, EndKind.HOLE)
 
+    @property
+    def description(self) -> str:
+        """Where and why the log ends, as a sentence with the file and the position in it."""
+        where = self.reason if self.error is not None else f"{self.path}: byte {self.position}: {self.reason}"
+        return f"the log ends at offset {self.offset} ({self.kind.value}): {where}"
+
 
 def zeros_at(file: CommitLogFile, position: int) -> LogEnd:
     """Returns the end at 8 zero bytes at `position` of a file, without looking at what follows

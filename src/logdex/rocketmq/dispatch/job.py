@@ -215,7 +215,7 @@ class Dispatcher(Stoppable):
         self._output.close()
         end = self._end
         if end is not None and not end.is_clean:
-            self.report.losses.append(f"the log ends at offset {end.offset}: {end.reason}")
+            self.report.losses.append(end.description)
 
     def __enter__(self) -> Dispatcher:
         return self

@@ -89,8 +89,9 @@ def _format(value: Any, indent: str, shares: bool) -> str:
 
 
 def _parse_quickly(text: str) -> dict[Any, Any] | None:
-    """Parses text that is plain JSON but for integer keys, about ten times faster than `_Parser`.
-    Returns None for all other text. Files of brokers with many topics have tens of megabytes."""
+    """Parses text that is plain JSON but for integer keys, three to five times as fast as
+    `_Parser`. Returns None for all other text. Files of brokers with many topics have tens of
+    megabytes."""
     if "\\u" in text or _LONG_NUMBER.search(text):
         return None
     value = _load(text)

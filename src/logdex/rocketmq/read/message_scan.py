@@ -88,8 +88,7 @@ class LogScan(ScanFrames):
     @property
     def losses(self) -> list[str]:
         """What the last pass could not read, in words; empty if it read everything."""
-        end, where = self.end, self._source.log.directory
-        return [] if end is None or end.is_clean else [f"{where}: the log ends at offset {end.offset}: {end.reason}"]
+        return [] if self.end is None or self.end.is_clean else [self.end.description]
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return (message for _, message in self.items())

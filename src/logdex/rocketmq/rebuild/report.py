@@ -48,8 +48,7 @@ class RebuildReport(reports.RebuildReport):
         """Records where the log ends. An end that is not clean is a loss."""
         self.end, self.end_offset = end.kind.value, end.offset
         if not end.is_clean:
-            where = end.reason if end.error is not None else f"{end.path}: byte {end.position}: {end.reason}"
-            self.losses.append(f"the log ends at offset {end.offset}: {where}")
+            self.losses.append(end.description)
 
     def note_trimmed(self, paths: Iterable[str]) -> None:
         """Records files that a broker removed while the rebuild ran."""

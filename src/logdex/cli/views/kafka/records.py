@@ -133,7 +133,7 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
         note(f"{partition.path}: deleted by the broker meanwhile")
     for end in scan.ends:
         if end.end.kind.value == "zeros":
-            note(f"{end.segment.log.path} ends at byte {end.end.position}: {end.end.reason}")
+            note(end.description)
         elif end.end.error is not None:
             note(f"{end.end.kind.value}: {end.end.error.message}")
     if scan.gaps:

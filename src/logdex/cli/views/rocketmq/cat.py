@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import hint, note
+from logdex.cli.output import note
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter
+from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, tell_damage
 from logdex.jobs import look_again
 
 if TYPE_CHECKING:
+    from logdex.rocketmq.commit_log.log_end import LogEnd
     from logdex.rocketmq.read.message_scan import LogScan
     from logdex.rocketmq.recognise.store_path import StorePath
-    from logdex.rocketmq.scan.scanner import LogEnd
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
@@ -118,7 +118,4 @@ def tell_end(end: LogEnd, path: str) -> bool:
     """Reports where the log ends. Returns whether it ends cleanly."""
     if end.is_clean:
         note(f"end of the log at offset {end.offset}: {end.reason}")
-    else:
-        note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
-        hint(f"logdex verify {path} lists all damage")
-    return end.is_clean
+    return tell_damage(end, path)

@@ -53,13 +53,8 @@ def show(
         is_whole = note_one_file(snapshot)
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
-    outside = {GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY}
-    error = None
-    if result.status in outside:
-        error = OffsetOutOfRangeError(
-            offset, path=path, log_start_offset=result.min_offset, log_end_offset=result.max_offset
-        )
-    else:
+    is_outside = result.status in (GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
+    if not is_outside:
         note(
             f"{result.status.value}; the queue goes from {result.min_offset} to {result.max_offset} (exclusive), "
             f"continue with --offset {result.next_begin_offset}"
@@ -81,6 +76,7 @@ def show(
         is_complete=is_complete,
         problems=[] if result.problem is None else [result.problem.message],
     )
-    if error is not None:
-        raise error
+    if is_outside:
+        bounds = {"log_start_offset": result.min_offset, "log_end_offset": result.max_offset}
+        raise OffsetOutOfRangeError(offset, path=path, **bounds)
     return is_complete

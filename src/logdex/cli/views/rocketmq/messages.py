@@ -15,6 +15,7 @@ from logdex.errors import CorruptError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.commit_log.commit_log import CommitLog
+    from logdex.rocketmq.commit_log.log_end import LogEnd
     from logdex.rocketmq.message.stored_message import StoredMessage
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -217,8 +218,12 @@ def note_one_file(snapshot: StoreSnapshot) -> bool:
     if not snapshot.commit_log.is_one_file:
         return True
     note(f"{snapshot.root} is one CommitLog file, without an index: it was scanned")
-    end = snapshot.valid_end
+    return tell_damage(snapshot.valid_end, snapshot.root)
+
+
+def tell_damage(end: LogEnd, path: str) -> bool:
+    """Reports an end of the log that is not clean. Returns whether it is clean."""
     if not end.is_clean:
-        note(f"the log ends at offset {end.offset} ({end.kind.value}): {end.reason}")
-        hint(f"logdex verify {snapshot.root} lists all damage")
+        note(end.description)
+        hint(f"logdex verify {path} lists all damage")
     return end.is_clean
