@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.helpers import run
 from tests.directories import contents
+from tests.examples import cases
 
 OWN = ("seconds", "tasks", "output")
 COMMANDS = {
@@ -22,7 +23,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", cases(COMMANDS, 2))
 def test_threads_change_nothing(name: str, golden_store: Any, golden_log: Any, tmp_path: Path) -> None:
     kind, (command, *flags) = COMMANDS[name]
     path = golden_store("tiny-5.5.0") if kind == "store" else golden_log("tiny-broker")

@@ -146,7 +146,7 @@ def a_copy(store: str, place: Path) -> str:
     return str(shutil.copytree(store, place))
 
 
-@pytest.mark.parametrize(("name", "place"), cases(itertools.product(COMMANDS, [to_file, to_pipe, to_terminal]), 2))
+@pytest.mark.parametrize(("name", "place"), cases(itertools.product(COMMANDS, [to_file, to_pipe, to_terminal]), 4))
 def test_all_data_goes_to_stdout(
     name: str,
     place: Callable[[Path], tuple[Any, Callable[[], str]]],

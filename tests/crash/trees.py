@@ -77,7 +77,7 @@ class Run(Protocol):
 
 
 NAME_CHANGES = ("rename", "link", "exchange", "remove", "remove_tree", "lock_file")
-EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+EVERY = pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
 """How many of a run's operations are harmed: in `scripts/test --all` each."""
 
 

@@ -59,7 +59,7 @@ def flips(root: Path, count: int, seed: int) -> Iterator[tuple[Path, int, int]]:
 
 def test_flips(root: Path) -> None:
     turn = itertools.cycle(COMMANDS)
-    for path, at, mask in some(list(flips(root, 240, seed=7)), 5):
+    for path, at, mask in some(list(flips(root, 240, seed=7)), 12):
         with harmed(path, flipped(path, at, mask)):
             check(root, next(turn), f"{path.relative_to(root)} byte {at} ^ {mask:#x}")
 
@@ -69,7 +69,7 @@ def test_cut_and_missing_files(root: Path) -> None:
     for number, path in enumerate(files(root)):
         data = path.read_bytes()
         sizes = sorted({0, 1, len(data) // 3, len(data) // 2, len(data) - 1})
-        for size in some([*sizes, None], 4, first=number):
+        for size in some([*sizes, None], 9, first=number):
             with harmed(path, None if size is None else data[:size]):
                 check(root, next(turn), f"{path.relative_to(root)} cut to {size}")
 

@@ -242,12 +242,12 @@ def test_every_cut(kind: str, stores: dict[str, KafkaStore]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_cuts_and_flips(kind: str, stores: dict[str, KafkaStore]) -> None:
     turn = itertools.cycle(WAYS)
-    for harm, data in some(list(flips(stores, kind, 48, seed=100)), 5):
+    for harm, data in some(list(flips(stores, kind, 48, seed=100)), 12):
         go(harm, data, [next(turn)])
     for number, store in enumerate(stores.values()):
         for path in (path for path in store.files if kind_of(path) == kind):
             data = path.read_bytes()
-            for size in some(sorted({0, 1, len(data) // 2, len(data) - 1}), 4, first=number):
+            for size in some(sorted({0, 1, len(data) // 2, len(data) - 1}), 8, first=number):
                 go(cut_of(store, path, size), data[:size], [next(turn)])
             removed = cut_of(store, path, 0)
             with harmed(path, None):

@@ -41,7 +41,7 @@ def test_cut_files(store: Store) -> None:
     turn = itertools.cycle(COMMANDS)
     for number, path in enumerate(store.files):
         data = path.read_bytes()
-        for size in some(cuts(len(data)), 5, first=number):
+        for size in some(cuts(len(data)), 11, first=number):
             with harmed(path, data[:size]):
                 check(store, next(turn), f"{store.name(path)} cut to {size} bytes")
 
@@ -65,7 +65,7 @@ def test_missing_files(store: Store) -> None:
 
 @pytest.mark.usefixtures("bounded_memory")
 def test_flips(store: Store) -> None:
-    chosen = some(list(flips(store, 200, seed=1)), 5)
+    chosen = some(list(flips(store, 200, seed=1)), 11)
     for command, (path, at, mask) in zip(itertools.cycle(COMMANDS), chosen, strict=False):
         with harmed(path, flipped(path, at, mask)):
             check(store, command, f"{store.name(path)} byte {at} ^ {mask:#x}")

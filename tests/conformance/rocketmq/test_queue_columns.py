@@ -89,7 +89,7 @@ def test_columns_are_the_messages(golden_store: Callable[..., Path], name: str, 
         compare(store, 1, 99 if takes_all() else 4)
 
 
-@pytest.mark.parametrize("seed", range(60 if takes_all() else 6))
+@pytest.mark.parametrize("seed", range(60 if takes_all() else 3))
 def test_columns_of_a_harmed_store_are_the_messages(golden_copy: Callable[..., Path], seed: int) -> None:
     chance = random.Random(seed)
     root = golden_copy(HARMED)

@@ -23,7 +23,7 @@ def offsets_of(store: StoreSnapshot, wanted: ReadFilter) -> list[int]:
     return [offset for batch in batches for offset in batch["physical_offset"].to_pylist()]
 
 
-@pytest.mark.parametrize("queues_max", [4, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("queues_max", [2, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "recovered"), VARIANTS)
 def test_every_queue_tag_and_key_of_a_plan_is_that_of_a_scan(
     golden_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str, recovered: bool, queues_max: int

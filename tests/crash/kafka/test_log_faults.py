@@ -68,7 +68,7 @@ def test_refused_at_any_call(tmp_path: Path, code: int, lasting: bool) -> None:
     calls = env.count()
     assert calls > 200
     first = REFUSALS.index(code) * 2 + lasting
-    for at in some(range(1 + first, calls + 1, 8), 6):  # each call in turn, some with one error, some with another
+    for at in some(range(1 + first, calls + 1, 8), 13):  # each call in turn, some with one error, some with another
         root = tmp_path / str(at)
         root.mkdir()
         env, model = FaultEnv(str(root), Fault(at, code, lasting=lasting)), Model()

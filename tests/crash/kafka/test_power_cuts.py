@@ -13,8 +13,8 @@ import pytest
 from logdex.testing import Fault, FaultEnv
 from tests.crash.kafka.runs import NAME, Model, check_left, go_on, make_config, make_home, raw_batches, run_until_killed
 
-SEEDS = 16
-SEEDS_SLOW = 2224
+SEEDS = 8
+SEEDS_SLOW = 2232
 PARTS = 8
 NAMES = frozenset({"rename", "remove", "truncate"})
 

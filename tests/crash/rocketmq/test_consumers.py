@@ -20,7 +20,7 @@ from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 from tests.crash.rocketmq.store_runs import open_store, sizes_of
 from tests.unit.rocketmq.consuming.stores import read_all
 
-SEEDS, SEEDS_SLOW = 16, 600
+SEEDS, SEEDS_SLOW = 8, 600
 
 
 class Run:

@@ -14,7 +14,7 @@ from logdex.testing import FaultEnv
 from tests.crash.rocketmq.store_runs import FIRST_ACTIONS, WITH_RETENTION, Model, check_left, sizes_of
 from tests.crash.rocketmq.test_store_power_cuts import a_fault, run_until_stopped
 
-SEEDS, SEEDS_SLOW, PARTS = 8, 1000, 4
+SEEDS, SEEDS_SLOW, PARTS = 4, 1004, 4
 VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
 
 

@@ -81,7 +81,7 @@ def test_refused_at_any_call(tmp_path: Path, code: int, lasting: bool) -> None:
     assert play(tmp_path / "whole" / "store", env, Model()) == []
     calls = env.count()
     first = REFUSALS.index(code) * 2 + lasting
-    for at in some(range(1 + first, calls + 1, 8), 110):  # each call in turn, some with one error, some with another
+    for at in some(range(1 + first, calls + 1, 8), 230):  # each call in turn, some with one error, some with another
         refuse(tmp_path / str(at), Fault(at, code, lasting=lasting))
 
 

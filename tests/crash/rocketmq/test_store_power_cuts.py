@@ -27,7 +27,7 @@ from tests.crash.rocketmq.store_runs import (
     sizes_of,
 )
 
-SEEDS, SEEDS_SLOW, PARTS = 16, 2008, 4
+SEEDS, SEEDS_SLOW, PARTS = 8, 2016, 4
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 

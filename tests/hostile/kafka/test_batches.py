@@ -152,7 +152,7 @@ def zeros(codec: Compression, size_bytes: int) -> bytes:
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 
 
-@pytest.mark.parametrize("codec", cases(CODECS, 4))
+@pytest.mark.parametrize("codec", cases(CODECS, 4, first=1))
 def test_decompression_bombs(codec: Compression, tmp_path: Path) -> None:
     packed = zeros(codec, BOMB_BYTES)
     assert len(packed) < BOMB_BYTES // 15
@@ -160,7 +160,7 @@ def test_decompression_bombs(codec: Compression, tmp_path: Path) -> None:
     check_bomb(root)
 
 
-@pytest.mark.parametrize("codec", cases(CODECS[:3], 3))
+@pytest.mark.parametrize("codec", cases(CODECS[:3], 3, first=1))
 def test_decompression_bombs_of_old(codec: Compression, tmp_path: Path) -> None:
     check_bomb(store(tmp_path, legacy(1, 10, None, zeros(codec, BOMB_BYTES), attributes=codec.value)))
 

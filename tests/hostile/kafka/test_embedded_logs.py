@@ -120,7 +120,7 @@ def test_no_reader_takes_what_a_damaged_batch_holds(name: str, tmp_path: Path) -
     path = make(tmp_path, holders()[name])
     file = path / f"{5:020d}.log"
     data = [offset for offset in range(LAST + 1) if offset not in (HOLDER, 13)]
-    for number, (what, raw) in some(list(enumerate(harms(path))), 5, first=len(name)):
+    for number, (what, raw) in some(list(enumerate(harms(path))), 12, first=len(name)):
         file.write_bytes(raw)
         expected = [b"%d" % offset for offset in data if what != "cut" or not HOLDER <= offset < 10]
         told = (name, what)
@@ -280,8 +280,8 @@ CROWDS = {
 }
 
 
-QUICK_CROWDS = ("damaged duplicates", "lying lengths and good ones")
-"""The default run takes these, the others are slow."""
+QUICK_CROWDS = ("damaged duplicates",)
+"""The default run takes this, the others are slow."""
 
 
 @pytest.mark.parametrize(

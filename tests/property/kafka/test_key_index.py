@@ -24,7 +24,7 @@ from logdex.kernels.kafka.xxh64 import hash_column, hash_records
 from logdex.layout.kafka import KEY_INDEX_HEADER
 from logdex.primitives.crc32c import crc32c
 from logdex.primitives.xxh64 import xxh64
-from tests.examples import cases, examples
+from tests.examples import cases, examples, some
 
 Pairs = list[tuple[bytes | None, int]]
 COVERED = CoveredLog(17, 3, 5, 9, 6)
@@ -140,7 +140,7 @@ def test_every_flip_is_an_error_and_never_an_answer(write: Callable[[bytes], str
     keys = [b"k%d" % i for i in range(95)]
     with KeyIndex.open(write(raw)) as index:
         right = [part.tolist() for part in index.lookup_many(keys)]
-    for at in range(len(raw)):
+    for at in some(range(len(raw)), 3):
         harmed = bytearray(raw)
         harmed[at] ^= 1 << at % 8
         with pytest.raises(StoreError) as caught, KeyIndex.open(write(bytes(harmed))) as index:

@@ -117,7 +117,7 @@ def test_stores_of_real_brokers(name: str, part_size: int, golden_store: Callabl
     check(golden_store(name), tmp_path, config, part_size)
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 4])
+@pytest.mark.parametrize("jobs", [2, *(pytest.param(jobs, marks=pytest.mark.slow) for jobs in (1, 4))])
 def test_threads_write_the_same(jobs: int, tmp_path: Path) -> None:
     write_commit_log(str(tmp_path / "store"), messages(300), 4096)
     for part_size in PART_SIZES:

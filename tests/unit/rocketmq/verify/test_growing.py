@@ -87,7 +87,7 @@ READERS = [check, look, scan, derive]
 def test_bytes_show_in_any_order(
     reader: Callable[[GrowingStore, Env], None], order: Sequence[int], tmp_path: Path
 ) -> None:
-    for count, torn in some([(count, torn) for count in (1, 19, 20, 33) for torn in range(6)], 6, first=4):
+    for count, torn in some([(count, torn) for count in (1, 19, 20, 33) for torn in range(6)], 12, first=4):
         store = GrowingStore(tmp_path / f"{count}-{torn}", messages(60), count, SMALL, order=order, is_ahead=True)
         store.step(torn)
         reader(store, WatchedEnv(store, len(order) // 3))
@@ -113,12 +113,12 @@ class Burst(Env):
             yield
 
 
-@pytest.mark.parametrize(("reader", "is_ahead"), cases(itertools.product(READERS, [False, True]), 3))
+@pytest.mark.parametrize(("reader", "is_ahead"), cases(itertools.product(READERS, [False, True]), 5))
 def test_the_log_rolls_and_loses_its_oldest_files(
     reader: Callable[[GrowingStore, Env], None], is_ahead: bool, tmp_path: Path
 ) -> None:
     still = Burst(GrowingStore(tmp_path / "still", messages(30), 26, SMALL, is_ahead=is_ahead), 0)
     reader(still._store, still)
-    for number in some(range(1, 1 - still.left), 9):
+    for number in some(range(1, 1 - still.left), 18):
         store = GrowingStore(tmp_path / f"{number}", messages(120), 26, SMALL, is_ahead=is_ahead)
         reader(store, Burst(store, number))

@@ -37,7 +37,7 @@ def test_a_broker_starts_before_any_operation(end: Callable[[MessageStore], None
         fill(store)
     everything = At(0, lambda: None)
     check(tmp_path / "store", everything)
-    for number in some(range(1, -everything.left + 1), 9):
+    for number in some(range(1, -everything.left + 1), 20):
         path = tmp_path / str(number)
         with open_store(path) as store:
             fill(store)
