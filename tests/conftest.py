@@ -27,6 +27,7 @@ from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 from tests.golden.archives import SHARED
 from tests.java import QUICK
+from tests.processes import FileScheduling, divide, turn
 from tests.remote import s3_server
 
 if TYPE_CHECKING:
@@ -79,24 +80,26 @@ def _may_wait(item: pytest.Item) -> bool:
     return bool(stores) and zlib.crc32(f"{item.name.partition('[')[0]} {stores[0]}".encode()) % 5 > 0
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
+    """Divides the tests among the processes."""
+    return FileScheduling(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run, with the reason; keeps Spark's tests in one process, in
-    one those of the golden stores, which are unpacked and whose manifests are parsed once then, and
-    in one those of data frames and SQL."""
+    """Skips what this machine cannot run, with the reason, and puts the tests into groups and in
+    order."""
     reasons = {name: missing() for name, missing in MARKERS.items()}
     for item in items:
         for name, reason in reasons.items():
             if reason and item.get_closest_marker(name):
                 item.add_marker(pytest.mark.skip(reason=reason))
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "frames" in item.path.parts or "sql" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("frames"))  # one process imports DuckDB and Polars
-        elif "conformance" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("conformance"))
-            if not takes_all() and _may_wait(item):
-                item.add_marker(pytest.mark.slow)
+        if "conformance" in item.path.parts and not takes_all() and _may_wait(item):
+            item.add_marker(pytest.mark.slow)
+    for item, group in divide(items):
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=turn)
 
 
 def pytest_collection_finish() -> None:
