@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from logdex.errors import CorruptError, OffsetOrderError
+from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.columns.read_order import OffsetRange
 from logdex.kafka.columns.record_columns import read_record_batches
@@ -19,6 +20,7 @@ from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
+from tests import remote
 from tests.examples import some
 
 WRONG = {"batch-offset", "segment-base-offset"}
@@ -51,7 +53,9 @@ def places_of(problems: list[CorruptError]) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("seed", some(range(40), 10))
-def test_a_wrong_offset_is_told_where_verify_tells_it(seed: int, tmp_path: Path) -> None:
+def test_a_wrong_offset_is_told_where_verify_tells_it(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance, path = Random(seed), tmp_path / "events-0"
     write(path, chance)
     sound = batches_of(path)
@@ -75,6 +79,27 @@ def test_a_wrong_offset_is_told_where_verify_tells_it(seed: int, tmp_path: Path)
                     offsets += part.column("offset").to_pylist()
             assert places_of(problems) == told
             assert offsets == 2 * others
+    remote.small_parts(monkeypatch)
+    with remote.in_memory(path, "events-0") as url, PartitionSnapshot(url, env=Env()) as snapshot:
+        scan = KafkaScan([snapshot], FILTERS[0])
+        assert [record.offset for record in scan] == others
+        assert len(scan.problems) == 1
+
+
+def test_looking_ahead_keeps_what_is_not_decoded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are no batch follow far behind: more is loaded to judge the last whole batch."""
+    path = tmp_path / "events-0"
+    with Log.open(path) as log:
+        for number in range(40):
+            log.append([Record(None, b"%d" % number * 1000, 0)])
+    file = path / f"{0:020d}.log"
+    torn = file.read_bytes() + bytes(80)
+    file.write_bytes(torn)
+    remote.small_parts(monkeypatch)
+    with remote.in_memory(path, "events-0") as url, PartitionSnapshot(url, env=Env()) as snapshot:
+        scan = KafkaScan([snapshot], FILTERS[0])
+        assert [record.offset for record in scan] == list(range(40))
+        assert scan.problems == []
 
 
 @pytest.mark.parametrize("seed", some(range(40), 10))

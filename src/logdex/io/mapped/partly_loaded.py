@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ class _PartlyLoaded:
         self._lock = threading.RLock()
         self.part = range(0)
         """The positions of the part that `loaded_part` has returned last."""
+        self.keeps_all = False
+        """Whether no memory is freed for now."""
         address = np.frombuffer(self._memory, np.uint8).ctypes.data
         self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (size_bytes,), "typestr": "|u1"}
 
@@ -66,6 +69,8 @@ class _PartlyLoaded:
 
     def forget_before(self, position: int) -> None:
         """Frees the memory of the whole blocks before a position."""
+        if self.keeps_all:
+            return
         with self._lock:
             behind = min(position, self.size_bytes) // self._block_bytes
             there = np.flatnonzero(self._is_loaded[:behind])
@@ -127,6 +132,21 @@ def loaded_part(array: ByteArray, position: int, stop: int | None = None) -> Byt
         until = max(array.size if stop is None else min(stop, array.size), position + 1)
         part = range(position, min(position + max(more, PART_BYTES), until))
     return _load_to(owner, array, position, part)
+
+
+@contextmanager
+def looking_ahead(array: ByteArray) -> Iterator[None]:
+    """Within it the bytes that are loaded stay, while others behind them are loaded and used. The
+    array must not be read by other threads meanwhile."""
+    owner = _owner_of(array)
+    if owner is None:
+        yield
+        return
+    part, owner.keeps_all = owner.part, True
+    try:
+        yield
+    finally:
+        owner.part, owner.keeps_all = part, False
 
 
 def longer_part(array: ByteArray, part: ByteArray, position: int) -> ByteArray:

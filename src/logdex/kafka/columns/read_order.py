@@ -13,7 +13,7 @@ import numpy as np
 from logdex.errors import OffsetOrderError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
-from logdex.io.mapped.partly_loaded import load
+from logdex.io.mapped.partly_loaded import load, looking_ahead
 from logdex.kafka.scan.damaged_batch import DamagedBatch
 from logdex.kafka.scan.rising_batches import CONTRADICTION, all_rise, expected_offset, rising
 from logdex.kafka.scan.scanner import BatchScanner
@@ -89,9 +89,10 @@ class ReadOrder:
         base, last = [], []
         if behind < stop:
             scanner = BatchScanner(window_batches=_AHEAD, env=self._env, unreadable_is_damage=True)
-            for window in scanner.scan_bytes(self._data, behind, stop, path=self._path):
-                base, last = window.columns.base_offset.tolist(), window.columns.last_offset.tolist()
-                break
+            with looking_ahead(self._data):  # the batches before are not decoded yet
+                for window in scanner.scan_bytes(self._data, behind, stop, path=self._path):
+                    base, last = window.columns.base_offset.tolist(), window.columns.last_offset.tolist()
+                    break
         if len(base) < _AHEAD and self._offsets.next is not None:
             base, last = [*base, self._offsets.next], [*last, self._offsets.next]
         return base, last
