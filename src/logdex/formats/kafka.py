@@ -88,6 +88,7 @@ def _verify(
     max_findings: int,
     checks: Collection[str] | None = None,
     progress: Progress | None = None,
+    runner: Runner | None = None,
     env: Env = DEFAULT_ENV,
 ) -> VerifyReport:
     from logdex.kafka.verify import verify
@@ -100,6 +101,7 @@ def _verify(
         checks=checks,
         flags=given_flags(settings),
         progress=progress,
+        runner=runner,
         env=env,
     )
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, LogdexError, UnreadableError, UsageError
 from logdex.jobs.reports import WorkReport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FINDINGS_MAX = 1000
 
@@ -73,6 +76,14 @@ class VerifyReport(WorkReport):
         """Whether there are no findings, listed or only counted."""
         return not self.findings and not self.truncated
 
+    def to_arrow(self) -> pa.Table:
+        """Returns the listed findings as a table. Its columns are the fields of `Finding`."""
+        import pyarrow as pa
+
+        kinds = {"position": pa.int64()}
+        schema = pa.schema([(each.name, kinds.get(each.name, pa.string())) for each in fields(Finding)])
+        return pa.Table.from_pylist([finding.to_json() for finding in self.findings], schema)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends the output of ``logdex verify --json``. Findings are
         separate objects before it."""
@@ -85,6 +96,15 @@ class Mark(NamedTuple):
 
     findings: int
     infos: int
+    truncated: int
+    files: int
+
+
+class Collected(NamedTuple):
+    """What a task has collected."""
+
+    findings: list[Finding]
+    infos: list[Info]
     truncated: int
     files: int
 
@@ -140,6 +160,19 @@ class FindingCollector:
         self._truncated = mark.truncated
         for finding in findings:
             self.take(finding)
+
+    def collected(self) -> Collected:
+        """Returns all that was collected, for `merge`."""
+        return Collected([*self._findings.values()], self._infos, self._truncated, self.files)
+
+    def merge(self, collected: Collected) -> None:
+        """Adds what another collector has collected, up to the maximum number."""
+        for finding in collected.findings:
+            self.take(finding)
+        for info in collected.infos:
+            self.info(info.kind, info.path, info.message)
+        self._truncated += collected.truncated
+        self.files += collected.files
 
     @property
     def is_full(self) -> bool:

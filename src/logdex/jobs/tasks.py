@@ -23,6 +23,19 @@ TaskFunction = Callable[[Task, str, Count], Result]
 `Count`."""
 
 
+def progress_of(count: Count) -> Progress:
+    """Returns a `Progress` that passes on to `count` what is added to its running totals."""
+    said = [0, 0]
+
+    def progress(messages: int, size_bytes: int) -> None:
+        more = max(messages - said[0], 0), max(size_bytes - said[1], 0)  # totals fall where a task looks again
+        said[:] = said[0] + more[0], said[1] + more[1]
+        if any(more):
+            count(*more)
+
+    return progress
+
+
 class Sized(Protocol):
     """A part of the work."""
 

@@ -3,5 +3,6 @@ sources that read logs as DataFrames."""
 
 from logdex.spark.rebuild_job import rebuild
 from logdex.spark.sources import register
+from logdex.spark.verify_job import verify
 
-__all__ = ["rebuild", "register"]
+__all__ = ["rebuild", "register", "verify"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit, emit_json, fail, human_count, human_size
-from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
         "logdex verify store --check message-crc --check torn-tail",
         "logdex verify store/commitlog/00000000000000000000",
         "logdex verify logs",
+        "logdex verify logs --jobs 2",
         notes="Reads everything and changes nothing. In a CommitLog file by itself the messages are checked, and no "
-        "index. With --json there is one line per finding (with a `check`), one per piece of information "
-        "(with a `kind`), and the report as the last line.",
+        "index. The tasks of --jobs and --engine spark are groups of a log directory's partitions; a RocketMQ store "
+        "is one task. With --json there is one line per finding (with a `check`), one per piece of information (with "
+        "a `kind`), and the report as the last line.",
     )
 )
 @path_command
@@ -38,16 +40,17 @@ def verify(
     max_findings: Annotated[
         int, typer.Option(help="The maximum number of findings to show; all are counted.", min=1)
     ] = 1000,
+    engine: EngineOption = Engine.LOCAL,
+    master: MasterOption = "local[*]",
+    jobs: JobsOption = 1,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; the last one is the report.")] = False,
 ) -> None:
     """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2
     cannot run."""
     found = find(target)
     checked = format_of(found)
-    with progress_bar("verify", checked.log_size_bytes(found)) as progress:
-        report = checked.verify(
-            found, target.settings, max_findings=max_findings, checks=check or None, progress=progress
-        )
+    with runner_of("verify", checked.log_size_bytes(found), engine, master, jobs) as runner:
+        report = checked.verify(found, target.settings, max_findings=max_findings, checks=check or None, runner=runner)
     if report.unsettled is not None:
         fail(report.unsettled.message, report.unsettled.hint)
     if as_json:

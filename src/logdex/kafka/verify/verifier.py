@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -21,6 +21,7 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.journal import report_unfinished
 from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, found_twice
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, partition_directory, read_offsets
@@ -35,8 +36,8 @@ from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints, read_checkpoints
 from logdex.kafka.verify.checks import MOVE_AWAY, Collector
 from logdex.kafka.verify.directory_check import check_meta_properties
-from logdex.kafka.verify.looking_again import run_until_settled
-from logdex.kafka.verify.partition_check import PartitionCheck, Totals
+from logdex.kafka.verify.partition_check import Totals
+from logdex.kafka.verify.partitions import CheckedPartition, PartitionChecks
 
 
 def verify(
@@ -49,12 +50,14 @@ def verify(
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
     flags: str = "",
+    runner: Runner | None = None,
 ) -> VerifyReport:
     """Checks what is at `path` and returns the report. `checks` (keys of `CHECKS`) limits which
     checks are reported, `max_findings` how many findings. With `infer_interval`, the
     `index_interval_bytes` is inferred from the indexes where that is possible, instead of taken
     from `config`; this is the default without a `config`. The commands that repair what is found
-    end with `flags`.
+    end with `flags`. The partitions of a log directory are checked in tasks on `runner`, by default
+    one after the other in this process.
 
     Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` for an unknown check or a
     file without its log, and `StorageError` if a directory cannot be listed. Damage is reported and
@@ -63,10 +66,16 @@ def verify(
     started = time.perf_counter()
     found = require_kafka(path, env=env)
     settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
+    checked = PartitionChecks(_repaired(found), max_findings, checks, flags, env)
+    runner = LocalRunner(progress) if runner is None else runner
     while True:
         was_closed = _is_closed(found, env)
-        out, totals = Collector(_repaired(found), max_findings, checks, flags), Totals()
-        _look(found, settings, out, env, totals, progress)
+        out, totals = checked.collector(), Totals()
+        report_unfinished(unfinished_at(found, env), out)
+        if found.kind is KafkaPathKind.LOG_DIR:
+            _verify_log_dir(found, settings, out, env, totals, partial(checked.run_on, runner))
+        else:
+            _verify_partition(found, settings, out, env, totals, partial(checked.check, progress=progress))
         if not was_closed or _is_closed(found, env):
             seconds = time.perf_counter() - started
             return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)
@@ -79,34 +88,30 @@ def _is_closed(found: KafkaPath, env: Env) -> bool:
     return is_closed_cleanly(partition_directory(found), env=env) is True
 
 
-def _look(
-    found: KafkaPath, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
+def _verify_partition(
+    found: KafkaPath,
+    settings: _Settings,
+    out: Collector,
+    env: Env,
+    totals: Totals,
+    check: Callable[[CheckedPartition, Collector, Totals], LogEnd | None],
 ) -> None:
-    """Checks what is there as it is, running or not."""
-    path = found.path
-    report_unfinished(unfinished_at(found, env), out)
-    if found.kind is KafkaPathKind.LOG_DIR:
-        _verify_log_dir(found, settings, out, env, totals, progress)
-    else:
-        directory, only = path, None
-        if found.kind is not KafkaPathKind.PARTITION:
-            directory, only = posixpath.dirname(path) or ".", found.offset
-            _require_log(directory, found.offset, path, env)
-        name, start, home = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0, ""
-        if name is not None and name.mark is None:
-            home = home_of(env.real_path(directory), env=env)[0]
-            starts = read_offsets(home, files.LOG_START_CHECKPOINT, [], env)
-            start = starts.get(TopicPartition(name.topic, name.partition), 0)
-        own = settings.of_partitions([directory], env)[directory]
-        is_home = name is not None and only is None and home == env.real_path(directory)
-        stored = read_checkpoints(directory, env) if is_home else {}
-        make = partial(
-            _make_check, *(directory, own, out, env, totals), log_start_offset=start, only=only, progress=progress
-        )
-        check = run_until_settled(make, directory, out, totals, env)
-        if name is not None and check is not None:
-            end = LogEnd(check.next_offset, check.end_is_certain)
-            check_checkpoints(stored, {TopicPartition(name.topic, name.partition): end}, out)
+    """Checks one partition, or one segment of it."""
+    directory, only = found.path, None
+    if found.kind is not KafkaPathKind.PARTITION:
+        directory, only = posixpath.dirname(found.path) or ".", found.offset
+        _require_log(directory, found.offset, found.path, env)
+    name, start, home = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0, ""
+    if name is not None and name.mark is None:
+        home = home_of(env.real_path(directory), env=env)[0]
+        starts = read_offsets(home, files.LOG_START_CHECKPOINT, [], env)
+        start = starts.get(TopicPartition(name.topic, name.partition), 0)
+    own = settings.of_partitions([directory], env)[directory]
+    is_home = name is not None and only is None and home == env.real_path(directory)
+    stored = read_checkpoints(directory, env) if is_home else {}
+    end = check(CheckedPartition(directory, own, start, only), out, totals)
+    if name is not None and end is not None:
+        check_checkpoints(stored, {TopicPartition(name.topic, name.partition): end}, out)
 
 
 def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
@@ -177,29 +182,13 @@ def _segment_paths(directory: str, env: Env) -> list[str]:
         return []
 
 
-def _make_check(
-    directory: str, config: LogConfig, out: Collector, env: Env, totals: Totals, **more: Any
-) -> PartitionCheck:
-    return PartitionCheck(
-        *(directory, config, out, env, totals), is_clean=is_closed_cleanly(directory, env=env), **more
-    )
-
-
-def _run_if_readable(
-    make: Callable[[], PartitionCheck], directory: str, out: Collector, totals: Totals, env: Env
-) -> PartitionCheck | None:
-    """Runs the check of one of several partitions. Returns None, and reports a finding, if its
-    directory cannot be read: the others are checked nevertheless."""
-    try:
-        return run_until_settled(make, directory, out, totals, env)
-    except StorageError as error:
-        mend = "check the disk and the mode of the directory and its files"
-        out.find("unreadable", directory, 0, f"the partition is not checked: {error.message}", mend=mend)
-        return None
-
-
 def _verify_log_dir(
-    found: KafkaPath, settings: _Settings, out: Collector, env: Env, totals: Totals, progress: Progress | None
+    found: KafkaPath,
+    settings: _Settings,
+    out: Collector,
+    env: Env,
+    totals: Totals,
+    check_all: Callable[[list[CheckedPartition], Collector, Totals], dict[str, LogEnd]],
 ) -> None:
     log_dir, path = KafkaLogDir(found, env=env), found.path
     is_home = is_log_directory(path, env=env)
@@ -207,26 +196,23 @@ def _verify_log_dir(
     if is_home and not is_shut_down_cleanly(path, env=env):
         out.info("unclean-end", path, f"no {files.CLEAN_SHUTDOWN}: a broker crashed, or is running")
     stored = read_checkpoints(path, env)
-    ends: dict[TopicPartition, LogEnd] = {}
     partitions = log_dir.partition_dirs(marked=True)
     for one, other in found_twice(partitions):
         told = f"a second directory of partition {one.partition} of {one.topic}: a broker fails to start"
         out.find("partition-twice", other.path, 0, told, expected=one.name, found=other.name, mend=MOVE_AWAY)
-    configs = settings.of_partitions([partition.path for partition in partitions if partition.mark is None], env)
+    own = {partition.path: partition for partition in partitions if partition.mark is None}
+    configs = settings.of_partitions([*own], env)
+    checked = []
     for partition in partitions:
         if partition.mark is not None:
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
-        own = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
-        make = partial(
-            _make_check,
-            *(partition.path, configs[partition.path], out, env, totals),
-            log_start_offset=own.get(partition.topic_partition, 0),
-            progress=progress,
-        )
-        check = _run_if_readable(make, partition.path, out, totals, env)
-        if check is not None:
-            ends[partition.topic_partition] = LogEnd(check.next_offset, check.end_is_certain)
+        stated = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
+        start = stated.get(partition.topic_partition, 0)
+        size_bytes = _log_size_bytes(partition.path, env)
+        checked.append(CheckedPartition(partition.path, configs[partition.path], start, size_bytes=size_bytes))
+    found_ends = check_all(checked, out, totals)
+    ends = {own[directory].topic_partition: end for directory, end in found_ends.items()}
     for name in log_dir.other_names():
         out.info("foreign-file", f"{path}/{name}", "not one of Kafka's files")
     check_checkpoints(stored, ends, out)

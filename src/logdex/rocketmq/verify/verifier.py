@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from logdex.jobs import look_again
 from logdex.jobs.findings import FINDINGS_MAX, Finding, VerifyReport
 from logdex.jobs.journal import find_unfinished, report_unfinished
 from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import Count, Runner, progress_of
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.store_files import StorePaths
@@ -76,6 +78,37 @@ def verify(
         break
     report.seconds = time.perf_counter() - started
     return report
+
+
+def verify_on(
+    runner: Runner,
+    root: StrPath,
+    config: StoreConfig,
+    *,
+    max_findings: int = FINDINGS_MAX,
+    checks: Collection[str] | None = None,
+    flags: str = "",
+    env: Env = DEFAULT_ENV,
+) -> VerifyReport:
+    """Does what `verify` does, on a runner. It is one task, because a message is held against the
+    queues and IndexFiles of all messages before it."""
+    task = _VerifyTask(str(root), config, max_findings, None if checks is None else tuple(checks), flags, env)
+    [report] = runner.run("verify", _run_task, [task])
+    return report
+
+
+class _VerifyTask(NamedTuple):
+    root: str
+    config: StoreConfig
+    max_findings: int
+    checks: tuple[str, ...] | None
+    flags: str
+    env: Env
+
+
+def _run_task(task: _VerifyTask, attempt: str, count: Count) -> VerifyReport:
+    options = task._asdict()
+    return verify(options.pop("root"), options.pop("config"), progress=progress_of(count), **options)
 
 
 def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:

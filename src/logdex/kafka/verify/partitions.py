@@ -1,0 +1,108 @@
+"""The partitions of a log directory, checked in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from logdex.errors import StorageError
+from logdex.io.env import Env
+from logdex.jobs.findings import Collected
+from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import Count, Runner, group_parts, progress_of
+from logdex.kafka.directory.clean_mark import is_closed_cleanly
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.verify.checkpoint_check import LogEnd
+from logdex.kafka.verify.checks import Collector
+from logdex.kafka.verify.looking_again import run_until_settled
+from logdex.kafka.verify.partition_check import PartitionCheck, Totals
+
+_TASKS_PER_CORE = 4
+
+
+class CheckedPartition(NamedTuple):
+    """A partition to check. `log_start_offset` is the checkpointed one, or 0 without one. With
+    `only`, just the segment at that base offset is checked."""
+
+    directory: str
+    config: LogConfig
+    log_start_offset: int
+    only: int | None = None
+    size_bytes: int = 0
+    """The size of its logs; 0 if it does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChecks:
+    """What all tasks of a run have in common. It makes their collectors and runs them.
+
+    Each task collects at most `max_findings` findings, so that memory is bounded however many
+    partitions there are.
+    """
+
+    root: str
+    max_findings: int
+    checks: Collection[str] | None
+    flags: str
+    env: Env
+
+    def collector(self) -> Collector:
+        """Returns a new collector. Raises `UsageError` for an unknown check."""
+        return Collector(self.root, self.max_findings, self.checks, self.flags)
+
+    def run_on(
+        self, runner: Runner, partitions: Sequence[CheckedPartition], out: Collector, totals: Totals
+    ) -> dict[str, LogEnd]:
+        """Checks partitions on a runner. A partition whose directory cannot be read is a finding.
+        Returns how the logs of the others end, by directory."""
+        size_bytes = sum(each.size_bytes for each in partitions)
+        at_most = size_bytes // (_TASKS_PER_CORE * runner.cores) + 1
+        tasks = [[*partitions]] if runner.cores == 1 and partitions else group_parts(partitions, at_most)
+        ends: dict[str, LogEnd] = {}
+        for collected, records, read_bytes, found in runner.run("verify", self.check_partitions, tasks):
+            out.merge(collected)
+            totals.records += records
+            totals.bytes += read_bytes
+            ends |= found
+        return ends
+
+    def check_partitions(
+        self, task: Sequence[CheckedPartition], attempt: str, count: Count
+    ) -> tuple[Collected, int, int, dict[str, LogEnd]]:
+        """Runs one task. Returns what was collected, the records and bytes that were read, and how
+        the logs end."""
+        out, totals, progress = self.collector(), Totals(), progress_of(count)
+        ends: dict[str, LogEnd] = {}
+        for partition in task:
+            try:
+                end = self.check(partition, out, totals, progress)
+            except StorageError as error:
+                mend = "check the disk and the mode of the directory and its files"
+                told = f"the partition is not checked: {error.message}"
+                out.find("unreadable", partition.directory, 0, told, mend=mend)
+                continue
+            if end is not None:
+                ends[partition.directory] = end
+        progress(totals.records, totals.bytes)
+        return out.collected(), totals.records, totals.bytes, ends
+
+    def check(
+        self, partition: CheckedPartition, out: Collector, totals: Totals, progress: Progress | None
+    ) -> LogEnd | None:
+        """Checks one partition, again if a broker changes it meanwhile. Returns how its log ends;
+        None if it was deleted or no look came to its end. Raises `StorageError` if its directory
+        cannot be read."""
+        directory, env = partition.directory, self.env
+
+        def make() -> PartitionCheck:
+            return PartitionCheck(
+                *(directory, partition.config, out, env, totals),
+                log_start_offset=partition.log_start_offset,
+                is_clean=is_closed_cleanly(directory, env=env),
+                only=partition.only,
+                progress=progress,
+            )
+
+        check = run_until_settled(make, directory, out, totals, env)
+        return None if check is None else LogEnd(check.next_offset, check.end_is_certain)

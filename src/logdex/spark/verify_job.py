@@ -1,0 +1,42 @@
+"""`logdex.spark.verify`: checks a store or a log directory of any format in parallel on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Unpack
+
+from logdex.formats import detect, format_of, refuse_other_settings
+from logdex.formats.settings import OpenSettings
+from logdex.io.path_look import StrPath
+from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
+from logdex.jobs.reports import Progress
+from logdex.jobs.settings import require_known
+from logdex.spark.tasks import runner_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def verify(
+    spark: SparkSession,
+    path: StrPath,
+    *,
+    max_findings: int = FINDINGS_MAX,
+    checks: Collection[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[OpenSettings],
+) -> VerifyReport:
+    """Checks what is at `path` on `spark`: the partitions of a Kafka log directory in parallel, a
+    RocketMQ store in one task. All workers must see it under this path.
+
+    The report is that of ``logdex verify``. ``spark.createDataFrame(report.to_arrow())`` is a
+    DataFrame of its findings. `settings` are the keyword arguments of `logdex.open`. Raises what
+    the local `verify` raises, `UsageError` for settings of the other format, and
+    `EnvironmentProblem` if Spark fails.
+    """
+    require_known(settings, OpenSettings)
+    found = detect(path)
+    given = {name: value for name, value in settings.items() if value is not None}
+    refuse_other_settings(found, given)
+    runner = runner_of(spark, progress)
+    return format_of(found).verify(found, given, max_findings=max_findings, checks=checks, runner=runner)

@@ -1,0 +1,39 @@
+"""`logdex.spark.verify`: what it reports is what the local `verify` reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+import logdex.spark
+from logdex.formats import detect, format_of
+from tests.unit.kafka.verify.test_in_tasks import facts, harmed_logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_findings_are_the_local_ones_and_a_data_frame(
+    spark: SparkSession, golden_copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    store = golden_copy("tiny-5.5.0")
+    index = next((store / "index").iterdir())
+    data = bytearray(index.read_bytes())
+    data[45] ^= 1
+    index.write_bytes(data)
+    for path in (harmed_logs(tmp_path / "logs", Random(4)), store):
+        found = detect(path)
+        local = format_of(found).verify(found, {}, max_findings=100)
+        seen: list[tuple[int, int]] = []
+        report = logdex.spark.verify(spark, path, max_findings=100, progress=lambda *all, seen=seen: seen.append(all))
+        assert facts(report) == facts(local)
+        assert seen[-1] == (report.messages, report.bytes)
+        rows = spark.createDataFrame(report.to_arrow()).collect()
+        assert [row.asDict() for row in rows] == [finding.to_json() for finding in local.findings]
+        assert rows
