@@ -113,8 +113,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _no_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers in this process look again at once where a broker may be writing: only the tests in
-    `interop` have a broker that needs the time."""
-    if "interop" not in request.node.path.parts:
+    `interop`, and those with a writer beside them (`live_writer`), have one that needs the time."""
+    if "interop" not in request.node.path.parts and not request.node.get_closest_marker("live_writer"):
         monkeypatch.setattr(look_again, "PAUSE_S", 0.0)
 
 

@@ -163,6 +163,7 @@ def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.live_writer
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("busy", ["retain", "compact"], indirect=True)
 def test_beside_a_busy_writer(busy: Path) -> None:

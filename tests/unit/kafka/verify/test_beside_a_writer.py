@@ -47,6 +47,7 @@ def told(path: Path) -> list[str]:
     return [str(finding) for finding in verify(path).findings]
 
 
+@pytest.mark.live_writer
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_wrong_beside_a_thread(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "events-0"
@@ -56,6 +57,7 @@ def test_nothing_is_wrong_beside_a_thread(kind: str, tmp_path: Path) -> None:
     assert told(path) == []
 
 
+@pytest.mark.live_writer
 def test_damage_is_found_beside_a_thread(tmp_path: Path) -> None:
     path = tmp_path / "events-0"
     with writing(path, "keep"):
@@ -164,6 +166,7 @@ def test_an_index_that_is_trimmed_and_preallocated_while_it_is_read(
 
 
 @pytest.mark.slow
+@pytest.mark.live_writer
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_wrong_beside_a_process(kind: str, tmp_path: Path) -> None:

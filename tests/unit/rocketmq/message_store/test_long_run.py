@@ -120,6 +120,7 @@ class Work:
 
 
 @pytest.mark.slow
+@pytest.mark.live_writer
 @pytest.mark.timeout(2 * SECONDS + 1800)
 def test_long_run(tmp_path: Path) -> None:
     root, over = tmp_path / "store", tmp_path / "over"
