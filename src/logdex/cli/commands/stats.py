@@ -20,7 +20,7 @@ from logdex.cli.options import (
     TopicOption,
     path_command,
 )
-from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, table
+from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, note_losses, table
 from logdex.formats import format_of
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def stats(
         emit_json(report.to_json())
     else:
         _print(report)
-    for line in report.losses:
-        note(f"not counted: {line}")
+    note_losses(report.notes, report.losses, "not counted")
     if report.lossy or not is_whole:
         raise typer.Exit(PROBLEMS_FOUND)
 

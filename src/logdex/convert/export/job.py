@@ -83,11 +83,12 @@ def export(
     report = ExportReport(engine)
     command = command_line("export", source.path, target, in_place=False)
     with staged_output(target, in_place=False, lock=nullcontext(), command=command, sync=sync, env=env) as staging:
-        report.notes = staging.notes
         before = last_manifest(target, env) or Manifest(source.format, source.filter)
         before.require_same(source.format, source.filter, target)
         plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
+        report.notes = staging.notes
+        report.notes += plan.notes
         if plan.parts or plan.positions != before.positions:
             env.require_free(target, plan.size_bytes)
             job = _Export(runner, source.format, codec, staging, env, sync)

@@ -14,7 +14,9 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.record_scan import SegmentEnd
 from logdex.kafka.read.splits.split import ReadSplit
+from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, open_kafka
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
@@ -107,21 +109,24 @@ class LogDirSource:
         wanted = self.wanted
         end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
         plan.positions[partition.name] = end
+        last, log_end = partition.segments[-1] if partition.segments else None, partition.log_end
+        if last is not None and log_end is not None and log_end.kind is EndKind.TORN:
+            plan.notes.append(SegmentEnd(last, log_end, is_last=True).description)
         if since is not None and since > end:
             raise ends_before(partition.path, partition.name, end, since)
         if since is not None and since < partition.log_start_offset:
             gone = f"offsets {since} to {partition.log_start_offset} were removed before they were read"
             plan.losses.append(f"{partition.path}: {gone}")
         first = max((each for each in (since, wanted.offset) if each is not None), default=None)
-        if (first is not None and first >= end) or not partition.segments:
+        if (first is not None and first >= end) or last is None:
             return
         found = partition.plan_read(
             replace(wanted, offset=first, end_offset=end), columns=columns, split_bytes=split_bytes
         )
-        last, log_end = partition.segments[-1].base_offset, partition.log_end
         position = 0 if log_end is None else log_end.position
         for split in found.splits:
-            plan.parts.append(LogPart(split, min(split.end, position) if split.base_offset == last else split.end))
+            is_last = split.base_offset == last.base_offset
+            plan.parts.append(LogPart(split, min(split.end, position) if is_last else split.end))
 
 
 def _all_partitions(snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:

@@ -12,6 +12,7 @@ from logdex.convert.sources.source import OnLoss, Positions, SourcePlan, ends_be
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS, with_plain_bodies
+from logdex.rocketmq.commit_log.log_end import EndKind
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
@@ -91,6 +92,8 @@ class StoreSource:
             plan = SourcePlan(positions={LOG: frozen.end}, losses=[told(error) for error in frozen.damage])
             if is_damaged(end):
                 plan.losses.append(f"{told(error_of(end))}; what may be behind it is not read")
+            if end.kind is EndKind.TORN:
+                plan.notes.append(end.description)
             if begin is not None and begin > frozen.end:
                 raise ends_before(self.path, "the CommitLog", frozen.end, begin)
             if begin is not None and begin < frozen.begin:

@@ -80,6 +80,7 @@ class StatsReport(Lossy, WorkReport):
     keys_are_exact: bool = True
     groups: list[GroupLag] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of ``logdex stats --json``."""

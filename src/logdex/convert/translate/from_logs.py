@@ -68,6 +68,7 @@ def convert_logs(
     done = ConvertedLogs(f"{home}/{attempt}")
     plan = source.plan(("topic", "partition", *RECORD_SCHEMA.names), {}, SPLIT_BYTES, env)
     done.losses += plan.losses
+    done.notes += plan.notes
     done.size_bytes = plan.size_bytes
     parts: list[LogPart] = [part for part in plan.parts if isinstance(part, LogPart)]
     numbers: dict[str, int] = {}

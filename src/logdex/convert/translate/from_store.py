@@ -40,6 +40,7 @@ class Converted:
     size_bytes: int = 0
     shifts: dict[Place, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     escaped: int = 0
     """How many messages have properties with a backslash and an x, which may stand for a byte that
     is not UTF-8."""
@@ -80,6 +81,7 @@ def convert_topic(
     wanted = source.wanted if topic is None else replace(source.wanted, topic=topic)
     plan = replace(source, wanted=wanted).plan(READS, {}, SPLIT_BYTES, env)
     done.losses += plan.losses
+    done.notes += plan.notes
     done.size_bytes = plan.size_bytes
     left_out: Counter[str] = Counter()
     with PartitionWriter(done.folder, compression=compression, env=env) as writer:

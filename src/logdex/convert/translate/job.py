@@ -73,6 +73,7 @@ def _to_kafka(
         report.messages += each.messages
         report.bytes += each.size_bytes
         report.losses += [loss for loss in each.losses if loss not in report.losses]
+        report.notes += [note for note in each.notes if note not in report.notes]
     escaped = sum(each.escaped for each in done)
     if escaped:
         report.notes.append(
