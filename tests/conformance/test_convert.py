@@ -84,7 +84,7 @@ def test_stores(golden_store: Callable[..., Path], tmp_path: Path, name: str, re
     expected = messages_by_queue(root, settings)
     report = convert(StoreSource(str(root), settings=settings), str(there), sync=False)
     assert report.messages == sum(map(len, expected.values()))
-    told = ("offset", "messages", "what may be behind it is not read")
+    told = ("offset", "message", "what may be behind it is not read")
     assert all(any(words in loss for words in told) for loss in report.losses), report.losses
     records = records_by_partition(there)
     assert {name: len(found) for name, found in records.items()} == {

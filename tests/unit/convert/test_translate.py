@@ -67,7 +67,7 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     ]
     write_commit_log(str(tmp_path / "store"), messages, FILE_SIZE)
     report = convert(StoreSource(str(tmp_path / "store"), settings=SETTINGS), str(tmp_path / "logs"), sync=False)
-    assert report.notes == ["1 messages have properties with \\x, which may stand for bytes that are not UTF-8"]
+    assert report.notes == ["1 message has properties with \\x, which may stand for bytes that are not UTF-8"]
 
 
 def test_topics_without_queues_are_converted_too(tmp_path: Path) -> None:

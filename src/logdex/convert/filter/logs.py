@@ -23,6 +23,7 @@ from logdex.convert.report import ConvertReport
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.findings import counted
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import META_PROPERTIES, PARTITION_METADATA
@@ -87,7 +88,10 @@ def filter_logs(
             _copy(f"{home}/{META_PROPERTIES}", f"{made.contents}/{META_PROPERTIES}", env)
     report.messages, report.files = sum(written.values()), len(written)
     report.bytes = sum(partition.size_bytes for partition in scan.partitions)
-    report.notes += [f"{number} records of {topic} name offsets: left out" for topic, number in left_out.items()]
+    report.notes += [
+        f"{counted(number, 'record', 'records')} of {topic}, with offsets in it, left out"
+        for topic, number in left_out.items()
+    ]
     if moved:
         report.notes.append(f"offsets were moved up where they do not rise: {', '.join(moved)}")
     report.losses += [problem.message for problem in scan.problems]

@@ -16,6 +16,7 @@ from logdex.convert.report import ConvertReport
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.findings import counted
 from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -68,10 +69,10 @@ def filter_store(
                     new.put(message)
     report.messages, report.bytes, report.files = new.count, snapshot.commit_log.size_bytes, len(new.queues)
     report.notes += [
-        f"{number} messages of {topic.decode()} are left out: give --topic {topic.decode()} to have them"
+        f"{counted(number, 'message', 'messages')} of {topic.decode()} left out: --topic {topic.decode()} has them"
         for topic, number in sorted(new.left_out.items())
     ]
-    report.losses += [f"{number} messages: {why}" for why, number in sorted(new.refused.items())]
+    report.losses += [f"{counted(number, 'message', 'messages')}: {why}" for why, number in sorted(new.refused.items())]
     if scan is not None:
         report.losses += [f"{path}: removed by the broker meanwhile" for path in scan.trimmed]
         if scan.end is not None and not scan.end.is_clean:

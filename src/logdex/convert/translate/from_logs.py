@@ -18,6 +18,7 @@ from logdex.convert.sources.kafka import LogDirSource, LogPart
 from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
 from logdex.errors import LogdexError, UsageError
 from logdex.io.env import Env
+from logdex.jobs.findings import counted
 from logdex.jobs.tasks import Count
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA
 from logdex.kafka.directory.log_dir import KafkaLogDir
@@ -163,7 +164,9 @@ class _Store:
                 groups = ", ".join(group for _, group in commits)
                 self._done.notes.append(f"{groups}: offsets of {place.topic}-{place.partition}, which has no records")
         self._done.queues = len(self._queues)
-        self._done.losses += [f"{number} records: {what}" for what, number in sorted(self._refused.items())]
+        self._done.losses += [
+            f"{counted(number, 'record', 'records')}: {what}" for what, number in sorted(self._refused.items())
+        ]
 
     def __enter__(self) -> _Store:
         return self

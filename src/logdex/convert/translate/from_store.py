@@ -18,6 +18,7 @@ from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
 from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.errors import UsageError
 from logdex.io.env import Env
+from logdex.jobs.findings import counted
 from logdex.jobs.tasks import Count, Runner, group_parts
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
@@ -92,7 +93,7 @@ def convert_topic(
                 count(len(batch), 0)
             count(0, part.size_bytes)
         done.shifts, done.escaped = queues.shifts(), queues.escaped
-    done.losses += [f"{number} messages {what}" for what, number in sorted(left_out.items())]
+    done.losses += [f"{counted(number, 'message', 'messages')} {what}" for what, number in sorted(left_out.items())]
     return done
 
 
@@ -110,7 +111,7 @@ class _Queues:
         """Appends the messages that consumers can read. Returns how many these are."""
         queued = are_queued(batch.column("sys_flag").to_numpy())
         if not queued.all():
-            self._left_out["that belong to transactions and are in no queue"] += int((~queued).sum())
+            self._left_out["of transactions, in no queue"] += int((~queued).sum())
             batch = batch.filter(pa.array(queued))
         topics = batch.column("topic")
         codes, queue_ids = topics.indices.to_numpy().astype(np.int64), batch.column("queue_id").to_numpy()

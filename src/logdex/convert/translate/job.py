@@ -23,6 +23,7 @@ from logdex.convert.translate.committed_offsets import put_committed_offsets, wr
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.findings import counted
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.read.log_read import READ_COMMITTED
@@ -77,7 +78,8 @@ def _to_kafka(
     escaped = sum(each.escaped for each in done)
     if escaped:
         report.notes.append(
-            f"{escaped} messages have properties with \\x, which may stand for bytes that are not UTF-8"
+            f"{counted(escaped, 'message has', 'messages have')} properties with \\x, which may stand for bytes that "
+            "are not UTF-8"
         )
     now_ms = time.time_ns() // 1_000_000
     report.groups, notes, losses = write_committed_offsets(source, shifts, f"{home}/offsets", now_ms, env)

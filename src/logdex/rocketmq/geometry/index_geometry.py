@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.errors import GeometryError, UnreadableError, VanishedError
+from logdex.errors import CorruptError, GeometryError, UnreadableError, VanishedError
 from logdex.io.env import Env, ReadFile
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.rocketmq.index_file.index_header import IndexHeader
@@ -137,6 +137,24 @@ def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str
                 slots, entries = found[0]
                 return found[0], f"index: {slots} slots and {entries} entries agree with the content of {path}"
     raise _undecided(alike[0], size, tried)
+
+
+def require_content(env: Env, paths: list[str], stated: IndexGeometry) -> None:
+    """Raises `GeometryError` if a stated geometry has the size of the IndexFiles, but their content
+    shows another one."""
+    alike = [path for path, size in sizes_of(paths, env).items() if size == stated.file_size_bytes]
+    for path in alike:
+        with contextlib.suppress(UnreadableError, VanishedError), env.open_read(path) as file:
+            if agreement(file, stated):
+                return
+    try:
+        shown, reason = infer_index_geometry(env, alike)
+    except (GeometryError, CorruptError):
+        return  # the content shows none
+    if shown != stated:
+        pair = f"maxHashSlotNum {stated.max_hash_slot_num} and maxIndexNum {stated.max_index_num}"
+        hint = "leave them out to have them inferred"
+        raise GeometryError(f"{pair} are stated, but {reason}", path=alike[0], hint=hint)
 
 
 def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:

@@ -22,7 +22,13 @@ from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.delay_levels import infer_delay_levels
 from logdex.rocketmq.geometry.dialect_evidence import contradictions, infer_dialect
-from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, pair_of_size, sizes_of
+from logdex.rocketmq.geometry.index_geometry import (
+    IndexGeometry,
+    infer_index_geometry,
+    pair_of_size,
+    require_content,
+    sizes_of,
+)
 from logdex.rocketmq.geometry.set_aside import sizes_set_aside
 from logdex.rocketmq.index_file.index_paths import list_index_files
 from logdex.rocketmq.recognise.layout_check import require_supported_conf
@@ -297,17 +303,6 @@ def _resolve_index(
 ) -> tuple[IndexGeometry, list[str]]:
     """The IndexFiles' geometry from the arguments and the files."""
     defaults = StoreConfig()
-    if slots is not None and entries is not None:
-        stated = IndexGeometry(slots, entries)
-        sizes = {size: path for path, size in sizes_of(index_paths, env).items()}
-        if not sizes or stated.file_size_bytes in sizes:
-            return stated, []
-        size, path = max(sizes.items())
-        text = f"no IndexFile of {size} bytes has maxHashSlotNum {slots} and maxIndexNum {entries}"
-        unfit = GeometryError(text, path=path, hint="leave them out to have them inferred")
-        if need_index:
-            raise unfit
-        return _shown_index(index_paths, unfit, env)
     default = IndexGeometry(_first(slots, defaults.max_hash_slot_num), _first(entries, defaults.max_index_num))
     if not index_paths:
         return default, []
@@ -319,17 +314,37 @@ def _resolve_index(
                 raise
             return default, [_falls_back(error)]
         return geometry, [reason]
-    path, size = next(iter(sizes_of(index_paths, env).items()), (index_paths[0], 0))
-    pair = pair_of_size(size, slots=slots, entries=entries)
-    if pair is None:
-        what = f"maxHashSlotNum {slots}" if slots is not None else f"maxIndexNum {entries}"
-        unfit = GeometryError(
-            f"no IndexFile of {size} bytes has {what}", path=path, hint="leave it out to have it inferred"
-        )
+    try:
+        return _stated_index(index_paths, slots, entries, env)
+    except GeometryError as unfit:
         if need_index:
-            raise unfit
+            raise
         return _shown_index(index_paths, unfit, env)
-    return pair, [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]
+
+
+def _stated_index(
+    index_paths: list[str], slots: int | None, entries: int | None, env: Env
+) -> tuple[IndexGeometry, list[str]]:
+    """The stated geometry, of which one number may follow from the size of the IndexFiles. Raises
+    `GeometryError` if their size or content contradicts it."""
+    sizes = {size: path for path, size in sizes_of(index_paths, env).items()}
+    if slots is not None and entries is not None:
+        stated, reasons = IndexGeometry(slots, entries), []
+        if sizes and stated.file_size_bytes not in sizes:
+            size, path = max(sizes.items())
+            text = f"no IndexFile of {size} bytes has maxHashSlotNum {slots} and maxIndexNum {entries}"
+            raise GeometryError(text, path=path, hint="leave them out to have them inferred")
+    else:
+        size, path = next(iter(sizes.items()), (0, index_paths[0]))
+        pair = pair_of_size(size, slots=slots, entries=entries)
+        if pair is None:
+            what = f"maxHashSlotNum {slots}" if slots is not None else f"maxIndexNum {entries}"
+            hint = "leave it out to have it inferred"
+            raise GeometryError(f"no IndexFile of {size} bytes has {what}", path=path, hint=hint)
+        stated = pair
+        reasons = [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]
+    require_content(env, index_paths, stated)
+    return stated, reasons
 
 
 def _shown_index(index_paths: list[str], unfit: GeometryError, env: Env) -> tuple[IndexGeometry, list[str]]:

@@ -17,6 +17,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.io.process_lock import lock_is_held
+from logdex.jobs.findings import counted
 from logdex.jobs.free_space import require_free_for, used_bytes
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
@@ -190,7 +191,7 @@ class _Recovery:
         report.losses += derived.losses
         for topic, entries in derived.deleted_topics.items():
             report.notes.append(
-                f"topic {topic}: {entries} entries left out, topics.json has no such topic: "
+                f"topic {topic}: {counted(entries, 'entry', 'entries')} left out, topics.json has no such topic: "
                 "logdex rebuild --deleted-topics derives them"
             )
         if derived.stale_queues:

@@ -166,7 +166,7 @@ class QueueSet:
             self._out.info(
                 "consume-queue-stale-entries",
                 self._directory,
-                f"{stale} entries point behind the log's end, as those do that a recovery has cut",
+                f"{counted(stale, 'entry points', 'entries point')} behind the log's end, as if a recovery had cut it",
             )
         for extra in self._left.extras:
             self._match_extra(extra)

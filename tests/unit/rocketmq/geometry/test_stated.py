@@ -77,6 +77,28 @@ def test_a_stated_index_geometry_that_no_file_has(store: Path) -> None:
     assert result.stdout.splitlines()[-1].startswith("No findings")
 
 
+@pytest.mark.parametrize("more", [5, -5, 500])
+@pytest.mark.parametrize("names", [("max_hash_slot_num",), ("max_index_num",), ("max_hash_slot_num", "max_index_num")])
+def test_a_stated_index_geometry_of_the_files_size_that_their_content_contradicts(
+    more: int, names: tuple[str, ...], store: Path
+) -> None:
+    sizes = golden.manifest("tiny-5.5.0")["geometry"]
+    right = {"max_hash_slot_num": sizes["hashSlots"], "max_index_num": sizes["maxIndexNum"]}
+    wrong = {"max_hash_slot_num": sizes["hashSlots"] + more, "max_index_num": sizes["maxIndexNum"] - more // 5}
+    for values in (right, {name: value for name, value in right.items() if name in names}):
+        config, error = resolve_in_any_case(str(store), **values)
+        assert error is None
+    stated = {name: wrong[name] for name in names}
+    with pytest.raises(GeometryError, match="are stated, but index: "):
+        resolve_config(str(store), **stated)
+    config, error = resolve_in_any_case(str(store), **stated)
+    assert (config.max_hash_slot_num, config.max_index_num) == tuple(right.values())
+    assert error is not None
+    result = run("verify", store, *(f"--{name.replace('_', '-')}={value}" for name, value in stated.items()))
+    assert "leave them out" in result.stderr
+    assert result.stdout.splitlines()[-1].startswith("No findings")
+
+
 def conf(folder: Path, **properties: str) -> Path:
     path = folder / "broker.conf"
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))

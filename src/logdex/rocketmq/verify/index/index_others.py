@@ -38,9 +38,9 @@ class OtherEntries:
 
     def summary(self) -> Iterator[tuple[str, int, str]]:
         """Yields (kind of information, number of entries, text about them)."""
-        yield "index-not-checked", self._look_ups - _LOOK_UPS_MAX, "entries are of no next key and not looked up"
-        yield "index-repeated-entries", self.repeats, "entries repeat one of the same key and message"
-        yield "index-expired-entries", self._expired, "entries are of messages before the log's start"
+        yield "index-not-checked", self._look_ups - _LOOK_UPS_MAX, "of no next key, not looked up"
+        yield "index-repeated-entries", self.repeats, "of the same key and message as one before"
+        yield "index-expired-entries", self._expired, "of messages before the log's start"
 
     def explain(self, disk: IndexDisk, rows: IndexRows, which: npt.NDArray[np.bool_]) -> None:
         """Counts or reports those of the entries in the mask `which`, which match none of the log's

@@ -10,6 +10,7 @@ import numpy as np
 
 from logdex.errors import MissingFileError, UnreadableError
 from logdex.io.env import Env
+from logdex.jobs.findings import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
@@ -339,11 +340,11 @@ class IndexSet:
                 found_in = disk.path
                 self._others.find_beyond(disk, rows, int(np.argmax(beyond)), end_offset)
         if self._is_unclean:
-            self._say(behind, "index-ahead", "entries point behind the log's end: the last end was unclean")
+            self._say(behind, "index-ahead", "behind the log's end: the last end was unclean")
         for kind, count, text in self._others.summary():
             self._say(count, kind, text)
         self._lacks.report(is_unclean=self._is_unclean)
 
     def _say(self, count: int, kind: str, text: str) -> None:
         if count > 0:
-            self._out.info(kind, self._directory, f"{count} {text}")
+            self._out.info(kind, self._directory, f"{counted(count, 'entry', 'entries')} {text}")
