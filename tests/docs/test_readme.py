@@ -22,6 +22,7 @@ TOURS = [README, GUIDE / "rebuild.md", GUIDE / "kafka-rebuild.md"]
 WITHOUT_SPARK = [GUIDE / f"{page}.md" for page in ("kafka-log", "kafka-operator", "message-store", "recover")]
 ASK = GUIDE / "ask-a-log.md"
 READABLE = GUIDE / "readable-output.md"
+OPERATORS = [GUIDE / f"{page}.md" for page in ("rocketmq-operator", "settings")]
 FRONT = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
 DOCUMENTS = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -48,13 +49,13 @@ def test_every_block_of_a_page_without_spark_runs(page: Path, served: bool, tmp_
 
 
 @pytest.mark.parametrize("served", SERVED)
-@pytest.mark.parametrize("page", [ASK, READABLE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ASK, READABLE, *cases(OPERATORS, 2)], ids=lambda page: page.name)
 def test_every_block_of_a_page_about_both_formats_runs(page: Path, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
     run_page(page, tmp_path, served=served)
 
 
-@pytest.mark.parametrize("page", [*TOURS, *WITHOUT_SPARK, ASK, READABLE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*TOURS, *WITHOUT_SPARK, ASK, READABLE, *OPERATORS], ids=lambda page: page.name)
 def test_no_block_escapes(page: Path) -> None:
     fences = re.findall(r"^```(\w+)$", page.read_text("utf-8"), re.MULTILINE)
     assert len(BLOCK.findall(page.read_text("utf-8"))) == len(fences) - fences.count("sh")
