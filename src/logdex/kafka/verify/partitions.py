@@ -33,6 +33,20 @@ class CheckedPartition(NamedTuple):
     """The size of its logs; 0 if it does not matter."""
 
 
+class CheckedTask(NamedTuple):
+    """What a task has found and read, and how the logs end, by directory."""
+
+    collected: Collected
+    totals: Totals
+    ends: dict[str, LogEnd]
+
+    def add_to(self, out: Collector, totals: Totals) -> None:
+        """Adds what was found and read to that of all tasks."""
+        out.merge(self.collected)
+        totals.records += self.totals.records
+        totals.bytes += self.totals.bytes
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionChecks:
     """What all tasks of a run have in common. It makes their collectors and runs them.
@@ -60,39 +74,39 @@ class PartitionChecks:
         at_most = size_bytes // (_TASKS_PER_CORE * runner.cores) + 1
         tasks = [[*partitions]] if runner.cores == 1 and partitions else group_parts(partitions, at_most)
         ends: dict[str, LogEnd] = {}
-        for collected, records, read_bytes, found in runner.run("verify", self.check_partitions, tasks):
-            out.merge(collected)
-            totals.records += records
-            totals.bytes += read_bytes
-            ends |= found
+        for done in runner.run("verify", self._check_several, tasks):
+            done.add_to(out, totals)
+            ends |= done.ends
         return ends
 
-    def check_partitions(
-        self, task: Sequence[CheckedPartition], attempt: str, count: Count
-    ) -> tuple[Collected, int, int, dict[str, LogEnd]]:
-        """Runs one task. Returns what was collected, the records and bytes that were read, and how
-        the logs end."""
+    def run_one_on(self, runner: Runner, partition: CheckedPartition, out: Collector, totals: Totals) -> LogEnd | None:
+        """Checks one partition on a runner. Returns how its log ends; None if it was deleted or no
+        look came to its end. Raises `StorageError` if its directory cannot be read."""
+        [done] = runner.run("verify", self._check_one, [partition])
+        done.add_to(out, totals)
+        return done.ends.get(partition.directory)
+
+    def _check_several(self, task: Sequence[CheckedPartition], attempt: str, count: Count) -> CheckedTask:
         out, totals, progress = self.collector(), Totals(), progress_of(count)
         ends: dict[str, LogEnd] = {}
         for partition in task:
             try:
-                end = self.check(partition, out, totals, progress)
+                ends |= self._check(partition, out, totals, progress)
             except StorageError as error:
                 mend = "check the disk and the mode of the directory and its files"
                 told = f"the partition is not checked: {error.message}"
                 out.find("unreadable", partition.directory, 0, told, mend=mend)
-                continue
-            if end is not None:
-                ends[partition.directory] = end
-        progress(totals.records, totals.bytes)
-        return out.collected(), totals.records, totals.bytes, ends
+        return CheckedTask(out.collected(), totals, ends)
 
-    def check(
-        self, partition: CheckedPartition, out: Collector, totals: Totals, progress: Progress | None
-    ) -> LogEnd | None:
-        """Checks one partition, again if a broker changes it meanwhile. Returns how its log ends;
-        None if it was deleted or no look came to its end. Raises `StorageError` if its directory
-        cannot be read."""
+    def _check_one(self, task: CheckedPartition, attempt: str, count: Count) -> CheckedTask:
+        out, totals = self.collector(), Totals()
+        ends = self._check(task, out, totals, progress_of(count))
+        return CheckedTask(out.collected(), totals, ends)
+
+    def _check(
+        self, partition: CheckedPartition, out: Collector, totals: Totals, progress: Progress
+    ) -> dict[str, LogEnd]:
+        """Checks one partition, again if a broker changes it meanwhile."""
         directory, env = partition.directory, self.env
 
         def make() -> PartitionCheck:
@@ -105,4 +119,5 @@ class PartitionChecks:
             )
 
         check = run_until_settled(make, directory, out, totals, env)
-        return None if check is None else LogEnd(check.next_offset, check.end_is_certain)
+        progress(totals.records, totals.bytes)
+        return {} if check is None else {directory: LogEnd(check.next_offset, check.end_is_certain)}

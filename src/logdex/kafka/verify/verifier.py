@@ -75,7 +75,7 @@ def verify(
         if found.kind is KafkaPathKind.LOG_DIR:
             _verify_log_dir(found, settings, out, env, totals, partial(checked.run_on, runner))
         else:
-            _verify_partition(found, settings, out, env, totals, partial(checked.check, progress=progress))
+            _verify_partition(found, settings, out, env, totals, partial(checked.run_one_on, runner))
         if not was_closed or _is_closed(found, env):
             seconds = time.perf_counter() - started
             return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)

@@ -67,6 +67,13 @@ def test_progress_reaches_what_was_read(tmp_path: Path) -> None:
         assert said[-1] == (report.messages, report.bytes)
 
 
+def test_progress_of_one_partition(tmp_path: Path) -> None:
+    partition = harmed_logs(tmp_path, Random(2)) / "events-3"
+    said: list[tuple[int, int]] = []
+    report = verify(partition, progress=lambda *totals: said.append(totals))
+    assert said[-1] == (report.messages, report.bytes)
+
+
 def test_a_healthy_golden_directory(golden_log: Callable[[str], Path]) -> None:
     logs = golden_log("tiny-broker")
     assert facts(verify(logs)) == facts(verify(logs, runner=LocalRunner(jobs=3)))
