@@ -26,9 +26,10 @@ def examples(command: str) -> list[str]:
 
 EXAMPLES = [example for command in COMMANDS for example in examples(command)]
 RUN_ELSEWHERE = ("logdex doctor", "logdex doctor --json", *examples("follow"), *examples("import"))
+RUN_ELSEWHERE += tuple(examples("completion"))
 """`test_doctor.py` runs the first ones, each of which starts a Spark of its own,
-`rocketmq/test_follow.py` those that need a master, and `test_import.py` those that need a Parquet
-file."""
+`rocketmq/test_follow.py` those that need a master, `test_import.py` those that need a Parquet file,
+and `test_completion.py` those about the running shell."""
 
 
 def test_commands() -> None:

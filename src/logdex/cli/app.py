@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 import logdex
+from logdex.cli.completing import COMPLETE_VARIABLE
 from logdex.cli.output import begin, fail
 from logdex.errors import LogdexError
 
@@ -80,7 +81,7 @@ app = typer.Typer(
     name="logdex",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=COMPLETE_VARIABLE in os.environ,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

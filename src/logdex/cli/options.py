@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.models import OptionInfo
 
+from logdex.cli.completing import complete_path
 from logdex.cli.output import human_time
 from logdex.cli.rows.row_options import row_parameters, take_row_options
 from logdex.cli.times import parse_time
@@ -27,6 +28,7 @@ from logdex.primitives.wrong_questions import LONG_MAX
 PathArgument = Annotated[
     str,
     typer.Argument(
+        autocompletion=complete_path,
         metavar="PATH",
         help="A RocketMQ store's root (the folder that holds commitlog/) or one CommitLog file, a Kafka log directory, "
         "one topic-N directory or one .log file.",

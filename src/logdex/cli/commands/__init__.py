@@ -5,6 +5,7 @@ from __future__ import annotations
 from logdex.cli.app import app as app
 from logdex.cli.commands import bench as bench
 from logdex.cli.commands import cat as cat
+from logdex.cli.commands import completion as completion
 from logdex.cli.commands import consume as consume
 from logdex.cli.commands import convert as convert
 from logdex.cli.commands import dispatch as dispatch

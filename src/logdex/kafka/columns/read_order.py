@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logdex import limits
 from logdex.errors import OffsetOrderError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
@@ -55,7 +56,7 @@ class ReadOrder:
         """
         if not count:
             return []
-        base, last = columns.base_offset[:count], columns.last_offset[:count]
+        base, last = columns.base_offset[:count], _last_offsets(columns, count)
         if self._before is None:
             first = self._offsets.first if (base >= self._offsets.first).any() else 0
             self._before = (first - 1, first - 1)
@@ -91,7 +92,8 @@ class ReadOrder:
             scanner = BatchScanner(window_batches=_AHEAD, env=self._env, unreadable_is_damage=True)
             with looking_ahead(self._data):  # the batches before are not decoded yet
                 for window in scanner.scan_bytes(self._data, behind, stop, path=self._path):
-                    base, last = window.columns.base_offset.tolist(), window.columns.last_offset.tolist()
+                    base = window.columns.base_offset.tolist()
+                    last = _last_offsets(window.columns, window.count).tolist()
                     break
         if len(base) < _AHEAD and self._offsets.next is not None:
             base, last = [*base, self._offsets.next], [*last, self._offsets.next]
@@ -109,3 +111,11 @@ class ReadOrder:
         )
         error.end_position = position + int(columns.size[place])
         return error
+
+
+def _last_offsets(columns: BatchColumns, count: int) -> Int64s:
+    """Returns the last offsets of batches. A batch that states more records than decoding takes is
+    refused by it: its last offset, which depends on that number, tells nothing of the next one."""
+    base, last = columns.base_offset[:count], columns.last_offset[:count]
+    is_refused = columns.count[:count] > columns.size[:count].astype(np.int64) * limits.BATCH_RECORDS_PER_BYTE_MAX
+    return np.where(is_refused, base, last) if is_refused.any() else last
