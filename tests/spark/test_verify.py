@@ -20,8 +20,9 @@ pytestmark = pytest.mark.spark
 
 
 def test_findings_are_the_local_ones_and_a_data_frame(
-    spark: SparkSession, golden_copy: Callable[[str], Path], tmp_path: Path
+    spark: SparkSession, golden_copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # Spark's workers are elsewhere
     store = golden_copy("tiny-5.5.0")
     index = next((store / "index").iterdir())
     data = bytearray(index.read_bytes())
@@ -31,7 +32,9 @@ def test_findings_are_the_local_ones_and_a_data_frame(
         found = detect(path)
         local = format_of(found).verify(found, {}, max_findings=100)
         seen: list[tuple[int, int]] = []
-        report = logdex.spark.verify(spark, path, max_findings=100, progress=lambda *all, seen=seen: seen.append(all))
+        report = logdex.spark.verify(
+            spark, path.relative_to(tmp_path), max_findings=100, progress=lambda *all, seen=seen: seen.append(all)
+        )
         assert facts(report) == facts(local)
         assert seen[-1] == (report.messages, report.bytes)
         rows = spark.createDataFrame(report.to_arrow()).collect()

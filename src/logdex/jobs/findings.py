@@ -77,12 +77,17 @@ class VerifyReport(WorkReport):
         return not self.findings and not self.truncated
 
     def to_arrow(self) -> pa.Table:
-        """Returns the listed findings as a table. Its columns are the fields of `Finding`."""
+        """Returns the listed findings as a table. Its columns are the fields of `Finding`. Bytes of
+        a path that are no text are escaped."""
         import pyarrow as pa
+
+        def column(name: str) -> list[Any]:
+            values = [getattr(finding, name) for finding in self.findings]
+            return values if name == "position" else [value.encode("utf-8", "backslashreplace") for value in values]
 
         kinds = {"position": pa.int64()}
         schema = pa.schema([(each.name, kinds.get(each.name, pa.string())) for each in fields(Finding)])
-        return pa.Table.from_pylist([finding.to_json() for finding in self.findings], schema)
+        return pa.table([pa.array(column(name), schema.field(name).type) for name in schema.names], schema)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends the output of ``logdex verify --json``. Findings are

@@ -30,8 +30,7 @@ def progress_of(count: Count) -> Progress:
     def progress(messages: int, size_bytes: int) -> None:
         more = max(messages - said[0], 0), max(size_bytes - said[1], 0)  # totals fall where a task looks again
         said[:] = said[0] + more[0], said[1] + more[1]
-        if any(more):
-            count(*more)
+        count(*more)
 
     return progress
 

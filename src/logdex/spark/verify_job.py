@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Unpack
 
 from logdex.formats import detect, format_of, refuse_other_settings
 from logdex.formats.settings import OpenSettings
+from logdex.io.env import DEFAULT_ENV
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.reports import Progress
@@ -27,7 +29,8 @@ def verify(
     **settings: Unpack[OpenSettings],
 ) -> VerifyReport:
     """Checks what is at `path` on `spark`: the partitions of a Kafka log directory in parallel, a
-    RocketMQ store in one task. All workers must see it under this path.
+    RocketMQ store in one task. All workers must see it under this path, whose absolute form the
+    report has. Raises `MissingFileError` if one does not.
 
     The report is that of ``logdex verify``. ``spark.createDataFrame(report.to_arrow())`` is a
     DataFrame of its findings. `settings` are the keyword arguments of `logdex.open`. Raises what
@@ -35,7 +38,7 @@ def verify(
     `EnvironmentProblem` if Spark fails.
     """
     require_known(settings, OpenSettings)
-    found = detect(path)
+    found = detect(DEFAULT_ENV.real_path(os.fspath(path)))  # workers have working directories of their own
     given = {name: value for name, value in settings.items() if value is not None}
     refuse_other_settings(found, given)
     runner = runner_of(spark, progress)

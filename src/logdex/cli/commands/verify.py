@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit, emit_json, fail, human_count, human_size
 from logdex.formats import format_of
+from logdex.io.env import DEFAULT_ENV
 
 if TYPE_CHECKING:
     from logdex.jobs.findings import Finding, VerifyReport
@@ -47,6 +49,8 @@ def verify(
 ) -> None:
     """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2
     cannot run."""
+    if engine is Engine.SPARK:  # workers have working directories of their own
+        target = replace(target, path=DEFAULT_ENV.real_path(target.path))
     found = find(target)
     checked = format_of(found)
     with runner_of("verify", checked.log_size_bytes(found), engine, master, jobs) as runner:

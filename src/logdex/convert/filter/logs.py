@@ -89,7 +89,7 @@ def filter_logs(
     report.messages, report.files = sum(written.values()), len(written)
     report.bytes = sum(partition.size_bytes for partition in scan.partitions)
     report.notes += [
-        f"{counted(number, 'record', 'records')} of {topic}, with offsets in it, left out"
+        f"{counted(number, 'record of', 'records of')} {topic} left out, because offsets are named there"
         for topic, number in left_out.items()
     ]
     if moved:

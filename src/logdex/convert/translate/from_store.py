@@ -111,7 +111,7 @@ class _Queues:
         """Appends the messages that consumers can read. Returns how many these are."""
         queued = are_queued(batch.column("sys_flag").to_numpy())
         if not queued.all():
-            self._left_out["of transactions, in no queue"] += int((~queued).sum())
+            self._left_out["left out: of transactions, which are in no queue"] += int((~queued).sum())
             batch = batch.filter(pa.array(queued))
         topics = batch.column("topic")
         codes, queue_ids = topics.indices.to_numpy().astype(np.int64), batch.column("queue_id").to_numpy()

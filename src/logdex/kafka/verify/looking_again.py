@@ -23,6 +23,9 @@ from logdex.kafka.files.file_names import LOG_SUFFIX, parse_offset_file
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
+DELETED = "partition-deleted"
+"""The kind of information about a partition that was deleted before it was checked."""
+
 _WAITS = 3
 """How often a log that ends inside a batch is asked whether it has grown, each time after twice as
 long."""
@@ -64,7 +67,7 @@ def run_until_settled(
         except VanishedError:
             if not env.is_dir(directory):
                 _forget(out, totals, mark, before)
-                out.info("partition-deleted", directory, "the broker has deleted it meanwhile: not checked")
+                out.info(DELETED, directory, "the broker has deleted it meanwhile: not checked")
                 return None
         _forget(out, totals, mark, before)
     out.info("partition-changing", directory, "the broker keeps removing or replacing its files: not checked")

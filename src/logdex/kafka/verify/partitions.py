@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from logdex.errors import StorageError
+from logdex.errors import MissingFileError, StorageError
 from logdex.io.env import Env
 from logdex.jobs.findings import Collected
 from logdex.jobs.reports import Progress
@@ -15,7 +15,7 @@ from logdex.kafka.directory.clean_mark import is_closed_cleanly
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checkpoint_check import LogEnd
 from logdex.kafka.verify.checks import Collector
-from logdex.kafka.verify.looking_again import run_until_settled
+from logdex.kafka.verify.looking_again import DELETED, run_until_settled
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
 _TASKS_PER_CORE = 4
@@ -75,9 +75,18 @@ class PartitionChecks:
         tasks = [[*partitions]] if runner.cores == 1 and partitions else group_parts(partitions, at_most)
         ends: dict[str, LogEnd] = {}
         for done in runner.run("verify", self._check_several, tasks):
+            self._require_seen(done)
             done.add_to(out, totals)
             ends |= done.ends
         return ends
+
+    def _require_seen(self, done: CheckedTask) -> None:
+        """Raises `MissingFileError` if a task found a partition deleted that is there: it ran on a
+        machine that does not have it."""
+        for info in done.collected.infos:
+            if info.kind == DELETED and self.env.is_dir(info.path):
+                hint = "all workers of Spark must see it under the same path"
+                raise MissingFileError("a worker does not see it", path=info.path, hint=hint)
 
     def run_one_on(self, runner: Runner, partition: CheckedPartition, out: Collector, totals: Totals) -> LogEnd | None:
         """Checks one partition on a runner. Returns how its log ends; None if it was deleted or no

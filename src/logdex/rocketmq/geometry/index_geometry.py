@@ -24,6 +24,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 _ROWS_TRIED = 256
 """The number of entries to check per pair: enough to rule out chance, few enough to be cheap."""
+_ROWS_TRIED_LAST = 64
 _SLOTS_TRIED = 32
 _SHARE_MIN = 0.6
 """A damaged entry breaks a few links; a wrong pair breaks nearly all."""
@@ -94,9 +95,7 @@ def agreement(file: ReadFile, geometry: IndexGeometry) -> int:
         checks += 1
         last[slot] = index
     for slot in list(last)[:_SLOTS_TRIED]:
-        at = INDEX_HEADER.size_bytes + slot * INDEX_SLOT.size_bytes
-        head = int.from_bytes(file.read_at(at, INDEX_SLOT.size_bytes), "big", signed=True)
-        good += last[slot] <= head < geometry.max_index_num
+        good += last[slot] <= _slot_value(file, slot) < geometry.max_index_num
         checks += 1
     return good if good > _SHARE_MIN * checks else 0
 
@@ -140,21 +139,54 @@ def infer_index_geometry(env: Env, paths: list[str]) -> tuple[IndexGeometry, str
 
 
 def require_content(env: Env, paths: list[str], stated: IndexGeometry) -> None:
-    """Raises `GeometryError` if a stated geometry has the size of the IndexFiles, but their content
-    shows another one."""
+    """Raises `GeometryError` if a stated geometry has the size of the IndexFiles, but the last
+    entries of none of them fit it, and those of one fit another geometry."""
     alike = [path for path, size in sizes_of(paths, env).items() if size == stated.file_size_bytes]
-    for path in alike:
-        with contextlib.suppress(UnreadableError, VanishedError), env.open_read(path) as file:
-            if agreement(file, stated):
-                return
+    judged = [_do_last_entries_fit(env, path, stated) for path in alike]
+    if any(judged) or all(each is None for each in judged):
+        return
     try:
         shown, reason = infer_index_geometry(env, alike)
     except (GeometryError, CorruptError):
         return  # the content shows none
-    if shown != stated:
+    if shown != stated and any(_do_last_entries_fit(env, path, shown) for path in alike):
         pair = f"maxHashSlotNum {stated.max_hash_slot_num} and maxIndexNum {stated.max_index_num}"
         hint = "leave them out to have them inferred"
         raise GeometryError(f"{pair} are stated, but {reason}", path=alike[0], hint=hint)
+
+
+def _do_last_entries_fit(env: Env, path: str, geometry: IndexGeometry) -> bool | None:
+    """Whether the last entries of a file fit a geometry. None if the file has no entries or cannot
+    be read."""
+    try:
+        with env.open_read(path) as file:
+            header = read_header(file)
+            return last_entries_fit(file, header, geometry) if header.index_count > 1 else None
+    except (CorruptError, UnreadableError, VanishedError):
+        return None
+
+
+def last_entries_fit(file: ReadFile, header: IndexHeader, geometry: IndexGeometry) -> bool:
+    """Whether most of the last entries that the header counts are in the slots of their hashes.
+
+    Unlike the links among the first entries, which are all 0 where keys seldom repeat, this tells
+    a pair from one whose entries are shifted.
+    """
+    last = min(header.index_count, geometry.max_index_num) - 1
+    first = max(last - _ROWS_TRIED_LAST + 1, 1)
+    rows = read_rows(file, geometry, first, last - first + 1).tolist()
+    good = 0
+    for index, (key_hash, phy_offset, _, previous) in enumerate(rows, first):
+        is_written = key_hash > 0 or phy_offset > 0 or previous > 0
+        if is_written and key_hash >= 0 and 0 <= phy_offset <= header.end_phy_offset and 0 <= previous < index:
+            head = _slot_value(file, key_hash % geometry.max_hash_slot_num)
+            good += index <= head < geometry.max_index_num
+    return good > _SHARE_MIN * len(rows) > 0
+
+
+def _slot_value(file: ReadFile, slot: int) -> int:
+    at = INDEX_HEADER.size_bytes + slot * INDEX_SLOT.size_bytes
+    return int.from_bytes(file.read_at(at, INDEX_SLOT.size_bytes), "big", signed=True)
 
 
 def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
@@ -170,8 +202,11 @@ def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
     ]
     if search:
         pairs = [pair_of_size(file.size_bytes, slots=slots) for slots in _search_first_entry(file, header)]
-    possible = (pair for pair in dict.fromkeys(pairs) if pair is not None and not _is_cut(file, header, pair))
-    scores = {pair: agreement(file, pair) for pair in possible}
+    possible = [pair for pair in dict.fromkeys(pairs) if pair is not None and not _is_cut(file, header, pair)]
+    sure = [pair for pair in possible if last_entries_fit(file, header, pair)]
+    if len(sure) == 1:
+        return sure
+    scores = {pair: agreement(file, pair) for pair in sure or possible}
     best = max(scores.values(), default=0)
     return [pair for pair, value in scores.items() if value == best > 0]
 

@@ -181,7 +181,8 @@ class QueueSet:
             self._out.info(
                 "consume-queue-behind",
                 self._directory,
-                f"{behind} messages have no entry yet: a broker's next start makes them, the last end was unclean",
+                f"{counted(behind, 'message has', 'messages have')} no entry yet: the last end was unclean, and a "
+                "broker's next start makes it",
             )
         self._note_histories()
 
@@ -251,11 +252,12 @@ class QueueSet:
             if queue.disk is not None or queue.messages <= 0:
                 continue
             path = f"{self._directory}/{folder}"
+            told = f"{counted(queue.messages, 'message', 'messages')} and no ConsumeQueue"
             if reason := self._why_gone(folder, queue):
-                self._out.info("deleted-queue", path, f"{queue.messages} messages and no ConsumeQueue: {reason}")
+                self._out.info("deleted-queue", path, f"{told}: {reason}")
                 continue
             if self._is_unclean:
-                self._out.info("consume-queue-missing", path, f"{queue.messages} messages and no ConsumeQueue yet")
+                self._out.info("consume-queue-missing", path, f"{told} yet")
                 continue
             text, mend = f"the queue has {queue.messages} messages and no ConsumeQueue", self._out.rebuild
             if self._known.topics is None:
@@ -365,13 +367,15 @@ class QueueSet:
                 self._out.info(
                     "earlier-life",
                     f"{self._directory}/{folder}",
-                    f"{queue.lives.earlier} messages are of an earlier life: the topic was deleted and created again",
+                    f"{counted(queue.lives.earlier, 'message is', 'messages are')} of an earlier life: the topic "
+                    "was deleted and created again",
                 )
             if queue.other_delays:
                 self._out.info(
                     "delay-levels",
                     f"{self._directory}/{folder}",
-                    f"{queue.other_delays} entries were written with another messageDelayLevel",
+                    f"{counted(queue.other_delays, 'entry was', 'entries were')} written with another "
+                    "messageDelayLevel",
                 )
 
     def close(self) -> None:

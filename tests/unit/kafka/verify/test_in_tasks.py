@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from logdex.errors import MissingFileError
 from logdex.jobs.findings import VerifyReport
 from logdex.jobs.tasks import LocalRunner
 from logdex.kafka import Log, Record
@@ -65,6 +67,34 @@ def test_progress_reaches_what_was_read(tmp_path: Path) -> None:
         report = verify(logs, runner=LocalRunner(lambda *totals, said=said: said.append(totals), jobs=jobs))
         assert said == sorted(said)
         assert said[-1] == (report.messages, report.bytes)
+
+
+class Elsewhere(LocalRunner):
+    """Runs tasks on a machine that does not have the logs."""
+
+    def __init__(self, logs: Path) -> None:
+        super().__init__()
+        self.logs = logs
+
+    def run(self, name: str, function: Any, tasks: Any) -> list[Any]:
+        away = self.logs.rename(self.logs.with_name("away"))
+        try:
+            return super().run(name, function, tasks)
+        finally:
+            away.rename(self.logs)
+
+
+def test_a_worker_that_does_not_see_the_logs(tmp_path: Path) -> None:
+    logs = harmed_logs(tmp_path / "logs", Random(5))
+    with pytest.raises(MissingFileError, match="a worker does not see it"):
+        verify(logs, runner=Elsewhere(logs))
+
+
+def test_findings_of_a_path_that_is_no_text(tmp_path: Path) -> None:
+    logs = harmed_logs(tmp_path / os.fsdecode(b"lo\xffgs"), Random(6))
+    table = verify(logs).to_arrow()
+    assert table.num_rows
+    assert all("lo\\udcffgs" in path for path in table.column("path").to_pylist())
 
 
 def test_progress_of_one_partition(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ refused."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,26 @@ def test_a_stated_index_geometry_of_the_files_size_that_their_content_contradict
     result = run("verify", store, *(f"--{name.replace('_', '-')}={value}" for name, value in stated.items()))
     assert "leave them out" in result.stderr
     assert result.stdout.splitlines()[-1].startswith("No findings")
+
+
+@pytest.mark.needs_shared
+@pytest.mark.parametrize("more", [5, 10, 25])
+@pytest.mark.parametrize("zeroed", [0, 1, 2, 10])
+def test_first_entries_that_are_damaged_do_not_shift_the_geometry(
+    zeroed: int, more: int, golden_copy: Callable[..., Path]
+) -> None:
+    """A broker's IndexFile of the default size, whose keys do not repeat: its links are all 0."""
+    store = golden_copy("default-geometry")
+    index = min((store / "index").iterdir())
+    with index.open("r+b") as file:
+        file.seek(40 + 4 * 5_000_000 + 20)
+        file.write(bytes(20 * zeroed))
+    right = {"max_hash_slot_num": 5_000_000, "max_index_num": 20_000_000}
+    for stated in ({}, right):
+        config = resolve_config(str(store), **stated)  # type: ignore[arg-type]
+        assert (config.max_hash_slot_num, config.max_index_num) == (5_000_000, 20_000_000)
+    with pytest.raises(GeometryError, match="are stated, but"):
+        resolve_config(str(store), max_hash_slot_num=5_000_000 + more)
 
 
 def conf(folder: Path, **properties: str) -> Path:

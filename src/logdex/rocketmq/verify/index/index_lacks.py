@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from logdex.errors import StoreError
 from logdex.io.env import Env
+from logdex.jobs.findings import counted
 from logdex.layout.rocketmq import INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
@@ -136,7 +137,10 @@ class IndexLacks:
         """Reports them: as findings if entries were lost. After an unclean end they are to be
         expected."""
         for lack in self._lacks:
-            text = f"{lack.keys} keys of messages from physical offset {lack.start} to {lack.end} have no entry"
+            text = (
+                f"{counted(lack.keys, 'key', 'keys')} of messages from physical offset {lack.start} to {lack.end} "
+                f"{'has' if lack.keys == 1 else 'have'} no entry"
+            )
             if is_unclean:
                 self._out.info("index-missing-range", lack.path, text)
             elif not self._is_lost(lack):
@@ -149,7 +153,7 @@ class IndexLacks:
                     lack.path,
                     lack.position,
                     text,
-                    expected=f"{lack.keys} entries",
+                    expected=counted(lack.keys, "entry", "entries"),
                     found="none here",
                     mend=self._out.rebuild,
                     about=lack.start if lack.start == lack.end else None,

@@ -38,7 +38,7 @@ class OtherEntries:
 
     def summary(self) -> Iterator[tuple[str, int, str]]:
         """Yields (kind of information, number of entries, text about them)."""
-        yield "index-not-checked", self._look_ups - _LOOK_UPS_MAX, "of no next key, not looked up"
+        yield "index-not-checked", self._look_ups - _LOOK_UPS_MAX, "not looked up, because no next key fits"
         yield "index-repeated-entries", self.repeats, "of the same key and message as one before"
         yield "index-expired-entries", self._expired, "of messages before the log's start"
 
