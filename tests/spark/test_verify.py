@@ -32,9 +32,8 @@ def test_findings_are_the_local_ones_and_a_data_frame(
         found = detect(path)
         local = format_of(found).verify(found, {}, max_findings=100)
         seen: list[tuple[int, int]] = []
-        report = logdex.spark.verify(
-            spark, path.relative_to(tmp_path), max_findings=100, progress=lambda *all, seen=seen: seen.append(all)
-        )
+        inside = path.relative_to(tmp_path)
+        report = logdex.spark.verify(spark, inside, max_findings=100, progress=lambda *all, seen=seen: seen.append(all))
         assert facts(report) == facts(local)
         assert seen[-1] == (report.messages, report.bytes)
         rows = spark.createDataFrame(report.to_arrow()).collect()
