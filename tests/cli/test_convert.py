@@ -42,7 +42,7 @@ def test_what_is_left_out_has_a_line(store: Path, tmp_path: Path) -> None:
     arguments = ("convert", store, "--to", "kafka", "--output", tmp_path / "logs", *FLAGS)
     (report,) = run_json(*arguments, exit_code=3)
     assert (report["messages"], report["lossy"]) == (1, True)
-    assert "1 messages of SCHEDULE_TOPIC_XXXX" in report["losses"][0]
+    assert "1 message of SCHEDULE_TOPIC_XXXX" in report["losses"][0]
 
 
 def test_refused_exports(store: Path, tmp_path: Path) -> None:

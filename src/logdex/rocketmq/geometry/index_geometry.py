@@ -192,7 +192,8 @@ def _slot_value(file: ReadFile, slot: int) -> int:
 def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
     """The pairs that best agree with a file's content; none without entries.
 
-    With `search` the whole file is read.
+    Its first and its last entries must agree with a pair. Only with `search`, which reads the whole
+    file, one end is enough, because the other or the header may be damaged.
     """
     header = read_header(file)
     default = StoreConfig()
@@ -201,14 +202,21 @@ def _candidates(file: ReadFile, search: bool) -> list[IndexGeometry]:
         pair_of_size(file.size_bytes, entries=header.index_count),
     ]
     if search:
-        pairs = [pair_of_size(file.size_bytes, slots=slots) for slots in _search_first_entry(file, header)]
+        pairs += [pair_of_size(file.size_bytes, slots=slots) for slots in _search_first_entry(file, header)]
     possible = [pair for pair in dict.fromkeys(pairs) if pair is not None and not _is_cut(file, header, pair)]
-    sure = [pair for pair in possible if last_entries_fit(file, header, pair)]
-    if len(sure) == 1:
-        return sure
-    scores = {pair: agreement(file, pair) for pair in sure or possible}
-    best = max(scores.values(), default=0)
-    return [pair for pair, value in scores.items() if value == best > 0]
+    scores = {pair: agreement(file, pair) for pair in possible}
+    at_end = [pair for pair in possible if last_entries_fit(file, header, pair)]
+    best = _best(at_end, scores)
+    if best or not (search or header.index_count <= 1):
+        return best
+    if len(at_end) == 1 and header.index_count > _ROWS_TRIED_LAST:
+        return at_end
+    return _best(possible, scores)
+
+
+def _best(pairs: list[IndexGeometry], scores: dict[IndexGeometry, int]) -> list[IndexGeometry]:
+    best = max((scores[pair] for pair in pairs), default=0)
+    return [pair for pair in pairs if scores[pair] == best > 0]
 
 
 def _is_cut(file: ReadFile, header: IndexHeader, pair: IndexGeometry) -> bool:
