@@ -289,9 +289,9 @@ class CommitLog:
         return listing.files[place] if place < len(listing.files) else None
 
     def was_trimmed(self, offset: int) -> bool:
-        """Whether a broker has removed the file of a physical offset since the log was listed."""
-        file = self.file_of(offset)
-        return file is not None and not self.is_one_file and was_trimmed(file, self._env, self._more)
+        """Whether a broker has removed the file of a physical offset, or the last one before it,
+        since the log was listed."""
+        return not self.is_one_file and was_trimmed(self.file_at_or_before(offset), self._env, self._more)
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Returns the path of the file that holds the byte at a physical offset, and the byte's

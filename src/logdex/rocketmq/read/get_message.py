@@ -18,6 +18,7 @@ import numpy.typing as npt
 from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.missing_parts import missing_part_at
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
 from logdex.rocketmq.consume_queue.light_queues import is_of_queue
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
@@ -164,7 +165,7 @@ def _read_entries(
     is_missing, rows = gaps.tolist(), entries.tolist()
     for place in _wanted(entries, gaps, tags, batch):
         phy_offset, size, _ = rows[place]
-        if is_missing[place] or not _is_in_log(log, phy_offset, view.log_end_offset):
+        if is_missing[place] or not log.min_offset <= phy_offset < view.log_end_offset:
             batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
             continue
         if not batch.has_room(size):
@@ -176,6 +177,7 @@ def _read_entries(
                 continue
             _check_entry(view.queue, first + place, size, message)
         except CorruptError as error:
+            error.hint = error.hint or f"queue offset {offset_behind(view, log, first + place)} is behind it"
             if not batch.messages:
                 raise
             batch.problem = error
@@ -187,6 +189,14 @@ def _read_entries(
         else:
             batch.note(GetMessageStatus.NO_MATCHED_MESSAGE)
     return len(entries)
+
+
+def offset_behind(view: QueueView, log: CommitLog, queue_offset: int) -> int:
+    """Returns the queue offset at which reading goes on behind an entry that leads to damage: the
+    next one, or, where a part of the log is missing, the first one that points behind that part."""
+    missing = missing_part_at(log, view.queue.entry(queue_offset).physical_offset)
+    behind = queue_offset if missing is None else min(view.queue.max_offset_in(missing[0]), view.max_offset)
+    return max(behind, queue_offset + 1)
 
 
 def _wanted(entries: EntryArray, gaps: npt.NDArray[np.bool_], tags: TagFilter, batch: _Batch) -> Sequence[int]:
@@ -214,13 +224,13 @@ def fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[n
     return is_blank | is_repeated
 
 
-def _is_in_log(log: CommitLog, phy_offset: int, end_offset: int) -> bool:
-    return log.min_offset <= phy_offset < end_offset and log.file_of(phy_offset) is not None
-
-
 def _read_if_there(log: CommitLog, phy_offset: int, size: int) -> StoredMessage | None:
     """Returns a message, `size` bytes large as its entry says; None if a broker has removed its
-    file since the log was listed."""
+    file since the log was listed. Raises `CorruptError` if its file is missing or ends early."""
+    if log.file_of(phy_offset) is None:
+        if (missing := missing_part_at(log, phy_offset)) is not None:
+            raise missing[1]
+        return None
     try:
         return log.read_message(phy_offset, ahead_bytes=min(size, _AHEAD_BYTES_MAX))
     except VanishedError:

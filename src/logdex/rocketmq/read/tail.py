@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from logdex.errors import CorruptError
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.get_message import QueueView, get_message
+from logdex.rocketmq.read.get_message import QueueView, get_message, offset_behind
 
 Placed = tuple[int, StoredMessage]
 """A message with its physical offset."""
@@ -37,7 +37,7 @@ def read_tail(
     """Returns the last `count` messages of a queue that pass, from queue offset `first_offset` on.
 
     Reads windows of entries, each twice as wide as the one after it, until there are enough
-    messages. A damaged message is passed over and noted.
+    messages. Damage is passed over and noted.
     """
     tail = QueueTail()
     low = max(view.min_offset, first_offset)
@@ -47,7 +47,8 @@ def read_tail(
         last: deque[Placed] = deque(maxlen=count - len(tail.messages))
         problems = _read_window(view, log, begin, end, passes, last)
         tail.messages[:0] = last
-        tail.problems[:0] = problems
+        known = {str(problem) for problem in tail.problems}  # one may reach over several windows
+        tail.problems[:0] = [problem for problem in problems if str(problem) not in known]
         end, step = begin, min(2 * step, WINDOW_ENTRIES_MAX)
     return tail
 
@@ -68,12 +69,13 @@ def _read_window(
             found = get_message(view, log, at, end - at, AT_ONCE_BYTES)
         except CorruptError as error:
             problems.append(error)
-            at += 1
+            at = offset_behind(view, log, at)
             continue
         for place, message in zip(found.phy_offsets, found.messages, strict=True):
             if passes(place, message):
                 last.append((place, message))
+        at = max(found.next_begin_offset, at + 1)
         if found.problem is not None:
             problems.append(found.problem)
-        at = max(found.next_begin_offset + (found.problem is not None), at + 1)
+            at = offset_behind(view, log, found.next_begin_offset)
     return problems

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from logdex.errors import CorruptError
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
+from logdex.rocketmq.commit_log.missing_parts import missing_parts
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -31,7 +31,7 @@ def freeze(snapshot: StoreSnapshot, path: str, broker_name: str, *, fail_fast: b
     """Returns the present state of a store. A log that ends with damage ends before it if damage is
     to fail, else with its last file, because messages may follow."""
     log, end = snapshot.commit_log, snapshot.valid_end
-    damage = [error for _, error in _damage_between_files(snapshot)]
+    damage = [error for *_, error in missing_parts(log)]
     if is_damaged(end) and fail_fast:
         damage.append(error_of(end))
     last = log.end_offset if is_damaged(end) else end.offset
@@ -42,7 +42,8 @@ def freeze(snapshot: StoreSnapshot, path: str, broker_name: str, *, fail_fast: b
 def freeze_between(snapshot: StoreSnapshot, path: str, broker_name: str, begin: int, end: int) -> FrozenStore:
     """Returns the messages of a store that begin at physical offsets [begin, end), with the damage
     between files there."""
-    damage = tuple(error for offset, error in _damage_between_files(snapshot) if begin <= offset < end)
+    found = missing_parts(snapshot.commit_log)
+    damage = tuple(error for offset, _, error in found if begin <= offset < end)
     return FrozenStore(path, broker_name, begin, end, end, _runs(snapshot, begin, end), damage)
 
 
@@ -57,22 +58,3 @@ def _runs(snapshot: StoreSnapshot, begin: int, end: int) -> tuple[tuple[int, int
     starts = [log.min_offset, *(after for _, after in log.gaps())]
     ends = [*(before for before, _ in log.gaps()), end]
     return tuple((max(a, begin), min(b, end)) for a, b in zip(starts, ends, strict=True) if a <= end and b >= begin)
-
-
-def _damage_between_files(snapshot: StoreSnapshot) -> Iterator[tuple[int, CorruptError]]:
-    """Yields the damage that the names and the sizes of a log's files show, each with its physical
-    offset."""
-    log = snapshot.commit_log
-    for expected, found in log.gaps():
-        path = f"{log.directory}/{expected:020d}"
-        error = CorruptError("the file is missing, the log goes on behind it", path=path, position=0)
-        error.end_position = found - expected
-        yield expected, error
-    for file in log.files[:-1]:
-        if file.size_bytes < log.file_size_bytes:
-            reason = f"the file ends here, at {file.size_bytes} of {log.file_size_bytes} bytes"
-            if (unusable := log.unusable.get(file.start_offset)) is not None:
-                reason = unusable.reason
-            error = CorruptError(reason, path=file.path, position=file.size_bytes)
-            error.end_position = log.file_size_bytes
-            yield file.end_offset, error

@@ -3,6 +3,7 @@ grows."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from logdex.errors import (
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.unit.rocketmq.small_stores import MESSAGES, START_MS, build, message, numbers, opened
+from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, START_MS, build, message, numbers, opened
 
 
 @pytest.fixture
@@ -110,6 +111,38 @@ def test_an_empty_queue_and_a_lost_queue_file(root: Path) -> None:
         )
         lost = store.get_message("TopicA", 0, 16, 20)
         assert (lost.status, lost.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 32)
+
+
+@pytest.mark.parametrize(("number", "size"), [(0, 1000), (0, 0), (1, 1000), (1, 0), (1, None)])
+def test_a_part_of_the_log_that_is_missing_is_told_and_not_skipped(root: Path, number: int, size: int | None) -> None:
+    with opened(root) as store:
+        places = [message.physical_offset for _, message in store.get_tail("TopicA", 0, 40).messages]
+    starts = sorted((root / "commitlog").iterdir())
+    assert len(starts) > 2
+    if size is None:
+        starts[number].unlink()
+    else:
+        os.truncate(starts[number], size)
+    begin = number * FILE_SIZE + (size or 0)
+    before = [offset for offset, place in enumerate(places) if place < begin]
+    if before and size:
+        before.pop()  # the message that the cut goes through
+    behind = [offset for offset, place in enumerate(places) if place >= (number + 1) * FILE_SIZE]
+    assert behind
+    with opened(root) as store:
+        if before:
+            found = store.get_message("TopicA", 0, 0, 100)
+            assert (numbers(found.messages), found.next_begin_offset) == (before, len(before))
+            assert found.problem is not None
+            assert store.get_columns("TopicA", 0, 0, 100).table["queue_offset"].to_pylist() == before
+        for lost in range(len(before) + bool(size), behind[0]):
+            for get in (store.get_message, store.get_columns):
+                with pytest.raises(CorruptError, match=f"queue offset {behind[0]} is behind it"):
+                    get("TopicA", 0, lost, 100)
+        assert numbers(store.get_message("TopicA", 0, behind[0], 100).messages) == behind
+        tail = store.get_tail("TopicA", 0, 40)
+        assert numbers(message for _, message in tail.messages) == before + behind
+        assert len(tail.problems) == 1 + bool(size)
 
 
 def test_bounded_by_its_arguments_alone(store: StoreSnapshot) -> None:

@@ -63,6 +63,8 @@ def show(
         hint(f"logdex info {path} lists the queues; logdex rebuild derives missing ones")
     if result.problem is not None:
         note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
+        if result.problem.hint is not None:
+            hint(result.problem.hint)
     is_complete = is_whole and result.problem is None and not printer.problems
     print_end(
         rows,
