@@ -120,7 +120,7 @@ class Format:
     log_size_bytes: Callable[..., int]
     """``(found, *, env)``: returns the size of the logs, for a progress bar."""
     verify: Callable[..., VerifyReport]
-    """``(found, settings, *, max_findings, checks, progress, runner, env)``: checks everything and
+    """``(found, settings, *, max_findings, checks, runner, env)``: checks everything and
     changes nothing, in tasks on `runner` if there is one."""
     rebuild: Callable[..., RebuildJob]
     """``(found, settings, output, *, in_place, sync, env)``: prepares the job that derives all

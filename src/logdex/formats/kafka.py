@@ -87,7 +87,6 @@ def _verify(
     *,
     max_findings: int,
     checks: Collection[str] | None = None,
-    progress: Progress | None = None,
     runner: Runner | None = None,
     env: Env = DEFAULT_ENV,
 ) -> VerifyReport:
@@ -100,7 +99,6 @@ def _verify(
         max_findings=max_findings,
         checks=checks,
         flags=given_flags(settings),
-        progress=progress,
         runner=runner,
         env=env,
     )

@@ -102,20 +102,17 @@ def _verify(
     *,
     max_findings: int,
     checks: Collection[str] | None = None,
-    progress: Progress | None = None,
     runner: Runner | None = None,
     env: Env = DEFAULT_ENV,
 ) -> VerifyReport:
-    from logdex.jobs.tasks import LocalRunner
     from logdex.rocketmq.geometry.resolve import contradiction, resolve_in_any_case
     from logdex.rocketmq.recognise.require_store import require_store
-    from logdex.rocketmq.verify import verify_on
+    from logdex.rocketmq.verify import verify
 
     root = require_store(found).path
     config, unsettled = resolve_in_any_case(root, env=env, **settings)
     flags = given_flags(settings)
-    runner = LocalRunner(progress) if runner is None else runner
-    report = verify_on(runner, root, config, max_findings=max_findings, checks=checks, flags=flags, env=env)
+    report = verify(root, config, max_findings=max_findings, checks=checks, flags=flags, runner=runner, env=env)
     report.unsettled = contradiction(config) if unsettled is None else unsettled
     return report
 

@@ -12,6 +12,7 @@ from logdex.jobs.findings import Collected
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, Runner, group_parts, progress_of
 from logdex.kafka.directory.clean_mark import is_closed_cleanly
+from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checkpoint_check import LogEnd
 from logdex.kafka.verify.checks import Collector
@@ -19,6 +20,26 @@ from logdex.kafka.verify.looking_again import DELETED, run_until_settled
 from logdex.kafka.verify.partition_check import PartitionCheck, Totals
 
 _TASKS_PER_CORE = 4
+
+
+def logs_of(directory: str, env: Env) -> list[str]:
+    """Returns the .log files of a partition; none if it is deleted meanwhile or cannot be read."""
+    try:
+        return segment_paths(directory, env=env)
+    except StorageError:
+        return []
+
+
+def logs_size_bytes(directory: str, env: Env) -> int:
+    """Returns the size of a partition's logs; of one that is changing, or cannot be read, what is
+    seen of it."""
+    size = 0
+    for log in logs_of(directory, env):
+        try:
+            size += env.size_bytes(log)
+        except StorageError:
+            continue
+    return size
 
 
 class CheckedPartition(NamedTuple):
@@ -30,7 +51,7 @@ class CheckedPartition(NamedTuple):
     log_start_offset: int
     only: int | None = None
     size_bytes: int = 0
-    """The size of its logs; 0 if it does not matter."""
+    """The size of its logs, which is looked at only where partitions are grouped."""
 
 
 class CheckedTask(NamedTuple):
@@ -70,15 +91,20 @@ class PartitionChecks:
     ) -> dict[str, LogEnd]:
         """Checks partitions on a runner. A partition whose directory cannot be read is a finding.
         Returns how the logs of the others end, by directory."""
-        size_bytes = sum(each.size_bytes for each in partitions)
-        at_most = size_bytes // (_TASKS_PER_CORE * runner.cores) + 1
-        tasks = [[*partitions]] if runner.cores == 1 and partitions else group_parts(partitions, at_most)
+        tasks = [[*partitions]] if partitions else []
+        if runner.cores > 1:
+            tasks = self._grouped(partitions, _TASKS_PER_CORE * runner.cores)
         ends: dict[str, LogEnd] = {}
         for done in runner.run("verify", self._check_several, tasks):
             self._require_seen(done)
             done.add_to(out, totals)
             ends |= done.ends
         return ends
+
+    def _grouped(self, partitions: Sequence[CheckedPartition], count: int) -> list[list[CheckedPartition]]:
+        """Returns the partitions in about `count` groups of about the same size."""
+        sized = [each._replace(size_bytes=logs_size_bytes(each.directory, self.env)) for each in partitions]
+        return group_parts(sized, sum(each.size_bytes for each in sized) // count + 1)
 
     def _require_seen(self, done: CheckedTask) -> None:
         """Raises `MissingFileError` if a task found a partition deleted that is there: it ran on a

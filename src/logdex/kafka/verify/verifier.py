@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from logdex.errors import StorageError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
@@ -30,14 +30,13 @@ from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_partition_dir
-from logdex.kafka.internal_topics.batch_reading import segment_paths
 from logdex.kafka.segment.index_interval import index_intervals
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checkpoint_check import LogEnd, check_checkpoints, read_checkpoints
 from logdex.kafka.verify.checks import MOVE_AWAY, Collector
 from logdex.kafka.verify.directory_check import check_meta_properties
 from logdex.kafka.verify.partition_check import Totals
-from logdex.kafka.verify.partitions import CheckedPartition, PartitionChecks
+from logdex.kafka.verify.partitions import CheckedPartition, PartitionChecks, logs_of, logs_size_bytes
 
 
 def verify(
@@ -126,19 +125,7 @@ def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
     else:
         log = posixpath.join(posixpath.dirname(path), files.offset_file_name(found.offset, files.LOG_SUFFIX))
         return env.size_bytes(log) if env.is_file(log) else 0
-    return sum(_log_size_bytes(directory, env) for directory in directories)
-
-
-def _log_size_bytes(directory: str, env: Env) -> int:
-    """Returns the size of a partition's logs; of one that is changing, or cannot be read, what is
-    seen of it."""
-    size = 0
-    for log in _segment_paths(directory, env):
-        try:
-            size += env.size_bytes(log)
-        except StorageError:
-            continue
-    return size
+    return sum(logs_size_bytes(directory, env) for directory in directories)
 
 
 def _repaired(found: KafkaPath) -> str:
@@ -166,20 +153,12 @@ class _Settings(NamedTuple):
         if not self.infers_interval:
             return dict.fromkeys(directories, self.config)
         named = {directory: posixpath.basename(directory) for directory in directories}
-        logs = {name: _segment_paths(directory, env) for directory, name in named.items()}
+        logs = {name: logs_of(directory, env) for directory, name in named.items()}
         found = index_intervals(logs, env)
         return {
             directory: replace(self.config, index_interval_bytes=found[name].size_bytes)
             for directory, name in named.items()
         }
-
-
-def _segment_paths(directory: str, env: Env) -> list[str]:
-    """Returns the .log files of a partition; none if it is deleted meanwhile or cannot be read."""
-    try:
-        return segment_paths(directory, env=env)
-    except StorageError:
-        return []
 
 
 def _verify_log_dir(
@@ -209,8 +188,7 @@ def _verify_log_dir(
             continue
         stated = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
         start = stated.get(partition.topic_partition, 0)
-        size_bytes = _log_size_bytes(partition.path, env)
-        checked.append(CheckedPartition(partition.path, configs[partition.path], start, size_bytes=size_bytes))
+        checked.append(CheckedPartition(partition.path, configs[partition.path], start))
     found_ends = check_all(checked, out, totals)
     ends = {own[directory].topic_partition: end for directory, end in found_ends.items()}
     for name in log_dir.other_names():

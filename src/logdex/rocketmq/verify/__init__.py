@@ -3,6 +3,6 @@ small files. Nothing is written."""
 
 from logdex.jobs.findings import Finding, Info, VerifyReport
 from logdex.rocketmq.verify.checks import CHECKS
-from logdex.rocketmq.verify.verifier import verify, verify_on
+from logdex.rocketmq.verify.verifier import verify
 
-__all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify", "verify_on"]
+__all__ = ["CHECKS", "Finding", "Info", "VerifyReport", "verify"]

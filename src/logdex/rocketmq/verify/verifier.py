@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from logdex.jobs import look_again
 from logdex.jobs.findings import FINDINGS_MAX, Finding, VerifyReport
 from logdex.jobs.journal import find_unfinished, report_unfinished
 from logdex.jobs.reports import Progress
-from logdex.jobs.tasks import Count, Runner, progress_of
+from logdex.jobs.tasks import Count, LocalRunner, Runner, progress_of
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.store_files import StorePaths
@@ -47,10 +48,12 @@ def verify(
     max_findings: int = FINDINGS_MAX,
     checks: Collection[str] | None = None,
     flags: str = "",
+    runner: Runner | None = None,
 ) -> VerifyReport:
     """Checks the store at `root`, or one CommitLog file by itself, and returns the report. `checks`
     (keys of `CHECKS`) limits which checks are reported, `max_findings` how many findings. The
-    commands that repair what is found end with `flags`.
+    commands that repair what is found end with `flags`. On `runner`, the store is one task, because
+    a message is held against the queues and IndexFiles of all messages before it.
 
     Raises `MissingFileError` or `NotAStoreError` if the log cannot be opened, `UsageError` for an
     unknown check, and `StorageError` if the system refuses to read a file. Damage is reported and
@@ -59,14 +62,31 @@ def verify(
     If a broker starts on the store meanwhile, the store is checked again. If a broker writes to it,
     a finding counts only if a second look has it as well.
     """
+    runner = LocalRunner(progress) if runner is None else runner
+    task = _Task(str(root).rstrip("/") or "/", config, max_findings, None if checks is None else tuple(checks), flags)
+    [report] = runner.run("verify", partial(_check_store, env), [task])
+    return report
+
+
+class _Task(NamedTuple):
+    root: str
+    config: StoreConfig
+    max_findings: int
+    checks: tuple[str, ...] | None
+    flags: str
+
+
+def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyReport:
+    """Checks a store, again if a broker starts on it or writes to it."""
     started = time.perf_counter()
-    root = str(root).rstrip("/") or "/"
+    root = task.root
+    progress = progress_of(count)
     first: VerifyReport | None = None
     for _ in range(look_again.LOOKS_MAX):
-        out = Collector(root, max_findings, checks, flags)
+        out = Collector(root, task.max_findings, task.checks, task.flags)
         before = checkpoint_bytes(root, env)
         is_unclean = check_abort_and_lock(root, out, env)
-        report, has_changed = _look(root, config, out, env, progress, is_unclean=is_unclean)
+        report, has_changed = _look(root, task.config, out, env, progress, is_unclean=is_unclean)
         if not is_unclean and (env.exists(StorePaths(root).abort) or checkpoint_bytes(root, env) != before):
             continue  # a broker has started, and has perhaps ended again
         if first is None and has_changed and not report.is_sound:
@@ -80,37 +100,6 @@ def verify(
     return report
 
 
-def verify_on(
-    runner: Runner,
-    root: StrPath,
-    config: StoreConfig,
-    *,
-    max_findings: int = FINDINGS_MAX,
-    checks: Collection[str] | None = None,
-    flags: str = "",
-    env: Env = DEFAULT_ENV,
-) -> VerifyReport:
-    """Does what `verify` does, on a runner. It is one task, because a message is held against the
-    queues and IndexFiles of all messages before it."""
-    task = _VerifyTask(str(root), config, max_findings, None if checks is None else tuple(checks), flags, env)
-    [report] = runner.run("verify", _run_task, [task])
-    return report
-
-
-class _VerifyTask(NamedTuple):
-    root: str
-    config: StoreConfig
-    max_findings: int
-    checks: tuple[str, ...] | None
-    flags: str
-    env: Env
-
-
-def _run_task(task: _VerifyTask, attempt: str, count: Count) -> VerifyReport:
-    options = task._asdict()
-    return verify(options.pop("root"), options.pop("config"), progress=progress_of(count), **options)
-
-
 def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:
     """Returns the findings of a second look that the first one had, too."""
     places = {(finding.check, finding.path, finding.position) for finding in first}
@@ -118,7 +107,7 @@ def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:
 
 
 def _look(
-    root: str, config: StoreConfig, out: Collector, env: Env, progress: Progress | None, *, is_unclean: bool
+    root: str, config: StoreConfig, out: Collector, env: Env, progress: Progress, *, is_unclean: bool
 ) -> tuple[VerifyReport, bool]:
     """Checks the store as it is, running or not. Returns the report, and whether a broker has
     written to the store meanwhile."""
@@ -141,8 +130,7 @@ def _look(
                 index.put(window)
                 scan.scanner.index_tags(index.tags_in_index)
             newest_ms = max(newest_ms, int(np.max(window.columns.store_timestamp_ms[: window.count])))
-            if progress is not None:
-                progress(scan.scanner.messages, scan.end_offset - log.min_offset)
+            progress(scan.scanner.messages, scan.end_offset - log.min_offset)
         if log.is_one_file:
             out.info("one-file", root, "one CommitLog file: checked against itself, not against queues and IndexFiles")
         else:
