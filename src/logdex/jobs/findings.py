@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 FINDINGS_MAX = 1000
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """Returns a count with the word for it: ``1 gap is there``, ``2,000 gaps are there``."""
-    return f"{count:,} {one if count == 1 else many}"
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One problem. `check` is the name of the check, `position` is the byte in the file at `path`,

@@ -12,5 +12,5 @@ def repr_of(shown: object, *facts: str, is_closed: bool | None = None) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Returns a count with its word: ``1 file``, ``2 files``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    """Returns a count with its word: ``1 file``, ``2,000 files``, ``1 gap is there``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -23,12 +23,12 @@ from logdex.convert.report import ConvertReport
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.findings import counted
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import META_PROPERTIES, PARTITION_METADATA
 from logdex.kafka.read.record_scan import KafkaScan, records_of
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.primitives.shown import counted
 
 OFFSET_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
 """The topics whose records name offsets of other partitions."""

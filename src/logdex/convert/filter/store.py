@@ -16,7 +16,7 @@ from logdex.convert.report import ConvertReport
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.findings import counted
+from logdex.primitives.shown import counted
 from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore

@@ -18,13 +18,13 @@ from logdex.convert.sources.kafka import LogDirSource, LogPart
 from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
 from logdex.errors import LogdexError, UsageError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.jobs.tasks import Count
 from logdex.kafka.columns.record_columns import RECORD_SCHEMA
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import is_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.read.record_scan import records_of
+from logdex.primitives.shown import counted
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 

@@ -18,10 +18,10 @@ from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
 from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.jobs.tasks import Count, Runner, group_parts
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.primitives.shown import counted
 from logdex.rocketmq.columns.plain_flags import are_queued
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 

@@ -23,10 +23,10 @@ from logdex.convert.translate.committed_offsets import put_committed_offsets, wr
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.findings import counted
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.read.log_read import READ_COMMITTED
+from logdex.primitives.shown import counted
 
 
 def convert(

@@ -17,7 +17,6 @@ from typing import Any
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
-from logdex.jobs.findings import counted
 from logdex.jobs.free_space import require_free_for
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
@@ -35,6 +34,7 @@ from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_ou
 from logdex.kafka.recover.write import PartitionWriter, plan_segments
 from logdex.kafka.segment.index_interval import IndexInterval, describe_intervals, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
+from logdex.primitives.shown import counted
 
 _RESERVE_BYTES = 64 << 10
 

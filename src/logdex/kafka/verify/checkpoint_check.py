@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import (
     CheckpointLine,
@@ -17,6 +16,7 @@ from logdex.kafka.files.checkpoints import (
     read_checkpoint_lines,
 )
 from logdex.kafka.verify.checks import REMOVE, REMOVE_LINE, REMOVE_STARTS, Collector
+from logdex.primitives.shown import counted
 
 CHECKPOINTS = {
     files.RECOVERY_POINT_CHECKPOINT: "the recovery point",

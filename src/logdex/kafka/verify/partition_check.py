@@ -8,7 +8,6 @@ import numpy as np
 
 from logdex.errors import StorageError, VanishedError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.jobs.reports import Progress
 from logdex.kafka.files import file_names as files
 from logdex.kafka.settings.log_config import LogConfig
@@ -21,6 +20,7 @@ from logdex.kafka.verify.index.key_index_check import check_key_index
 from logdex.kafka.verify.producer_check import ProducerCheck
 from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
 from logdex.kafka.verify.sequence_check import SequenceCheck
+from logdex.primitives.shown import counted
 
 
 @dataclass(slots=True)

@@ -14,13 +14,13 @@ import numpy as np
 from logdex import limits
 from logdex.errors import CorruptError, ProducerStateError, UnreadableError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.kafka.state.producer_snapshot import read_producer_snapshot
 from logdex.kafka.state.producer_state import ProducerState, ProducerStates, aborted_of
 from logdex.kafka.verify.checks import MOVE_AWAY, Collector
 from logdex.kafka.verify.index.transaction_index_check import TransactionCheck
 from logdex.kernels.kafka.batch_columns import BatchColumns, pick_columns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_DELETE_HORIZON, PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
+from logdex.primitives.shown import counted
 
 _STATE_FIELDS = {
     "producer_epoch": "producer_epoch",

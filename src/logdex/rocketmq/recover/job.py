@@ -17,11 +17,11 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.io.process_lock import lock_is_held
-from logdex.jobs.findings import counted
 from logdex.jobs.free_space import require_free_for, used_bytes
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
+from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.broker_lock import broker_lock

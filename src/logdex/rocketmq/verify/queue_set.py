@@ -8,8 +8,8 @@ import numpy as np
 from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
-from logdex.jobs.findings import counted
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
+from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
@@ -16,6 +15,7 @@ from logdex.kafka.verify.index.offset_index_check import OffsetIndexEntries
 from logdex.kafka.verify.index.time_index_check import TimeIndexEntries
 from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
 from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.primitives.shown import counted
 
 
 class IndexPair:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from logdex.errors import CorruptError, UnreadableError, UnsupportedLayoutError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
+from logdex.primitives.shown import counted
 
 _MEND = "remove the file or rebuild it: it can be derived from the .log"
 

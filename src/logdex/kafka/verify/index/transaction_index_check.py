@@ -17,12 +17,12 @@ from logdex import limits
 from logdex.errors import UnreadableError
 from logdex.io.env import Env
 from logdex.jobs import look_again
-from logdex.jobs.findings import counted
 from logdex.kafka.segment.transaction_index import AbortedTxn, derive_transaction_index
 from logdex.kafka.state.producer_batches import telling_places
 from logdex.kafka.verify.checks import Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL, CONTROL_ABORT, TRANSACTION_INDEX_ENTRY
+from logdex.primitives.shown import counted
 
 _LOOKS = 3
 _Entry = tuple[int, int, int, int, int]

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from logdex.errors import StoreError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
 from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.store_files import StorePaths

@@ -10,7 +10,7 @@ import numpy as np
 
 from logdex.errors import MissingFileError, UnreadableError
 from logdex.io.env import Env
-from logdex.jobs.findings import counted
+from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
