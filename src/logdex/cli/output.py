@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from logdex.primitives.shown import counted
+
 if TYPE_CHECKING:
     from logdex.jobs.reports import RecoverReport
 
@@ -137,7 +139,7 @@ def kept_rows(kept: Mapping[str, str]) -> list[tuple[str, str]]:
     number of the others."""
     rows = [("kept", f"{name} is now {where}") for name, where in islice(kept.items(), KEPT_SHOWN)]
     more = len(kept) - KEPT_SHOWN
-    return [*rows, ("", f"and {human_count(more, 'other')} likewise; --json names all")] if more > 0 else rows
+    return [*rows, ("", f"and {counted(more, 'other')} likewise; --json names all")] if more > 0 else rows
 
 
 def human_loss(report: RecoverReport) -> str:
@@ -147,7 +149,7 @@ def human_loss(report: RecoverReport) -> str:
         return "nothing"
     unsized = report.unsized_files
     known = [human_size(report.skipped_bytes)] if report.skipped_bytes else []
-    known += [f"{human_count(unsized, 'file')} of unknown size"] if unsized else []
+    known += [f"{counted(unsized, 'file')} of unknown size"] if unsized else []
     return " and ".join(known) or "nothing of the log itself, but what is stated below"
 
 
@@ -159,11 +161,6 @@ def human_size(size_bytes: int) -> str:
             break
         size /= 1024
     return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-
-
-def human_count(count: int, one: str, many: str | None = None) -> str:
-    """Returns a count with its word: 1 file, 2,000 files."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def human_time(time_ms: int | None) -> str:

@@ -11,7 +11,8 @@ from logdex.cli.app import app, epilog
 from logdex.cli.figures import Figure
 from logdex.cli.find_view import find, view_of
 from logdex.cli.options import JsonOption, PathOptions, path_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, table
+from logdex.cli.output import emit, emit_json, human_size, table
+from logdex.primitives.shown import counted
 
 
 @app.command(
@@ -51,7 +52,7 @@ def _print(figures: list[Figure]) -> None:
     rows = [
         (
             figure.name,
-            human_count(figure.count, "message" if figure.size_bytes else "look-up"),
+            counted(figure.count, "message" if figure.size_bytes else "look-up"),
             f"{figure.seconds:.3f} s",
             f"{figure.count / figure.seconds:,.0f}/s",
             f"{human_size(int(figure.size_bytes / figure.seconds))}/s" if figure.size_bytes else "",

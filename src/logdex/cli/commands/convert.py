@@ -22,10 +22,11 @@ from logdex.cli.options import (
     output_of,
     path_command,
 )
-from logdex.cli.output import emit, emit_json, human_count, human_size, note_losses
+from logdex.cli.output import emit, emit_json, human_size, note_losses
 from logdex.errors import UsageError
 from logdex.formats import format_of
 from logdex.io.env import Env
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.convert.translate import ConvertReport
@@ -85,7 +86,7 @@ def convert(
 
 def _print(report: ConvertReport, output: str) -> None:
     emit(
-        f"Converted {human_count(report.messages, 'message')} of {human_size(report.bytes)} to "
-        f"{human_count(report.files, 'queue or partition', 'queues or partitions')} and the offsets of "
-        f"{human_count(report.groups, 'group')} in {output}, in {report.seconds:.1f} s, engine {report.engine}"
+        f"Converted {counted(report.messages, 'message')} of {human_size(report.bytes)} to "
+        f"{counted(report.files, 'queue or partition', 'queues or partitions')} and the offsets of "
+        f"{counted(report.groups, 'group')} in {output}, in {report.seconds:.1f} s, engine {report.engine}"
     )

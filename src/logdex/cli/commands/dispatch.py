@@ -11,11 +11,12 @@ from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, MasterOption, session_of
 from logdex.cli.find_view import find, log_source
 from logdex.cli.options import JsonOption, PathOptions, path_command
-from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note_losses
+from logdex.cli.output import emit, emit_json, hint, human_size, note_losses
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.stopping import SIGNAL_EXIT, stopped_by_signals
 from logdex.errors import UsageError
 from logdex.formats import FORMATS, format_of
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.convert.index_pipeline import Lake
@@ -118,10 +119,10 @@ def _print(report: DispatchReport, lake: str | None, *, as_json: bool) -> None:
         emit_json(report.to_json())
     else:
         emit(
-            f"Dispatched {human_count(report.messages, 'message')}, {human_size(report.bytes)}, to {report.output}, in "
+            f"Dispatched {counted(report.messages, 'message')}, {human_size(report.bytes)}, to {report.output}, in "
             f"{report.seconds:.1f} s, engine {report.engine}: {report.summary}"
         )
         if lake is not None:
-            added = f"{human_count(report.lake_messages, 'message')} in {human_count(report.lake_files, 'file')}"
+            added = f"{counted(report.lake_messages, 'message')} in {counted(report.lake_files, 'file')}"
             emit(f"Exported {added} to {lake}")
     note_losses(report.notes, report.losses, "lost")

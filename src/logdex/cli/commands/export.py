@@ -27,9 +27,10 @@ from logdex.cli.options import (
     output_of,
     path_command,
 )
-from logdex.cli.output import emit, emit_json, hint, human_count, human_size, note_losses
+from logdex.cli.output import emit, emit_json, hint, human_size, note_losses
 from logdex.formats import format_of
 from logdex.io.env import Env
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.convert.export import ExportReport
@@ -121,7 +122,7 @@ def _print(report: ExportReport, output: str) -> None:
         return
     speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
     emit(
-        f"Exported {human_count(report.messages, 'message')} to {human_count(report.files, 'file')} in {output}, "
+        f"Exported {counted(report.messages, 'message')} to {counted(report.files, 'file')} in {output}, "
         f"{human_size(report.written_bytes)} from {human_size(report.bytes)}, in {report.seconds:.1f} s ({speed}/s), "
-        f"engine {report.engine}, {human_count(report.tasks, 'task')}"
+        f"engine {report.engine}, {counted(report.tasks, 'task')}"
     )

@@ -8,12 +8,13 @@ import typer
 
 from logdex.cli.app import app, epilog
 from logdex.cli.options import JsonOption, PathOptions, address_command
-from logdex.cli.output import emit, emit_json, human_count, human_size
+from logdex.cli.output import emit, emit_json, human_size
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.stopping import SIGNAL_EXIT, stopped_by_signals
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
 from logdex.formats.format import FollowJob
+from logdex.primitives.shown import counted
 
 
 @app.command(
@@ -87,6 +88,6 @@ def _print(report: Any, as_json: bool) -> None:
         emit_json(report.to_json())
         return
     emit(f"{report.path}: followed {report.master} from offset {report.start_offset} to {report.end_offset}")
-    lost = human_count(report.reconnects, "lost connection")
-    emit(f"  {human_count(report.messages, 'message')}, {human_size(report.bytes)}, {lost}, {report.seconds:.1f} s")
+    lost = counted(report.reconnects, "lost connection")
+    emit(f"  {counted(report.messages, 'message')}, {human_size(report.bytes)}, {lost}, {report.seconds:.1f} s")
     emit(f"  acknowledged up to offset {report.acknowledged}" + (", as a tap does" if report.tap else ""))

@@ -9,8 +9,9 @@ import typer
 from logdex.cli.app import app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, format_option
-from logdex.cli.output import emit, emit_json, human_count, human_size, note
+from logdex.cli.output import emit, emit_json, human_size, note
 from logdex.io.env import Env
+from logdex.primitives.shown import counted
 
 
 @app.command(
@@ -52,8 +53,8 @@ def import_tables(
         emit_json(report.to_json())
     else:
         emit(
-            f"Imported {human_count(report.messages, 'row')} of {human_size(report.bytes)} to "
-            f"{human_count(report.files, 'queue or partition', 'queues or partitions')} in {output}, in "
+            f"Imported {counted(report.messages, 'row')} of {human_size(report.bytes)} to "
+            f"{counted(report.files, 'queue or partition', 'queues or partitions')} in {output}, in "
             f"{report.seconds:.1f} s, engine {report.engine}"
         )
     for line in report.notes:

@@ -10,10 +10,11 @@ from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
-from logdex.cli.output import emit, emit_json, human_count, human_size, kept_rows, table
+from logdex.cli.output import emit, emit_json, human_size, kept_rows, table
 from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 from logdex.io.env import Env
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.formats import RebuildJob
@@ -103,6 +104,6 @@ def _print(report: RebuildReport, source: str, rows: list[tuple[str, str]]) -> N
     speed = human_size(int(report.bytes / report.seconds)) if report.seconds else "-"
     emit(
         f"Rebuilt from {source}, in {report.seconds:.1f} s ({speed}/s), engine {report.engine}, "
-        f"{human_count(report.tasks, 'task')}"
+        f"{counted(report.tasks, 'task')}"
     )
     table([*rows, *kept_rows(report.kept)])

@@ -20,8 +20,9 @@ from logdex.cli.options import (
     TopicOption,
     path_command,
 )
-from logdex.cli.output import emit, emit_json, human_count, human_size, human_time, note, note_losses, table
+from logdex.cli.output import emit, emit_json, human_size, human_time, note, note_losses, table
 from logdex.formats import format_of
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.convert.stats import StatsReport
@@ -88,19 +89,19 @@ def _write_page(report: StatsReport, path: str, title: str) -> None:
 
 
 def _print(report: StatsReport) -> None:
-    emit(f"{human_count(report.messages, 'message')}, {human_size(report.size_bytes)}, in {report.seconds:.1f} s")
+    emit(f"{counted(report.messages, 'message')}, {human_size(report.size_bytes)}, in {report.seconds:.1f} s")
     topics = [
         (each.topic, f"{each.messages:,}", human_size(each.bytes), f"{each.queues:,}", f"{each.skew:.2f}")
         for each in report.topics[:_ROWS]
     ]
     table([("topic", "messages", "bytes", "queues", "skew"), *topics], right=(1, 2, 3, 4))
     if len(report.topics) > _ROWS:
-        emit(f"  and {human_count(len(report.topics) - _ROWS, 'other topic')}; --json has all")
+        emit(f"  and {counted(len(report.topics) - _ROWS, 'other topic')}; --json has all")
     if report.hours:
         busiest = max(report.hours, key=lambda each: each.messages)
-        emit(f"  busiest hour  {human_time(busiest.hour_ms)}, {human_count(busiest.messages, 'message')}")
+        emit(f"  busiest hour  {human_time(busiest.hour_ms)}, {counted(busiest.messages, 'message')}")
     for key in report.keys[:3]:
-        emit(f"  frequent key  {key.key} of {key.topic}, {human_count(key.messages, 'message')}")
+        emit(f"  frequent key  {key.key} of {key.topic}, {counted(key.messages, 'message')}")
     lags = [(each.group, each.topic, str(each.queue), f"{each.lag:,}") for each in report.groups[:_ROWS]]
     if lags:
         table([("group", "topic", "queue", "lag"), *lags], right=(2, 3))

@@ -11,9 +11,10 @@ from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
-from logdex.cli.output import emit, emit_json, fail, human_count, human_size
+from logdex.cli.output import emit, emit_json, fail, human_size
 from logdex.formats import format_of
 from logdex.io.env import DEFAULT_ENV
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.jobs.findings import Finding, VerifyReport
@@ -75,11 +76,11 @@ def _print(report: VerifyReport, of_what: str) -> None:
     for info in report.infos:
         emit(f"{info.path}: note: {info.message} [{info.kind}]")
     count = len(report.findings) + report.truncated
-    looked = f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of {of_what}"
-    files = human_count(report.files, "file")
-    emit(f"{human_count(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
+    looked = f"{counted(report.messages, 'message')}, {human_size(report.bytes)} of {of_what}"
+    files = counted(report.files, "file")
+    emit(f"{counted(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
     if report.truncated:
-        emit(f"{human_count(report.truncated, 'finding')} not shown: --max-findings shows more")
+        emit(f"{counted(report.truncated, 'finding')} not shown: --max-findings shows more")
 
 
 def _print_finding(finding: Finding) -> None:

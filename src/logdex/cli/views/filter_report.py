@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, emit_json, human_count, note_losses
+from logdex.cli.output import emit, emit_json, note_losses
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.convert.report import ConvertReport
@@ -17,7 +18,7 @@ def print_report(report: ConvertReport, output: str, place: str, *, as_json: boo
         emit_json(report.to_json())
     else:
         emit(
-            f"Wrote {human_count(report.messages, 'message')} of {human_count(report.files, place)} to {output}, "
+            f"Wrote {counted(report.messages, 'message')} of {counted(report.files, place)} to {output}, "
             f"in {report.seconds:.1f} s"
         )
     note_losses(report.notes, report.losses, "not written")

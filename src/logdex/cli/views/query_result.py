@@ -16,6 +16,7 @@ import pyarrow as pa
 from logdex.cli.output import emit_json, human_time, note, shown, table
 from logdex.errors import LogdexError, UsageError
 from logdex.io.env import DEFAULT_ENV
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.sql.session import SqlSession
@@ -32,7 +33,7 @@ def print_result(session: SqlSession, query: str, form: str, parquet: str | None
     batches = session.batches(query)
     if parquet is not None:
         rows = _write_parquet(batches, parquet)
-        note(f"{parquet}: {rows:,} {'row' if rows == 1 else 'rows'}")
+        note(f"{parquet}: {counted(rows, 'row')}")
     else:
         {"table": _print_table, "json": _print_json, "csv": _print_csv}[form](batches)
 

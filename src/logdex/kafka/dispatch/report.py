@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from logdex.jobs.dispatching import DispatchReport
+from logdex.primitives.shown import counted
 
 
 @dataclass(slots=True)
@@ -18,5 +19,4 @@ class LogDispatchReport(DispatchReport):
     @property
     def summary(self) -> str:
         """What was dispatched, in words."""
-        plural = "" if self.partitions == 1 else "s"
-        return f"{self.partitions} partition{plural}, {self.segments} times a segment"
+        return f"{counted(self.partitions, 'partition')}, {self.segments} times a segment"

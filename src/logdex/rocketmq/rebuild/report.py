@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from logdex.errors import UnusableFileError
 from logdex.jobs import reports
 from logdex.primitives.java_hash import decode_utf8
+from logdex.primitives.shown import counted
 from logdex.rocketmq.consume_queue.writer import QueueReport
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.scan.scanner import LogEnd
@@ -86,9 +87,11 @@ class RebuildReport(reports.RebuildReport):
         self.pre_blank_gaps += queue.gaps
         self.earlier_life_entries += queue.earlier
         if queue.repeated:
-            self.losses.append(f"{folder}: {queue.repeated} entries left out, their queue offset was there already")
+            left = counted(queue.repeated, "entry", "entries")
+            self.losses.append(f"{folder}: {left} left out, because the queue offset was there already")
         if queue.implausible:
-            self.losses.append(f"{folder}: {queue.implausible} entries left out, their queue offset cannot be")
+            left = counted(queue.implausible, "entry", "entries")
+            self.losses.append(f"{folder}: {left} left out, because the queue offset cannot be")
 
     def note_deleted(self, topic: builtins.bytes, entries: int) -> None:
         """Records entries of a topic that the broker has deleted."""
@@ -97,6 +100,5 @@ class RebuildReport(reports.RebuildReport):
 
     def note_skipped(self, topic: builtins.bytes, queue_id: int, entries: int) -> None:
         """Records a queue whose topic cannot be the name of a folder."""
-        self.losses.append(
-            f"topic {topic!r} queue {queue_id}: {entries} entries left out, no folder can have that name"
-        )
+        left = counted(entries, "entry", "entries")
+        self.losses.append(f"topic {topic!r} queue {queue_id}: {left} left out, no folder can have that name")

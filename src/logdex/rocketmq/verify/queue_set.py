@@ -259,7 +259,7 @@ class QueueSet:
             if self._is_unclean:
                 self._out.info("consume-queue-missing", path, f"{told} yet")
                 continue
-            text, mend = f"the queue has {queue.messages} messages and no ConsumeQueue", self._out.rebuild
+            text, mend = f"the queue has {told}", self._out.rebuild
             if self._known.topics is None:
                 text += ", and no topics.json says whether its topic was deleted"
                 mend += "; nothing if the topic was deleted"

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import human_count, note
+from logdex.cli.output import note
 from logdex.cli.rows.printer import RowPrinter, print_end
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.kafka.records import RecordRow, record_printer
 from logdex.errors import UsageError
 from logdex.jobs import look_again
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -54,7 +55,7 @@ def show(
             readers.append((partition, reader))
         printer = record_printer(rows, grep, where)
         _print(readers, limit, follow=follow, printer=printer)
-    note(f"{group} goes on behind this; it read {human_count(len(readers), 'partition')}")
+    note(f"{group} goes on behind this; it read {counted(len(readers), 'partition')}")
     print_end(rows, "consume", count=printer.printed, group=group, is_complete=True)
     return True
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import hint, human_count, human_time, note
+from logdex.cli.output import hint, human_time, note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.kafka.records import record_printer, tell_scan
 from logdex.errors import OffsetOutOfRangeError, UsageError
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -62,7 +63,7 @@ def show(
             after = record.offset + 1
         is_good = tell_scan(scan, found.path)
         note(
-            f"{human_count(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset} "
+            f"{counted(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset} "
             f"(exclusive), continue at {after}"
         )
         facts = {"offset": start, **bounds, "next_offset": after, "is_complete": is_good}

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
+from logdex.cli.output import emit, human_size, human_time, shown, table
 from logdex.cli.views.file_facts import print_file
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -62,8 +63,8 @@ def _partitions(look: KafkaOverview, in_use: list[PartitionOverview]) -> str:
     topics = len({one.topic for one in in_use})
     segments = sum(len(one.segments) for one in in_use)
     size = human_size(sum(one.size_bytes for one in in_use))
-    text = f"{human_count(len(in_use), 'partition')} of {human_count(topics, 'topic')}, "
-    text += f"{human_count(segments, 'segment')}, {size}"
+    text = f"{counted(len(in_use), 'partition')} of {counted(topics, 'topic')}, "
+    text += f"{counted(segments, 'segment')}, {size}"
     marked = Counter(one.mark for one in look.partitions if one.mark is not None)
     return text + "".join(f", {count} marked {mark}" for mark, count in sorted(marked.items()))
 
@@ -86,8 +87,8 @@ def _cluster(look: KafkaOverview) -> list[tuple[str, str]]:
     names = Counter(record.name for record in cluster.control_records)
     control = ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or "none"
     return [
-        ("metadata log", f"{human_count(cluster.data_records, 'record')}, control records: {control}"),
-        ("", f"{human_count(len(cluster.snapshots), 'snapshot')}"),
+        ("metadata log", f"{counted(cluster.data_records, 'record')}, control records: {control}"),
+        ("", f"{counted(len(cluster.snapshots), 'snapshot')}"),
     ]
 
 
@@ -139,7 +140,7 @@ def _print_details(partitions: list[PartitionOverview], *, alone: bool) -> None:
         rows.append((str(segment.base_offset), human_size(segment.size_bytes), offset_index, time_index, txn_index))
     table(rows, right=(0, 1))
     epochs = ", ".join(f"{epoch.epoch} from {epoch.start_offset} on" for epoch in partitions[0].leader_epochs)
-    emit(f"  leader epochs: {epochs or 'none'}; {human_count(partitions[0].producers, 'producer')}")
+    emit(f"  leader epochs: {epochs or 'none'}; {counted(partitions[0].producers, 'producer')}")
 
 
 def _print_groups(partitions: list[PartitionOverview]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import hint, human_count, human_size, note, note_settings
+from logdex.cli.output import hint, human_size, note, note_settings
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -27,23 +28,23 @@ def print_notes(found: KafkaPath, report: KafkaRebuildReport) -> None:
 
 def source(report: KafkaRebuildReport) -> str:
     """Returns what was read, as text."""
-    batches = human_count(report.batches, "batch", "batches")
-    return f"{human_count(report.messages, 'record')} in {batches}, {human_size(report.bytes)}"
+    batches = counted(report.batches, "batch", "batches")
+    return f"{counted(report.messages, 'record')} in {batches}, {human_size(report.bytes)}"
 
 
 def rows(report: KafkaRebuildReport, output: str) -> list[tuple[str, str]]:
     """Returns the table rows for what was written to `output`."""
     found = [
-        ("logs", f"{human_count(report.partitions, 'partition')}, {human_count(report.segments, 'segment')}"),
+        ("logs", f"{counted(report.partitions, 'partition')}, {counted(report.segments, 'segment')}"),
         (".index", _entries(report.offset_index_entries)),
         (".timeindex", _entries(report.time_index_entries)),
-        (".txnindex", human_count(report.aborted_transactions, "aborted transaction")),
-        (".snapshot", human_count(report.snapshots, "file")),
+        (".txnindex", counted(report.aborted_transactions, "aborted transaction")),
+        (".snapshot", counted(report.snapshots, "file")),
     ]
     if report.key_index_entries:
         found.append((".keyindex", _entries(report.key_index_entries)))
-    return [*found, ("files", f"{human_count(report.files, 'file')} in {output}")]
+    return [*found, ("files", f"{counted(report.files, 'file')} in {output}")]
 
 
 def _entries(count: int) -> str:
-    return human_count(count, "entry", "entries")
+    return counted(count, "entry", "entries")

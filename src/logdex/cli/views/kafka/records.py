@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import hint, human_count, human_time, note, shown
+from logdex.cli.output import hint, human_time, note, shown
 from logdex.cli.rows.printer import RowPrinter
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.rows.row_text import pairs_text
 from logdex.cli.rows.shape import Pair, RowShape
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.batch.record import Record
@@ -128,7 +129,7 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
     for problem in scan.problems[:PROBLEMS_TOLD]:
         note(f"skipped: {problem.message}")
     if len(scan.problems) > PROBLEMS_TOLD:
-        note(f"and {human_count(len(scan.problems) - PROBLEMS_TOLD, 'bad batch', 'bad batches')} more")
+        note(f"and {counted(len(scan.problems) - PROBLEMS_TOLD, 'bad batch', 'bad batches')} more")
     for partition in scan.deleted:
         note(f"{partition.path}: deleted by the broker meanwhile")
     for end in scan.ends:
@@ -138,7 +139,7 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
             note(f"{end.end.kind.value}: {end.end.error.message}")
     if scan.gaps:
         note(
-            f"{human_count(scan.missing_offsets, 'offset')} missing in {human_count(scan.gaps, 'gap')}: "
+            f"{counted(scan.missing_offsets, 'offset')} missing in {counted(scan.gaps, 'gap')}: "
             "compaction or lost batches leave them"
         )
     if not scan.is_good:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, human_count, human_loss, human_size, kept_rows, note, note_settings, table
+from logdex.cli.output import emit, human_loss, human_size, kept_rows, note, note_settings, table
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.recover.report import RecoverReport
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
 def print_report(report: RecoverReport, output: str) -> None:
     """Prints the report of a recovery into `output` as text."""
     emit(
-        f"Recovered {human_count(report.messages, 'message')} in {human_count(report.batches, 'batch', 'batches')} "
+        f"Recovered {counted(report.messages, 'message')} in {counted(report.batches, 'batch', 'batches')} "
         f"from {human_size(report.bytes)} of logs, in {report.seconds:.1f} s"
     )
     rows = [
-        ("partitions", human_count(report.partitions, "partition")),
-        ("files", f"{human_count(report.files, 'file')} in {output}"),
+        ("partitions", counted(report.partitions, "partition")),
+        ("files", f"{counted(report.files, 'file')} in {output}"),
         ("lost", human_loss(report)),
     ]
     rows += kept_rows(report.kept)

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import human_count, note
+from logdex.cli.output import note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -70,6 +71,6 @@ def show(
                 left = None if left is None else left - len(messages)
             consumer.commit()
             shares = sum(each == consumer.topic for each, _ in consumer.assignment)
-    note(f"group {group} goes on behind this; it read {human_count(shares, 'queue')} of {topic}")
+    note(f"group {group} goes on behind this; it read {counted(shares, 'queue')} of {topic}")
     print_end(rows, "consume", count=printer.printed, group=group, is_complete=not printer.problems)
     return not printer.problems

@@ -7,8 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import emit, human_count, human_size, human_time, shown, table
+from logdex.cli.output import emit, human_size, human_time, shown, table
 from logdex.cli.views.file_facts import print_file
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -62,8 +63,8 @@ def _derived(look: StoreOverview) -> list[tuple[str, str]]:
 
 
 def _scanned(look: StoreOverview) -> list[tuple[str, str]]:
-    topics, queues = len({queue.topic for queue in look.queues}), human_count(len(look.queues), "queue")
-    counts = f"{human_count(look.log.messages or 0, 'message')}, {human_count(topics, 'topic')}, {queues}"
+    topics, queues = len({queue.topic for queue in look.queues}), counted(len(look.queues), "queue")
+    counts = f"{counted(look.log.messages or 0, 'message')}, {counted(topics, 'topic')}, {queues}"
     return [("a scan finds", counts)]
 
 
@@ -79,7 +80,7 @@ def _commit_log(look: StoreOverview) -> str:
     log = look.log
     each = human_size(look.config.mapped_file_size_commit_log)
     used = human_size(log.end_offset - log.min_offset)
-    return f"{human_count(log.files, 'file')} of {each}, {used} in use"
+    return f"{counted(log.files, 'file')} of {each}, {used} in use"
 
 
 def _times(times: LogOverview | IndexOverview) -> str:
@@ -88,18 +89,18 @@ def _times(times: LogOverview | IndexOverview) -> str:
 
 def _consume_queues(look: StoreOverview) -> str:
     queues = look.queues
-    counts = f"{human_count(len(queues), 'queue')}, {human_count(sum(queue.messages for queue in queues), 'message')}"
+    counts = f"{counted(len(queues), 'queue')}, {counted(sum(queue.messages for queue in queues), 'message')}"
     if not look.has_consume_queues:
         return f"none; a scan of the CommitLog finds {counts}"
     files, size = sum(queue.files for queue in queues), sum(queue.size_bytes for queue in queues)
-    return f"{counts}, {human_count(files, 'file')}, {human_size(size)}"
+    return f"{counts}, {counted(files, 'file')}, {human_size(size)}"
 
 
 def _index(look: StoreOverview) -> str:
     index = look.index
     if not index.files:
         return "none"
-    counts = f"{human_count(index.files, 'file')}, {human_count(index.entries, 'entry', 'entries')}"
+    counts = f"{counted(index.files, 'file')}, {counted(index.entries, 'entry', 'entries')}"
     geometry = f"{look.config.max_hash_slot_num:,} slots, {look.config.max_index_num:,} entries at most"
     return f"{counts}, {human_size(index.size_bytes)} ({geometry})"
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import hint, human_count, note
+from logdex.cli.output import hint, note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, note_one_file
 from logdex.errors import UsageError
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.rocketmq.message.stored_message import StoredMessage
@@ -103,14 +104,14 @@ def _tell_completeness(search: KeySearch, missing: Sequence[OffsetRange], scan_m
     for problem in search.problems:
         note(problem.message)
     if search.behind_end:
-        what = human_count(search.behind_end, "index entry points", "index entries point")
+        what = counted(search.behind_end, "index entry points", "index entries point")
         note(f"{what} past the end of the CommitLog: logdex cat states why it ends there")
     if missing:
         ranges = ", ".join(f"{begin} to {end}" for begin, end in missing[:RANGES_TOLD])
         more = len(missing) - RANGES_TOLD
-        where = f"{ranges} and {human_count(more, 'range')} more" if more > 0 else ranges
+        where = f"{ranges} and {counted(more, 'range')} more" if more > 0 else ranges
         size = sum(end - begin for begin, end in missing)
-        note(f"no IndexFile covers {human_count(size, 'byte')} of the CommitLog: offsets {where}")
+        note(f"no IndexFile covers {counted(size, 'byte')} of the CommitLog: offsets {where}")
         hint(
             "they were searched in the log itself" if scan_missing else "--scan-missing searches them in the log itself"
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import human_count, human_size, note, note_settings
+from logdex.cli.output import human_size, note, note_settings
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.rocketmq.rebuild.report import RebuildReport
@@ -18,7 +19,7 @@ def note_in_place(output: str) -> None:
 
 def source(report: RebuildReport) -> str:
     """Returns what was read, as text."""
-    return f"{human_count(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
+    return f"{counted(report.messages, 'message')}, {human_size(report.bytes)} of CommitLog"
 
 
 def print_notes(found: StorePath, report: RebuildReport) -> None:
@@ -33,35 +34,27 @@ def print_notes(found: StorePath, report: RebuildReport) -> None:
 def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
     """Returns the table rows for what was written to `output`."""
     found = [
-        (
-            "ConsumeQueues",
-            f"{human_count(report.queues, 'queue')}, {human_count(report.queue_entries, 'entry', 'entries')}",
-        ),
-        (
-            "IndexFiles",
-            f"{human_count(report.index_files, 'file')}, {human_count(report.index_entries, 'entry', 'entries')}",
-        ),
+        ("ConsumeQueues", f"{counted(report.queues, 'queue')}, {counted(report.queue_entries, 'entry', 'entries')}"),
+        ("IndexFiles", f"{counted(report.index_files, 'file')}, {counted(report.index_entries, 'entry', 'entries')}"),
         *([("index names", f"in {report.time_zone}")] if report.index_files else []),
-        ("files", f"{human_count(report.files, 'file')} in {output}"),
+        ("files", f"{counted(report.files, 'file')} in {output}"),
         ("log end", f"offset {report.end_offset}: {report.end}"),
     ]
     if report.pre_blank_gaps:
-        found.append(
-            ("gaps", f"{human_count(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries")
-        )
+        found.append(("gaps", f"{counted(report.pre_blank_gaps, 'gap')} in queue offsets, filled with blank entries"))
     if report.checkpoint:
         text = "written too, so that the broker's next start after the crash keeps the IndexFiles"
         found.append(("checkpoint", f"{text}: it belongs into the store with index/ and consumequeue/"))
     if report.expired_queues:
-        text = f"{human_count(report.expired_queues, 'queue')} without messages in the log, taken over as they were"
+        text = f"{counted(report.expired_queues, 'queue')} without messages in the log, taken over as they were"
         found.append(("expired", text))
     if report.stale_queues:
-        text = f"{human_count(report.stale_queues, 'queue')} left out, their entries name no message of the log"
+        text = f"{counted(report.stale_queues, 'queue')} left out, their entries name no message of the log"
         found.append(("stale", text))
     if report.earlier_life_entries:
-        left = human_count(report.earlier_life_entries, "entry", "entries")
+        left = counted(report.earlier_life_entries, "entry", "entries")
         found.append(("earlier lives", f"{left} left out, their topics were deleted and created again"))
     for topic, entries in report.deleted_topics.items():
-        left = human_count(entries, "entry", "entries")
+        left = counted(entries, "entry", "entries")
         found.append(("deleted topic", f"{topic}: {left} left out, topics.json has no such topic (--deleted-topics)"))
     return found

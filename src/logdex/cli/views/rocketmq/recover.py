@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import emit, human_count, human_loss, human_size, kept_rows, note, note_settings, table
+from logdex.cli.output import emit, human_loss, human_size, kept_rows, note, note_settings, table
+from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recover.report import RecoverReport
@@ -13,18 +14,15 @@ if TYPE_CHECKING:
 def print_report(report: RecoverReport, output: str) -> None:
     """Prints the report of a recovery into `output` as text."""
     emit(
-        f"Recovered {human_count(report.messages, 'message')} from {human_size(report.bytes)} of CommitLog, "
+        f"Recovered {counted(report.messages, 'message')} from {human_size(report.bytes)} of CommitLog, "
         f"in {report.seconds:.1f} s"
     )
-    index_entries = human_count(report.index_entries, "entry", "entries")
+    index_entries = counted(report.index_entries, "entry", "entries")
     rows = [
         ("log end", f"offset {report.end_offset}"),
-        (
-            "ConsumeQueues",
-            f"{human_count(report.queues, 'queue')}, {human_count(report.queue_entries, 'entry', 'entries')}",
-        ),
-        ("IndexFiles", f"{human_count(report.index_files, 'file')}, {index_entries}"),
-        ("files", f"{human_count(report.files, 'file')} in {output}"),
+        ("ConsumeQueues", f"{counted(report.queues, 'queue')}, {counted(report.queue_entries, 'entry', 'entries')}"),
+        ("IndexFiles", f"{counted(report.index_files, 'file')}, {index_entries}"),
+        ("files", f"{counted(report.files, 'file')} in {output}"),
         ("lost", _lost(report)),
     ]
     rows += kept_rows(report.kept)
@@ -39,5 +37,5 @@ def print_report(report: RecoverReport, output: str) -> None:
 def _lost(report: RecoverReport) -> str:
     text = human_loss(report)
     if report.lossy and report.placeholders:
-        text += f", {human_count(report.placeholders, 'placeholder message')} of topic LOGDEX_LOST instead"
+        text += f", {counted(report.placeholders, 'placeholder message')} of topic LOGDEX_LOST instead"
     return text
