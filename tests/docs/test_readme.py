@@ -18,11 +18,11 @@ from tests.golden.rocketmq import unpack_demo
 
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
-TOURS = [README, GUIDE / "rebuild.md", GUIDE / "kafka-rebuild.md"]
+TOURS = [README, *(GUIDE / f"{page}.md" for page in ("for-data-engineers", "rebuild", "kafka-rebuild"))]
 WITHOUT_SPARK = [GUIDE / f"{page}.md" for page in ("kafka-log", "kafka-operator", "message-store", "recover")]
 ASK = GUIDE / "ask-a-log.md"
 READABLE = GUIDE / "readable-output.md"
-OPERATORS = [GUIDE / f"{page}.md" for page in ("rocketmq-operator", "settings")]
+OPERATORS = [GUIDE / f"{page}.md" for page in ("for-operators", "for-programs", "rocketmq-operator", "settings")]
 FRONT = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")]
 DOCUMENTS = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")

@@ -31,11 +31,18 @@ class RecordSlice:
     table: pa.Table
 
 
-def fill_times(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa.RecordBatch:
-    """Replaces -1 and null in the column `timestamp_ms` by `now_ms`.
+def fill_columns(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa.RecordBatch:
+    """Replaces -1 and null in the column `timestamp_ms` by `now_ms`. Where that column or `key` is
+    missing, all times are `now_ms`, or all keys null.
 
-    A table without exactly one such column is returned unchanged.
+    A table with several columns `timestamp_ms` is returned unchanged, and nothing is added to one
+    with unknown columns: one of them may be a misspelt name.
     """
+    if set(table.schema.names) <= {"key", "value", "timestamp_ms", "headers"}:
+        if "key" not in table.schema.names:
+            table = table.append_column("key", pa.nulls(table.num_rows, pa.binary()))
+        if "timestamp_ms" not in table.schema.names:
+            table = table.append_column("timestamp_ms", pa.nulls(table.num_rows, pa.int64()))
     if table.schema.names.count("timestamp_ms") != 1:
         return table
     place = table.schema.get_field_index("timestamp_ms")

@@ -12,7 +12,7 @@ from logdex.errors import UsageError
 from logdex.jobs.settings import require_known
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression, TimestampType
 from logdex.kafka.columns.encode_columns import iter_encoded
-from logdex.kafka.columns.encode_input import check_table, fill_times
+from logdex.kafka.columns.encode_input import check_table, fill_columns
 from logdex.kafka.log.append import AppendInfo, acknowledge, next_sequence, write_encoded
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.encoded_append import EncodedAppend, parse_compression, require_keys, with_append_time
@@ -43,7 +43,7 @@ def append_columns(
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options["compression"] = parse_compression(compression)
     now_ms = core.now_ms()
-    table = check_table(fill_times(table, now_ms))
+    table = check_table(fill_columns(table, now_ms))
     require_keys(core, table.column("key").null_count > 0)
     log_append_time_ms = now_ms if core.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
     producer_id = options.get("producer_id", NO_PRODUCER_ID)

@@ -148,12 +148,14 @@ class Log(ReadableLog):
         """Appends all rows of an Arrow table as many batches; returns None for a table without
         rows.
 
-        The columns are ``key``, ``value`` (binary), ``timestamp_ms`` (int64; -1 and null: now) and
-        optionally ``headers``. See `logdex.kafka.columns.encode_columns` for them and for `options`
-        (``batch_records``, ``batch_bytes``, producer fields). With a ``producer_id`` but no
-        ``base_sequence``, sequence numbers continue as in `append`. Rows are appended in order,
-        piece by piece; other threads may append between pieces, unless sequence numbers continue.
-        After an error the earlier pieces stay: `log_end_offset` shows how many rows were appended.
+        The columns are ``value`` (binary) and optionally ``key`` (binary), ``timestamp_ms`` (int64;
+        -1 and null: now) and ``headers``. See `logdex.kafka.columns.encode_columns` for them and
+        for `options` (``batch_records``, ``batch_bytes``, producer fields). With a ``producer_id``
+        but no ``base_sequence``, sequence numbers continue as in `append`. Rows are appended in
+        order, piece by piece; other threads may append between pieces, unless sequence numbers
+        continue. After an error the earlier pieces stay: `log_end_offset` shows how many rows were
+        appended.
+
         With a ``base_sequence`` the same call can be repeated after a crash: batches that are in
         the log already are skipped (`AppendInfo.duplicate_batches`), and the others are written.
         """

@@ -52,7 +52,19 @@ def test_rows_without_a_time_get_now(path: str, table: pa.Table | pa.RecordBatch
         assert [record.timestamp_ms for record in log.records()] == wanted
 
 
-@pytest.mark.parametrize("times", [make_table([-2]), make_table([5], pa.int32()), make_table([5]).drop(["key"])])
+@pytest.mark.parametrize("as_batch", [False, True])
+def test_keys_and_times_may_be_left_out(path: str, as_batch: bool) -> None:
+    table = pa.table({"value": ["a", None, "c"]})
+    with Log.open(path, clock_ms=lambda: 777) as log:
+        log.append_columns(table.to_batches()[0] if as_batch else table)
+        told = [(record.key, record.value, record.timestamp_ms) for record in log.records()]
+    assert told == [(None, b"a", 777), (None, None, 777), (None, b"c", 777)]
+
+
+MISSPELT = make_table([5]).drop(["key"]).append_column("kye", pa.array([b"k"]))
+
+
+@pytest.mark.parametrize("times", [make_table([-2]), make_table([5], pa.int32()), MISSPELT])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_columns_that_cannot_be_are_still_refused(path: str, times: pa.Table, policy: str) -> None:
     with Log.open(path, cleanup_policy=policy) as log:
