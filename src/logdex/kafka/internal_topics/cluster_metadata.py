@@ -8,7 +8,6 @@ SnapshotHeaderRecord, KRaftVersionRecord, VotersRecord.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,28 +15,18 @@ from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch
-from logdex.kafka.files.metadata_files import uuid_to_text
 from logdex.kafka.internal_topics.batch_reading import read_batches, segment_paths
-from logdex.kafka.internal_topics.message_reader import MessageReader
+from logdex.kafka.internal_topics.record_schemas import CONTROL_RECORDS
 from logdex.layout.kafka import CONTROL_RECORD_KEY
 
 TOPIC = "__cluster_metadata"
 _SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint")  # end offset and epoch
-CONTROL_NAMES = {
-    0: "abort",
-    1: "commit",
-    2: "leader-change",
-    3: "snapshot-header",
-    4: "snapshot-footer",
-    5: "kraft-version",
-    6: "kraft-voters",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """One control record. `name` is one of `CONTROL_NAMES` or ``type N``; `fields` are its decoded
-    fields."""
+    """One control record. `name` is that of one of `CONTROL_RECORDS`, or ``type N``; `fields` are
+    its decoded fields."""
 
     offset: int
     leader_epoch: int
@@ -99,73 +88,14 @@ def _control_record(batch: RecordBatch, record: Record) -> ControlRecord:
         if len(key) < CONTROL_RECORD_KEY.size_bytes:
             raise ValueError("its key is truncated")
         kind = CONTROL_RECORD_KEY.struct.unpack_from(key)[1]
-        read = _VALUES.get(kind)
-        fields = {} if read is None else read(MessageReader(record.value or b"", flexible=True))
+        schema = CONTROL_RECORDS.get(kind)
+        fields: dict[str, Any] = {}
+        if schema is not None:
+            version, fields = schema.read_value(record.value or b"")
+            fields = {"version": version, **fields}
     except ValueError as error:
         raise CorruptError(
             f"control record {record.offset}: {error}", path=batch.path, position=batch.position, field="record"
         ) from error
-    name = CONTROL_NAMES.get(kind, f"type {kind}")
+    name = f"type {kind}" if schema is None else schema.name
     return ControlRecord(record.offset, batch.leader_epoch, record.timestamp_ms, name, fields)
-
-
-def _marker(reader: MessageReader) -> dict[str, Any]:
-    return {"version": reader.integer(2), "coordinator_epoch": reader.integer(4)}
-
-
-def _leader_change(reader: MessageReader) -> dict[str, Any]:
-    version, leader_id = reader.integer(2), reader.integer(4)
-    voters = [_voter(reader, version) for _ in range(reader.array_size())]
-    granting = [_voter(reader, version) for _ in range(reader.array_size())]
-    return {"version": version, "leader_id": leader_id, "voters": voters, "granting_voters": granting}
-
-
-def _voter(reader: MessageReader, version: int) -> dict[str, Any]:
-    voter: dict[str, Any] = {"voter_id": reader.integer(4)}
-    if version >= 1:
-        voter["directory_id"] = uuid_to_text(reader.uuid())
-    reader.skip_tagged_fields()
-    return voter
-
-
-def _snapshot_header(reader: MessageReader) -> dict[str, Any]:
-    return {"version": reader.integer(2), "last_contained_log_timestamp_ms": reader.integer(8)}
-
-
-def _snapshot_footer(reader: MessageReader) -> dict[str, Any]:
-    return {"version": reader.integer(2)}
-
-
-def _kraft_version(reader: MessageReader) -> dict[str, Any]:
-    return {"version": reader.integer(2), "kraft_version": reader.integer(2)}
-
-
-def _voters(reader: MessageReader) -> dict[str, Any]:
-    version = reader.integer(2)
-    return {"version": version, "voters": [_quorum_voter(reader) for _ in range(reader.array_size())]}
-
-
-def _quorum_voter(reader: MessageReader) -> dict[str, Any]:
-    voter: dict[str, Any] = {"voter_id": reader.integer(4), "directory_id": uuid_to_text(reader.uuid())}
-    voter["endpoints"] = [_endpoint(reader) for _ in range(reader.array_size())]
-    voter["kraft_versions"] = [reader.integer(2), reader.integer(2)]
-    reader.skip_tagged_fields()  # of the version range
-    reader.skip_tagged_fields()
-    return voter
-
-
-def _endpoint(reader: MessageReader) -> dict[str, Any]:
-    endpoint = {"name": reader.text(), "host": reader.text(), "port": reader.integer(2) & 0xFFFF}
-    reader.skip_tagged_fields()
-    return endpoint
-
-
-_VALUES: dict[int, Callable[[MessageReader], dict[str, Any]]] = {
-    0: _marker,
-    1: _marker,
-    2: _leader_change,
-    3: _snapshot_header,
-    4: _snapshot_footer,
-    5: _kraft_version,
-    6: _voters,
-}

@@ -17,36 +17,10 @@ from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.internal_topics.batch_reading import read_batches, segment_paths
 from logdex.kafka.internal_topics.message_reader import MessageReader
+from logdex.kafka.internal_topics.record_schemas import GROUP_METADATA, GROUP_RECORDS, OFFSET_COMMIT
 from logdex.primitives.java_hash import index_key_hash
 
 TOPIC = "__consumer_offsets"
-OFFSET_COMMIT = (0, 1)
-GROUP_METADATA = 2
-_FLEXIBLE_SINCE = 4
-_VERSION_MAX = 4
-
-RECORD_TYPES = {
-    3: "ConsumerGroupMetadata",
-    4: "ConsumerGroupPartitionMetadata",
-    5: "ConsumerGroupMemberMetadata",
-    6: "ConsumerGroupTargetAssignmentMetadata",
-    7: "ConsumerGroupTargetAssignmentMember",
-    8: "ConsumerGroupCurrentMemberAssignment",
-    10: "ShareGroupMemberMetadata",
-    11: "ShareGroupMetadata",
-    12: "ShareGroupTargetAssignmentMetadata",
-    13: "ShareGroupTargetAssignmentMember",
-    14: "ShareGroupCurrentMemberAssignment",
-    15: "ShareGroupStatePartitionMetadata",
-    16: "ConsumerGroupRegularExpression",
-    17: "StreamsGroupMetadata",
-    19: "StreamsGroupMemberMetadata",
-    20: "StreamsGroupTargetAssignmentMetadata",
-    21: "StreamsGroupTargetAssignmentMember",
-    22: "StreamsGroupCurrentMemberAssignment",
-    23: "StreamsGroupTopology",
-}
-"""The record types of newer groups, by key version. They are named and counted, not decoded."""
 
 
 class CommittedOffset(NamedTuple):
@@ -177,60 +151,38 @@ def _take_record(record: Record, found: ConsumerOffsets) -> _Change | None:
     """
     key = MessageReader(record.key or b"")
     kind = key.integer(2)
-    if kind in OFFSET_COMMIT:
+    schema = GROUP_RECORDS.get(kind)
+    if schema is OFFSET_COMMIT:
         group, topic, partition = key.text(), key.text(), key.integer(4)
-        value = None if record.value is None else committed_offset(record.value, record.offset)
+        value = None if record.value is None else _committed_offset(record.value, record.offset)
         return (group, TopicPartition(topic, partition)), value, record.offset
-    if kind == GROUP_METADATA:
+    if schema is GROUP_METADATA:
         group = key.text()
         if record.value is None:
             found.groups.pop(group, None)
         else:
-            found.groups[group] = group_metadata(record.value)
+            found.groups[group] = _group_metadata(record.value)
         return None
-    found.skipped[RECORD_TYPES.get(kind, f"type {kind}")] += 1
+    found.skipped[f"type {kind}" if schema is None else schema.name] += 1
     return None
 
 
-def _versioned(data: bytes) -> tuple[MessageReader, int]:
-    reader = MessageReader(data)
-    version = reader.integer(2)
-    if not 0 <= version <= _VERSION_MAX:
-        raise ValueError(f"the value has version {version}, but 0 to {_VERSION_MAX} are known")
-    reader.flexible = version >= _FLEXIBLE_SINCE
-    return reader, version
-
-
-def committed_offset(data: bytes, record_offset: int) -> CommittedOffset:
+def _committed_offset(data: bytes, record_offset: int) -> CommittedOffset:
     """Decodes the value of a commit. Raises `ValueError` if it is none."""
-    reader, version = _versioned(data)
-    offset = reader.integer(8)
-    leader_epoch = reader.integer(4) if version >= 3 else -1
-    metadata, commit_timestamp = reader.text(), reader.integer(8)
-    expire_timestamp = reader.integer(8) if version == 1 else -1
-    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, record_offset)
+    _, value = OFFSET_COMMIT.read_value(data)
+    leader_epoch, expire_timestamp = value.get("leader_epoch", -1), value.get("expire_timestamp_ms", -1)
+    times = value["commit_timestamp_ms"], expire_timestamp
+    return CommittedOffset(value["offset"], leader_epoch, value["metadata"], *times, record_offset)
 
 
-def group_metadata(data: bytes) -> GroupMetadata:
+def _group_metadata(data: bytes) -> GroupMetadata:
     """Decodes the value of a record about a classic group. Raises `ValueError` if it is none."""
-    reader, version = _versioned(data)
-    protocol_type, generation = reader.text(), reader.integer(4)
-    protocol, leader = reader.string(), reader.string()
-    state_timestamp = reader.integer(8) if version >= 2 else -1
-    members = tuple(_member(reader, version) for _ in range(reader.array_size()))
-    return GroupMetadata(protocol_type, generation, protocol, leader, state_timestamp, members)
-
-
-def _member(reader: MessageReader, version: int) -> str:
-    member_id = reader.text()
-    if version >= 3:
-        reader.string()  # group instance id
-    reader.text(), reader.text()  # client id and host
-    reader.integer(8 if version >= 1 else 4)  # rebalance timeout since version 1, session timeout
-    reader.skip_bytes()
-    reader.skip_bytes()
-    reader.skip_tagged_fields()
-    return member_id
+    _, value = GROUP_METADATA.read_value(data)
+    state_timestamp_ms = value.get("current_state_timestamp_ms", -1)
+    members = tuple(member["member_id"] for member in value["members"])
+    return GroupMetadata(
+        *(value["protocol_type"], value["generation"], value["protocol"], value["leader"]), state_timestamp_ms, members
+    )
 
 
 def _problem(batch: RecordBatch, record: Record, text: str) -> CorruptError:

@@ -28,6 +28,10 @@ class MessageReader:
         self._at += size_bytes
         return self._data[self._at - size_bytes : self._at]
 
+    def rest(self) -> bytes:
+        """Reads all bytes that are left."""
+        return self._take(len(self._data) - self._at)
+
     def integer(self, size_bytes: int) -> int:
         """Reads a signed integer."""
         return int.from_bytes(self._take(size_bytes), "big", signed=True)
@@ -54,26 +58,31 @@ class MessageReader:
             raise ValueError(f"byte {self._at}: null instead of a string")
         return value
 
-    def array_size(self) -> int:
-        """Reads the number of elements that follow; each has at least one byte."""
+    def nullable_array_size(self) -> int | None:
+        """Reads the number of elements that follow, None for a null array; each element has at
+        least one byte."""
         count = self.unsigned_varint() - 1 if self.flexible else self.integer(4)
         if not -1 <= count <= len(self._data) - self._at:
             raise ValueError(
                 f"byte {self._at}: {count} elements are stated, but {len(self._data) - self._at} bytes are left"
             )
-        return max(count, 0)
+        return None if count == -1 else count
 
-    def skip_bytes(self) -> None:
-        """Skips a field of bytes."""
-        self._take(max(self.unsigned_varint() - 1 if self.flexible else self.integer(4), 0))
+    def array_size(self) -> int:
+        """Reads the number of elements that follow, 0 for a null array."""
+        return self.nullable_array_size() or 0
+
+    def byte_string(self) -> bytes | None:
+        """Reads a field of bytes, None for null."""
+        size_bytes = self.unsigned_varint() - 1 if self.flexible else self.integer(4)
+        return None if size_bytes == -1 else self._take(size_bytes)
 
     def uuid(self) -> uuid.UUID:
         """Reads a UUID."""
         return uuid.UUID(bytes=self._take(16))
 
-    def skip_tagged_fields(self) -> None:
-        """Skips the tagged fields at the end of a structure of a flexible version."""
-        if self.flexible:
-            for _ in range(self.unsigned_varint()):
-                self.unsigned_varint()
-                self._take(self.unsigned_varint())
+    def tagged_fields(self) -> list[tuple[int, bytes]]:
+        """Reads the tagged fields at the end of a structure, as (tag, bytes); none before the first
+        flexible version."""
+        count = self.unsigned_varint() if self.flexible else 0
+        return [(self.unsigned_varint(), self._take(self.unsigned_varint())) for _ in range(count)]

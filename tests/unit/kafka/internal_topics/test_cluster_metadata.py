@@ -66,7 +66,7 @@ def control(kind: int, value: bytes, offset: int = 0) -> bytes:
                         "voter_id": 1,
                         "directory_id": ID,
                         "endpoints": [{"name": "C", "host": "host", "port": 39093}],
-                        "kraft_versions": [0, 1],
+                        "kraft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
                     }
                 ],
             },

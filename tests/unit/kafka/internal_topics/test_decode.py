@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logdex.kafka.batch.record import Record
-from logdex.kafka.internal_topics.decode import METADATA_RECORDS, decode_record
+from logdex.kafka.internal_topics.decode import decode_record
+from logdex.kafka.internal_topics.record_schemas import METADATA_RECORDS
 from tests.unit.kafka.internal_topics.test_consumer_offsets import key, text, value
 
 TOPIC_ID = uuid.UUID(int=1)
@@ -31,25 +32,16 @@ TRANSACTION = struct.pack(">qhib", 7, 3, 60_000, 1)
 TRANSACTION_FIELDS = {
     "producer_id": 7,
     "producer_epoch": 3,
-    "timeout_ms": 60_000,
-    "state": "Ongoing",
-    "partitions": {"t": [0, 5]},
-    "last_update_timestamp_ms": 11,
-    "start_timestamp_ms": 12,
+    "transaction_timeout_ms": 60_000,
+    "transaction_status": "Ongoing",
+    "transaction_partitions": [{"topic": "t", "partition_ids": [0, 5]}],
+    "transaction_last_update_timestamp_ms": 11,
+    "transaction_start_timestamp_ms": 12,
 }
 CASES: dict[str, tuple[str, bytes | None, bytes | None, dict[str, Any]]] = {
     "commit": (
         *("__consumer_offsets", key("g", 2), value(41)),
-        {
-            **COMMITTED,
-            "value": {
-                "offset": 41,
-                "leader_epoch": 7,
-                "metadata": "m",
-                "commit_timestamp_ms": 99,
-                "expire_timestamp_ms": -1,
-            },
-        },
+        {**COMMITTED, "value": {"offset": 41, "leader_epoch": 7, "metadata": "m", "commit_timestamp_ms": 99}},
     ),
     "deleted commit": ("__consumer_offsets", key("g", 2), None, {**COMMITTED, "value": None}),
     "group without members": (
@@ -63,14 +55,21 @@ CASES: dict[str, tuple[str, bytes | None, bytes | None, dict[str, Any]]] = {
                 "generation": 4,
                 "protocol": "range",
                 "leader": "m-1",
-                "state_timestamp_ms": -1,
                 "members": [],
             },
         },
     ),
     "newer group": (
-        *("__consumer_offsets", struct.pack(">h", 3) + text("g"), b"\0\0"),
-        {"type": "ConsumerGroupMetadata", "group": "g"},
+        *(
+            "__consumer_offsets",
+            struct.pack(">h", 3) + text("g"),
+            struct.pack(">hi", 0, 8) + b"\1\0\x08" + bytes(7) + b"\5",
+        ),
+        {"type": "ConsumerGroupMetadata", "group": "g", "value": {"epoch": 8, "metadata_hash": 5}},
+    ),
+    "newer version": (
+        *("__consumer_offsets", struct.pack(">h", 3) + text("g"), struct.pack(">hi", 1, 8)),
+        {"type": "ConsumerGroupMetadata", "group": "g", "problem": "the value has version 1, but 0 to 0 are known"},
     ),
     "unknown": ("__consumer_offsets", struct.pack(">h", 99), b"", {"type": "type 99"}),
     "transaction": (
@@ -85,7 +84,14 @@ CASES: dict[str, tuple[str, bytes | None, bytes | None, dict[str, Any]]] = {
     ),
     "flexible transaction": (
         *("__transaction_state", struct.pack(">h", 0) + text("tx")),
-        struct.pack(">h", 1) + TRANSACTION + b"\2" + compact("t") + numbers(0, 5) + b"\0" + struct.pack(">qq", 11, 12),
+        struct.pack(">h", 1)
+        + TRANSACTION
+        + b"\2"
+        + compact("t")
+        + numbers(0, 5)
+        + b"\0"
+        + struct.pack(">qq", 11, 12)
+        + b"\0",
         {"type": "TransactionLog", "transactional_id": "tx", "value": TRANSACTION_FIELDS},
     ),
     "ended transaction": (
@@ -110,7 +116,7 @@ CASES: dict[str, tuple[str, bytes | None, bytes | None, dict[str, Any]]] = {
         {
             "type": "Partition",
             "version": 0,
-            "partition": 4,
+            "partition_id": 4,
             "topic_id": ENCODED_ID,
             "replicas": [1, 2],
             "isr": [1],
@@ -134,7 +140,7 @@ CASES: dict[str, tuple[str, bytes | None, bytes | None, dict[str, Any]]] = {
     ),
     "feature": (
         *("__cluster_metadata", None, b"\1\x0c\0" + compact("metadata.version") + struct.pack(">h", 25) + b"\0"),
-        {"type": "FeatureLevel", "version": 0, "name": "metadata.version", "level": 25},
+        {"type": "FeatureLevel", "version": 0, "name": "metadata.version", "feature_level": 25},
     ),
     "no-op": ("__cluster_metadata", None, b"\1\x14\0\0", {"type": "NoOp", "version": 0}),
     "other frame": (
