@@ -41,7 +41,7 @@ run_pip() {
   "$venv_python" -m pip --disable-pip-version-check --no-input "$@" >> .venv/setup.log 2>&1 && return
   tail -n 5 .venv/setup.log >&2
   case $(tail -n 40 .venv/setup.log) in
-    *"No space left"*) fail "the disk is full." "About 1 GB is needed below $root and in ${TMPDIR:-/tmp}." ;;
+    *"No space left"*) fail "the disk is full." "About 2 GB are needed below $root and in ${TMPDIR:-/tmp}." ;;
     *"from versions: none"* | *NewConnectionError* | *"onnection broken"* | *"name resolution"* | *ConnectTimeout* | *ProxyError* | *SSLError*)
       fail "pip could not reach a package index." \
         "Check the network, the proxy (HTTPS_PROXY) or pip's own settings (pip config list), then run $0 again." ;;
@@ -56,12 +56,14 @@ install() {
     say "setup: making .venv with $("$python" -c 'import sys; print(sys.executable, sys.version.split()[0])')"
     "$python" -m venv --clear .venv >&2 || fail "$python could not make .venv" "Remove $root/.venv and run $0 again."
   fi
-  say "setup: installing packages (once: a minute or two, about 1 GB on disk)"
+  say "setup: installing packages (once: a minute or two, about 2 GB on disk)"
   : > .venv/setup.log
   # pip builds packages without a wheel in separate environments; the two variables (for old and new pip) pin
   # their packages.
   PIP_CONSTRAINT=$root/constraints.txt PIP_BUILD_CONSTRAINT=$root/constraints.txt \
     run_pip install -c constraints.txt -e '.[dev]'
+  say "setup: compiling for this machine"
+  "$venv_python" -m logdex warm-up >> .venv/setup.log 2>&1 || say "setup: not compiled: see .venv/setup.log"
   wanted_stamp > .venv/setup.stamp
   say "setup: done in $SECONDS s"
 }

@@ -13,8 +13,9 @@ FILES_PER_FOLDER_MAX = 12
 MORE_FILES = {
     "io": (14, "a mechanism of its own per file"),
     "cli/commands": (24, "a command per file"),
-    "cli/views/kafka": (16, "a command per file"),
-    "cli/views/rocketmq": (16, "a command per file"),
+    "cli/views/kafka": (17, "a command per file"),
+    "cli/views/rocketmq": (17, "a command per file"),
+    "jobs": (13, "a question that all jobs have per file"),
     "kafka/read": (13, "a way of reading per file"),
     "kafka/log": (16, "the parts of one open log"),
     "kernels/kafka": (13, "a kernel per file"),

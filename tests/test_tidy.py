@@ -41,6 +41,7 @@ MAY_TOUCH_THE_SYSTEM = {
     "spark/failures.py": "reads the log of a Java process that died",
     "cli/app.py": "replaces a closed stdout, and looks for itself on PATH",
     "cli/commands/bench.py": "rebuilds into a temporary folder",
+    "cli/commands/warm_up.py": "writes a store and a log into a temporary folder",
     "cli/commands/doctor.py": "says where temporary files go",
     "kernels/compiled.py": "tells Numba where compiled code is kept, before any kernel is made",
     "testing/": "harms files on purpose",

@@ -1,10 +1,11 @@
-"""What type checkers know of the public names: mypy checks these programs with all others, and here
-they run."""
+"""What type checkers know of the public names: mypy checks these programs with all others, pyright
+checks what the pages show, and here they run."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -165,15 +166,20 @@ def blocks_of_pages() -> Iterator[tuple[str, str]]:
             yield f"{page.stem.lower().replace('-', '_')}_{number}.py", code
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_mypy_knows_the_names(tmp_path: Path) -> None:
-    """In programs of somebody else's, with --strict: one, and what the pages show. PyArrow has no
-    types."""
+def write_programs(folder: Path) -> list[str]:
+    """Programs of somebody else's: one, and what the pages show. Returns their names."""
     programs = {"program.py": PROGRAM, **dict(blocks_of_pages())}
     assert len(programs) > 20
     for name, code in programs.items():
-        (tmp_path / name).write_text(code, "utf-8")
+        (folder / name).write_text(code, "utf-8")
+    return [*programs]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_mypy_knows_the_names(tmp_path: Path) -> None:
+    """With --strict. PyArrow has no types."""
+    programs = write_programs(tmp_path)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", os.devnull]
     command += ["--disable-error-code", "import-untyped", "--cache-dir", str(tmp_path / "cache"), *programs]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
@@ -188,3 +194,26 @@ def test_mypy_knows_the_names(tmp_path: Path) -> None:
     assert ['did you mean "max_index_num"' in line or 'did you mean "flush"' in line for line in errors[1:4]] == [
         True
     ] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_pyright_knows_the_names(tmp_path: Path) -> None:
+    """In its strict mode, without the rules about what comes from packages without types."""
+    write_programs(tmp_path)
+    untyped: tuple[str, ...] = ("MissingTypeStubs", "UnknownMemberType", "UnknownVariableType", "UnknownArgumentType")
+    untyped += ("UnknownLambdaType",)
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")]} | {
+        f"report{rule}": False for rule in untyped
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert {Path(each["file"]).name for each in found} == {"program.py"}, done.stdout
+    errors = [each["rule"] for each in found if each["severity"] == "error"]
+    assert errors == ["reportArgumentType", *["reportCallIssue"] * 3, "reportArgumentType"]
+    revealed = [each["message"] for each in found if each["severity"] == "information"]
+    assert [text.rpartition(" is ")[2].strip('"') for text in revealed] == [
+        re.sub(r"[\w.]+\.", "", name) for name in REVEALED
+    ]

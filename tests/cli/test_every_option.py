@@ -30,7 +30,7 @@ from logdex.cli.commands import app
 from tests.cli.helpers import command_line, run
 from tests.cli.small_places import make_places
 
-NEVER_RUN = {"doctor", "bench", "completion"}
+NEVER_RUN = {"doctor", "bench", "completion", "warm-up"}
 """One starts Spark, the other measures for a while."""
 ENDLESS = {"--follow"}
 PATHS = ["store", "logs", "logs/orders-0", "nowhere", "file", "empty", "store/consumequeue", ".", "/dev/null", ""]

@@ -89,7 +89,7 @@ def is_own(path: Path) -> bool:
 
 
 def test_the_commands_that_readme_lists_are_those_that_there_are() -> None:
-    listed = re.findall(r"^\| `(\w+)` \| ", README.read_text("utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| `([\w-]+)` \| ", README.read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(
         command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands
     )

@@ -117,3 +117,7 @@ def logdex_command(
     Data goes to stdout, progress and messages to stderr. Exit codes: 0 good, 1 problems found, 2
     cannot run, 3 done but lossy.
     """
+    if sys.stderr.isatty():
+        from logdex.cli.progress_bars import show_compiling
+
+        show_compiling()

@@ -12,13 +12,10 @@ that the kernel calls.
 
 from __future__ import annotations
 
-import atexit
-import hashlib
 import os
-import shutil
 import sys
-import tempfile
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +59,37 @@ def add_plain_work(duration_us: int) -> None:
     _plain_work_us += duration_us
 
 
+class Compiling:
+    """What this process has compiled so far: `kernels` is how many, and `seconds` is how long it
+    took. `show` is called with the name of a kernel when one is being compiled, and with None
+    behind it."""
+
+    def __init__(self) -> None:
+        self.kernels = 0
+        self.seconds = 0.0
+        self.show: Callable[[str | None], None] = lambda _: None
+        self._depth = 0
+        self._began = 0.0
+
+    def begin(self, name: str) -> None:
+        """A kernel is being compiled, perhaps because another one calls it."""
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter()
+            self.show(name)
+
+    def end(self) -> None:
+        """The kernel has been compiled."""
+        self._depth -= 1
+        self.kernels += 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+            self.show(None)
+
+
+compiling = Compiling()
+
+
 def load() -> None:
     """Loads Numba, and gives it all functions; their names in the kernels' modules then stand for
     what it made of them."""
@@ -70,6 +98,7 @@ def load() -> None:
         if _is_numba_there:
             return
         _keep_compiled_code()
+        _listen()
         for each in _waiting:
             each.make()
         for name, module in list(sys.modules.items()):
@@ -137,8 +166,27 @@ def _as_intrinsic(function: Any) -> Any:
     return numba_intrinsic(function)
 
 
+def _listen() -> None:
+    """Has Numba tell `compiling` what it compiles, and does not find among what it kept."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            compiling.begin(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            compiling.end()
+
+    event.register("numba:compile", Listener())
+
+
 def _keep_compiled_code() -> None:
     """Points Numba at ``~/.cache/logdex`` (or XDG_CACHE_HOME's), unless NUMBA_CACHE_DIR is set."""
+    import atexit
+    import hashlib
+    import shutil
+    import tempfile
+
     from numba import config
 
     if config.CACHE_DIR:

@@ -25,3 +25,4 @@ from logdex.cli.commands import recover as recover
 from logdex.cli.commands import sql as sql
 from logdex.cli.commands import stats as stats
 from logdex.cli.commands import verify as verify
+from logdex.cli.commands import warm_up as warm_up

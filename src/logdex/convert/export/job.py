@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from logdex.jobs.output import check_output, command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.staging import Staging, remove_tree_in_use
 from logdex.jobs.tasks import Count, LocalRunner, Runner, group_parts
+from logdex.jobs.work_time import work_seconds
 
 TASK_BYTES = 256 << 20
 """A task reads about this much of the log. It does not depend on the cores, so that every engine
@@ -74,7 +74,7 @@ def export(
     `UsageError` if `output` belongs to an export of another format or with another filter, or lies
     in the source.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     if codec not in CODECS:
         raise UsageError(f"the codec {codec!r} is unknown", hint=f"choose from {', '.join(CODECS)}")
     target = env.real_path(os.fspath(output))  # workers have working directories of their own
@@ -99,7 +99,7 @@ def export(
             report.run, report.messages, report.files = manifest.run, manifest.messages, len(job.files)
             report.written_bytes = sum(each.size_bytes for each in job.files)
     report.tasks = runner.tasks
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

@@ -8,7 +8,6 @@ some of a producer's records has no place in that producer's sequence.
 from __future__ import annotations
 
 import posixpath
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -23,6 +22,7 @@ from logdex.convert.report import ConvertReport
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import META_PROPERTIES, PARTITION_METADATA
@@ -57,7 +57,7 @@ def filter_logs(
     path that is read, and `flags` are those of the command, for whoever has to type it again. Bad
     batches are losses of the report. Raises `UsageError` if it may not write to `output`.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     report = ConvertReport("local", tasks=1)
     left_out: Counter[str] = Counter()
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
@@ -97,7 +97,7 @@ def filter_logs(
     report.losses += [problem.message for problem in scan.problems]
     report.losses += [end.end.error.message for end in scan.ends if not end.is_good and end.end.error is not None]
     report.losses += [f"{partition.path}: deleted by the broker meanwhile" for partition in scan.deleted]
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

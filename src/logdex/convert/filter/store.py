@@ -7,7 +7,6 @@ MessageID and its queue offset are new.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ from logdex.convert.report import ConvertReport
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
 from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -55,7 +55,7 @@ def filter_store(
     again. Messages behind the end of a damaged log are losses of the report. Raises `UsageError` if
     it may not write to `output`, and for a log that a killed recovery had replaced.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     require_whole_log(source, env)
     report = ConvertReport("local", tasks=1)
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
@@ -77,7 +77,7 @@ def filter_store(
         report.losses += [f"{path}: removed by the broker meanwhile" for path in scan.trimmed]
         if scan.end is not None and not scan.end.is_clean:
             report.losses.append(f"what lies behind offset {scan.end.offset} of the log: {scan.end.reason}")
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

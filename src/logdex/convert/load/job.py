@@ -25,6 +25,7 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.tasks import Count, LocalRunner, Runner
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -64,7 +65,7 @@ def load(
     needed. `settings` are keyword arguments of `MessageStore.open`. Raises `UsageError` for columns
     of other types, and if it may not write to `output`, which must be empty.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     if format_name not in FORMATS:
         raise UsageError(f"the format {format_name!r} is unknown", hint=f"choose from {', '.join(FORMATS)}")
     source, runner = env.real_path(os.fspath(path)), runner or LocalRunner()
@@ -88,7 +89,7 @@ def load(
     unused = sorted(set().union(*(each.unused for each in done)))
     if unused:
         report.notes.append(f"columns without a place in {format_name}: {', '.join(unused)}")
-    report.tasks, report.seconds = runner.tasks, time.perf_counter() - started
+    report.tasks, report.seconds = runner.tasks, work_seconds() - started
     return report
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from logdex.convert.stats.group_lag import group_lags
 from logdex.convert.stats.report import HourFigures, KeyFigures, QueueFigures, StatsReport, TopicFigures
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.tasks import Count, LocalRunner, Runner, group_parts
+from logdex.jobs.work_time import work_seconds
 
 TASK_BYTES = 256 << 20
 SPLIT_BYTES = 64 << 20
@@ -40,7 +40,7 @@ def stats(
     env: Env = DEFAULT_ENV,
 ) -> StatsReport:
     """Counts the messages of `source`, in tasks on `runner` (in this process if it is None)."""
-    started = time.perf_counter()
+    started = work_seconds()
     runner, report, counts = runner or LocalRunner(), StatsReport(engine), Counts()
     plan = source.plan(COLUMNS[source.format].reads, {}, SPLIT_BYTES, env)
     report.bytes, report.losses, report.notes = plan.size_bytes, list(plan.losses), plan.notes
@@ -50,7 +50,7 @@ def stats(
         report.losses += done.losses
     _fill(report, counts, top_keys)
     report.groups = group_lags(source, report.losses, env)
-    report.tasks, report.seconds = runner.tasks, time.perf_counter() - started
+    report.tasks, report.seconds = runner.tasks, work_seconds() - started
     return report
 
 

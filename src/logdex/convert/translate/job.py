@@ -24,6 +24,7 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.tasks import LocalRunner, Runner
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.primitives.shown import counted
@@ -48,7 +49,7 @@ def convert(
     arguments of `MessageStore.open` for a new store. If a run is killed, the next one begins again.
     Raises `UsageError` if it may not write to `output`.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     runner, report = runner or LocalRunner(), ConvertReport(engine)
     with new_directory("convert", source.path, output, sync=sync, env=env) as made:
         report.notes += made.notes
@@ -59,7 +60,7 @@ def convert(
         else:
             raise UsageError(f"{source.path} cannot be converted", hint="give a RocketMQ store or Kafka partitions")
     report.tasks = runner.tasks
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

@@ -9,7 +9,6 @@ segments. A key index is sorted, so that it is written anew whenever its segment
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ from logdex.jobs.dispatching import Ends, Stoppable, new_stage
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner, group_parts
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.dispatch.journal import DerivedSegment, PartitionJournal
 from logdex.kafka.dispatch.output import DispatchOutput
@@ -109,7 +109,7 @@ class LogDispatcher(Stoppable):
     ) -> bool:
         """Derives what has changed, up to where the logs end now, whatever `until` is. Returns
         whether anything had. What a broker removes or replaces meanwhile is looked at again."""
-        started, has_moved = time.perf_counter(), False
+        started, has_moved = work_seconds(), False
         if runner is None:
             self._local = runner = self._local or LocalRunner(progress)
         size = group_bytes or GROUP_BYTES_A_CORE * runner.cores
@@ -127,7 +127,7 @@ class LogDispatcher(Stoppable):
         self._note(source)
         if runner is not self._local:
             self.report.tasks = runner.tasks
-        self.report.seconds += time.perf_counter() - started
+        self.report.seconds += work_seconds() - started
         return has_moved
 
     def _list(self) -> RebuildSource:

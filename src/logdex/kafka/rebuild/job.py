@@ -9,7 +9,6 @@ the files of each segment (`segment`), the second the files that depend on all e
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from logdex.jobs.free_space import require_free_for
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner, group_parts
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
@@ -93,7 +93,7 @@ def rebuild_on(
     `env` is the caller's, `worker_env` that of the tasks. `task_size_bytes` overrides the size of
     tasks; the output does not depend on it.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     found, output = require_kafka(path, env=env), os.fspath(output)
     settled = settle_unfinished(found, output, in_place=in_place, sync=settings.sync, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
@@ -122,7 +122,7 @@ def rebuild_on(
     report.losses += source.losses
     report.kept, report.notes, report.losses = given.kept(report.kept), *map(given.texts, (report.notes, report.losses))
     report.tasks = runner.tasks if engine != "local" or runner.cores > 1 else 1
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

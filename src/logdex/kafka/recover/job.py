@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
@@ -66,7 +66,7 @@ def recover(
     written; with `in_place` `LogInUseError` while a broker has the directory open. Damage is
     reported and never raised.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     found, output = require_kafka(path, env=env), os.fspath(output)
     settled = settle_unfinished(found, output, in_place=in_place, sync=sync, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
@@ -86,7 +86,7 @@ def recover(
     report.notes[:0] = settled
     report.kept, report.notes = given.kept(report.kept), given.texts(report.notes)
     report.skipped = [replace(each, path=given.text(each.path), why=given.text(each.why)) for each in report.skipped]
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

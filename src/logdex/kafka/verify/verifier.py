@@ -9,7 +9,6 @@ of producers, not on the size of the log.
 from __future__ import annotations
 
 import posixpath
-import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.journal import report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
+from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, found_twice
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, partition_directory, read_offsets
@@ -62,7 +62,7 @@ def verify(
     file without its log, and `StorageError` if a directory cannot be listed. Damage is reported and
     never raised. If a broker starts on the directory meanwhile, it is checked once more.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     found = require_kafka(path, env=env)
     settings = _Settings(config or LogConfig(), config is None if infer_interval is None else infer_interval)
     checked = PartitionChecks(_repaired(found), max_findings, checks, flags, env)
@@ -76,7 +76,7 @@ def verify(
         else:
             _verify_partition(found, settings, out, env, totals, partial(checked.run_one_on, runner))
         if not was_closed or _is_closed(found, env):
-            seconds = time.perf_counter() - started
+            seconds = work_seconds() - started
             return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)
 
 

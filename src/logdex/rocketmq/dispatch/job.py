@@ -10,7 +10,6 @@ process.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -20,6 +19,7 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.dispatching import Ends, Stoppable, new_stage
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Runner, group_parts
+from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.dispatch.output import DispatchOutput
@@ -85,7 +85,7 @@ class Dispatcher(Stoppable):
         """Adds what is in the log now, with its complete files scanned on `runner`. If `until` is
         given, it stops soon behind the physical offset in it. Returns whether there was
         anything."""
-        started, report = time.perf_counter(), self.report
+        started, report = work_seconds(), self.report
         self._log.refresh()
         self._require_same_log()
         begin, end = self._output.position, max(until.values()) if until else None
@@ -95,7 +95,7 @@ class Dispatcher(Stoppable):
         self._advance(end, progress)
         report.end_offset = self._output.position
         report.bytes += self._output.position - begin
-        report.seconds += time.perf_counter() - started
+        report.seconds += work_seconds() - started
         return self._output.position != begin
 
     def _require_same_log(self) -> None:

@@ -11,7 +11,6 @@ Docs: ``docs/design``.
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +19,7 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
+from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
@@ -73,7 +73,7 @@ def rebuild_on(
     """Rebuilds like `logdex.rocketmq.rebuild.rebuild`, on `runner`. `env` is used in the caller's
     process only; `part_size_bytes` overrides how the log is divided into tasks, which does not
     change what is written."""
-    started = time.perf_counter()
+    started = work_seconds()
     root, output = (
         env.real_path(os.fspath(root)),
         env.real_path(os.fspath(output)),
@@ -102,7 +102,7 @@ def rebuild_on(
     report.time_zone = named.text
     report.tasks = runner.tasks
     report.bytes = whole.end.offset - log.readable_from()
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

@@ -8,12 +8,12 @@ the same report.
 from __future__ import annotations
 
 import os
-import time
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
+from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
@@ -51,7 +51,7 @@ def rebuild(
     `resolve_name_zone`). If the run is killed, `flags` end the command that `verify` prints to run
     it again.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     root, output = os.fspath(root), os.fspath(output)
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
@@ -74,7 +74,7 @@ def rebuild(
     report.note_trimmed(scanner.trimmed)
     report.time_zone = named.text
     report.messages, report.bytes = scanner.messages, end.offset - log.readable_from()
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

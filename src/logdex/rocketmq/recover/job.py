@@ -11,7 +11,6 @@ IndexFiles are derived from the new log. For the decisions and their reasons see
 from __future__ import annotations
 
 import os
-import time
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
@@ -21,6 +20,7 @@ from logdex.jobs.free_space import require_free_for, used_bytes
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
+from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
@@ -66,7 +66,7 @@ def recover(
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
     read or written. Damage, bytes that the disk cannot read included, is reported and never raised.
     """
-    started = time.perf_counter()
+    started = work_seconds()
     root, output = os.fspath(root), os.fspath(output)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     check_output(root, output, config, in_place=in_place, env=env)
@@ -80,7 +80,7 @@ def recover(
             job = _Recovery(root, log, staging.directory, config, report, sync, progress, env)
             names = job.run(in_place=in_place)
             report.kept = staging.publish(names, settings=settings_by_folder(config))
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

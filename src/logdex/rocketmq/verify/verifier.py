@@ -8,7 +8,6 @@ bytes per slot), not on the size of the store.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from functools import partial
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from logdex.jobs.findings import FINDINGS_MAX, Finding, VerifyReport
 from logdex.jobs.journal import find_unfinished, report_unfinished
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, LocalRunner, Runner, progress_of
+from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.store_files import StorePaths
@@ -78,7 +78,7 @@ class _Task(NamedTuple):
 
 def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyReport:
     """Checks a store, again if a broker starts on it or writes to it."""
-    started = time.perf_counter()
+    started = work_seconds()
     root = task.root
     progress = progress_of(count)
     first: VerifyReport | None = None
@@ -96,7 +96,7 @@ def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyRep
         if first is not None and not first.truncated and not report.truncated:
             report.findings = _in_both(first.findings, report.findings)
         break
-    report.seconds = time.perf_counter() - started
+    report.seconds = work_seconds() - started
     return report
 
 

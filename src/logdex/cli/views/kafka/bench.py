@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from logdex.cli.figures import LOOK_UPS, REBUILD_BYTES_MAX, SCAN_SECONDS_MAX, Fi
 from logdex.cli.output import human_size, note
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV
+from logdex.jobs.work_time import work_seconds
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -53,36 +53,36 @@ def _scan(source: RebuildSource) -> Figure:
     from logdex.kafka.scan.scanner import BatchScanner
 
     count = size = 0
-    begin = time.perf_counter()
+    begin = work_seconds()
     for segment in source.segments:
         for window in BatchScanner().scan_file(segment.path):
             count += int(abs(window.columns.count).sum())
             size += int(window.columns.size.sum())
-        if time.perf_counter() - begin > SCAN_SECONDS_MAX:
+        if work_seconds() - begin > SCAN_SECONDS_MAX:
             break
-    return Figure("scan with CRC", count, size, time.perf_counter() - begin)
+    return Figure("scan with CRC", count, size, work_seconds() - begin)
 
 
 def _decode(source: RebuildSource) -> Figure:
     from logdex.kafka.columns.record_columns import read_record_batches
 
     count = size = 0
-    begin = time.perf_counter()
+    begin = work_seconds()
     for segment in source.segments:
         for batch in read_record_batches(segment.path, on_bad_batch=lambda error: None):
             count += batch.num_rows
         size += segment.size_bytes
-        if time.perf_counter() - begin > SCAN_SECONDS_MAX:
+        if work_seconds() - begin > SCAN_SECONDS_MAX:
             break
-    return Figure("decode to Arrow", count, size, time.perf_counter() - begin)
+    return Figure("decode to Arrow", count, size, work_seconds() - begin)
 
 
 def _rebuild(found: KafkaPath, settings: Mapping[str, Any], output: str) -> Figure:
     from logdex.kafka.rebuild import rebuild
 
-    begin = time.perf_counter()
+    begin = work_seconds()
     report = rebuild(found, output, index_interval_bytes=settings.get("index_interval_bytes"), sync=False)
-    seconds = time.perf_counter() - begin
+    seconds = work_seconds() - begin
     DEFAULT_ENV.remove_tree(output)
     return Figure("rebuild, unsynced", report.messages, report.bytes, seconds)
 
@@ -118,8 +118,8 @@ def _look_ups(segment: LogSegment, offsets: list[int], times: list[int]) -> Iter
     ):
 
         def measured(name: str = name, run: object = run) -> Figure:
-            begin = time.perf_counter()
+            begin = work_seconds()
             run()  # type: ignore[operator]
-            return Figure(name, len(offsets), 0, time.perf_counter() - begin)
+            return Figure(name, len(offsets), 0, work_seconds() - begin)
 
         yield better_of_two(measured)

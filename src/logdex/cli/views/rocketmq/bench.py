@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.figures import LOOK_UPS, REBUILD_BYTES_MAX, SCAN_SECONDS_MAX, Figure, better_of_two
 from logdex.cli.output import human_size, note
 from logdex.io.env import DEFAULT_ENV
+from logdex.jobs.work_time import work_seconds
 
 if TYPE_CHECKING:
     from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -53,12 +53,12 @@ def _scan(config: StoreConfig, log: CommitLog) -> Figure:
     from logdex.rocketmq.scan.scanner import Scanner
 
     scanner, size = Scanner(config), 0
-    begin = time.perf_counter()
+    begin = work_seconds()
     for window in scanner.scan(log):
         size += int(window.columns.size[: window.count].sum())
-        if time.perf_counter() - begin > SCAN_SECONDS_MAX:
+        if work_seconds() - begin > SCAN_SECONDS_MAX:
             break
-    return Figure("scan with CRC", scanner.messages, size, time.perf_counter() - begin)
+    return Figure("scan with CRC", scanner.messages, size, work_seconds() - begin)
 
 
 def _sample(config: StoreConfig, log: CommitLog, chance: random.Random) -> list[tuple[int, StoredMessage]]:
@@ -67,10 +67,10 @@ def _sample(config: StoreConfig, log: CommitLog, chance: random.Random) -> list[
     from logdex.rocketmq.scan.scanner import Scanner
 
     places: list[int] = []
-    begin = time.perf_counter()
+    begin = work_seconds()
     for window in Scanner(config, check_crc=False).scan(log):
         places += window.columns.position[chance.sample(range(window.count), min(window.count, 200))].tolist()
-        if time.perf_counter() - begin > SCAN_SECONDS_MAX:
+        if work_seconds() - begin > SCAN_SECONDS_MAX:
             break
     chosen = chance.sample(places, min(len(places), LOOK_UPS))
     messages = ((place, log.read_message(place)) for place in chosen)
@@ -82,18 +82,18 @@ def _key(message: StoredMessage) -> bytes:
 
 
 def _read(log: CommitLog, messages: list[tuple[int, StoredMessage]]) -> Figure:
-    begin = time.perf_counter()
+    begin = work_seconds()
     size = sum(log.read_message(place).size_bytes for place, _ in messages)
-    return Figure("messages by offset", len(messages), size, time.perf_counter() - begin)
+    return Figure("messages by offset", len(messages), size, work_seconds() - begin)
 
 
 def _rebuild(path: str, folder: str, config: StoreConfig) -> Figure:
     from logdex.rocketmq.files.store_files import StorePaths
     from logdex.rocketmq.rebuild import rebuild
 
-    begin = time.perf_counter()
+    begin = work_seconds()
     report = rebuild(path, folder, config, sync=False)
-    seconds = time.perf_counter() - begin
+    seconds = work_seconds() - begin
     for kept in report.kept.values():
         DEFAULT_ENV.remove_tree(kept)
     assert DEFAULT_ENV.is_dir(StorePaths(folder).index)
@@ -101,17 +101,17 @@ def _rebuild(path: str, folder: str, config: StoreConfig) -> Figure:
 
 
 def _look_up(service: IndexService, messages: list[tuple[int, StoredMessage]]) -> Figure:
-    begin = time.perf_counter()
+    begin = work_seconds()
     for _, message in messages:
         service.query_offset(message.topic, _key(message))
-    return Figure("look-ups by key", len(messages), 0, time.perf_counter() - begin)
+    return Figure("look-ups by key", len(messages), 0, work_seconds() - begin)
 
 
 def _look_up_in_bulk(service: IndexService, messages: list[tuple[int, StoredMessage]]) -> Figure:
     by_topic: dict[bytes, list[bytes]] = {}
     for _, message in messages:
         by_topic.setdefault(message.topic, []).append(_key(message))
-    begin = time.perf_counter()
+    begin = work_seconds()
     for topic, keys in by_topic.items():
         service.query_offsets_many(topic, keys)
-    return Figure("look-ups by key, in bulk", len(messages), 0, time.perf_counter() - begin)
+    return Figure("look-ups by key, in bulk", len(messages), 0, work_seconds() - begin)
