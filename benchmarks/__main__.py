@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    checking,
     kafka_local,
     kafka_lookups,
     kafka_others,
@@ -49,6 +50,8 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
         "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),
         "spark-8g": lambda: rocketmq_spark.rebuild_on_spark(["8g"], data, repeats),
+        "verify": lambda: checking.verifying(data, repeats),
+        "jobs": lambda: checking.two_threads(data, repeats),
         "sql": lambda: sql_queries.queries(data, repeats),
         "sql-8g": lambda: sql_queries.queries(data, repeats, "8g"),
         "spark-source": lambda: spark_sources.rocketmq_source(data, repeats),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import (
+    checking,
     kafka_data,
     kafka_local,
     kafka_lookups,
@@ -24,6 +25,8 @@ from benchmarks import (
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
 from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 RECORDS = 3_000
 
@@ -152,3 +155,18 @@ def test_sources_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.Monke
     rows = spark_sources.rocketmq_source(tmp_path, 1) + spark_sources.kafka_source(tmp_path, 1, RECORDS)
     assert len(rows) == 12
     assert all(row["median"] >= 0 and "ratio" not in row for row in rows)
+
+
+@pytest.mark.slow
+def test_verify_is_measured_against_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.peer.why_missing", lambda: "not in this test")
+    for name in ("100b", "1k"):
+        monkeypatch.setitem(stores.SPECS, name, stores.StoreSpec(name, 2_000, 100))
+        root = stores.ensure(stores.SPECS[name], tmp_path)
+        rebuild(str(root), str(root), StoreConfig(), in_place=True, sync=False)
+    rows = [*checking.verifying(tmp_path, 1, RECORDS), *checking.two_threads(tmp_path, 1, "1k", RECORDS)]
+    assert [row["what"].split()[:2] for row in rows] == [
+        *(["verify", "100b"], ["verify", "1k"], ["verify", "Kafka"], ["verify", "Kafka"]),
+        *(["rebuild", "1k"], ["rebuild", "16"]),
+    ]
+    assert all(row["ratio"] > 0 for row in rows)
