@@ -1,4 +1,5 @@
-"""Runs the benchmarks: prints a table, and writes JSON to bench-results/."""
+"""Runs the benchmarks: prints and saves each figure as it is measured, and prints a table at the
+end."""
 
 from __future__ import annotations
 
@@ -8,9 +9,13 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from benchmarks import (
     checking,
@@ -99,34 +104,47 @@ def main() -> None:
         if missing and any(name.startswith("kafka-") == of_kafka for name in wanted):
             print(f"bench: {missing}: only our own figures", file=sys.stderr)
     options.data.mkdir(parents=True, exist_ok=True)
+    path = options.json or ROOT / "bench-results" / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     rows: Rows = []
-    for name in wanted:
-        print(f"bench: {name}", file=sys.stderr, flush=True)
-        try:
-            for row in suites(options.data.resolve(), options.repeats)[name]():
-                rows.append(row)
-                print("  " + "  ".join(f"{key} {value}" for key, value in row.items()), file=sys.stderr, flush=True)
-        except Exception as error:  # the other suites go on
-            traceback.print_exc()
-            rows.append({"what": name, "failed": repr(error)})
-    _save(rows, options.json)
-    _print_table(rows)
+    try:
+        for row in _measured(wanted, suites(options.data.resolve(), options.repeats)):
+            rows.append(row)
+            _save(rows, path)
+    finally:
+        print(f"bench: figures are in {path}", file=sys.stderr)
+        _print_table(rows)
     if any("failed" in row for row in rows):
         raise SystemExit(1)
 
 
-def _save(rows: Rows, path: Path | None) -> None:
-    path = path or ROOT / "bench-results" / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+def _measured(wanted: list[str], known: dict[str, Callable[[], Iterable[dict[str, Any]]]]) -> Iterator[dict[str, Any]]:
+    """Yields each row as it is measured, and prints it. At a terminal a bar shows how many suites
+    are done, and the time left if the others take as long."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
+        task = bar.add_task("bench", total=len(wanted))
+        for name in wanted:
+            bar.update(task, description=f"bench: {name}")
+            try:
+                for row in known[name]():
+                    line = "  ".join(f"{key} {value}" for key, value in row.items())
+                    bar.console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+                    yield row
+            except Exception as error:  # the other suites go on
+                traceback.print_exc()
+                yield {"what": name, "failed": repr(error)}
+            bar.advance(task)
+
+
+def _save(rows: Rows, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.platform()}
-    path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
-    print(f"bench: figures are in {path}", file=sys.stderr)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    part.replace(path)
 
 
 def _print_table(rows: Rows) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table("what", "figures")
     for row in rows:
         figures = "  ".join(f"{name} [bold]{value}[/bold]" for name, value in row.items() if name != "what")
