@@ -30,7 +30,7 @@ from logdex.rocketmq.geometry.index_geometry import (
     sizes_of,
 )
 from logdex.rocketmq.geometry.set_aside import sizes_set_aside
-from logdex.rocketmq.index_file.index_paths import list_index_files
+from logdex.rocketmq.index_file.index_paths import is_unfilled, list_index_files
 from logdex.rocketmq.recognise.layout_check import require_supported_conf
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 from logdex.rocketmq.settings.dialect import Dialect
@@ -304,6 +304,7 @@ def _resolve_index(
     """The IndexFiles' geometry from the arguments and the files."""
     defaults = StoreConfig()
     default = IndexGeometry(_first(slots, defaults.max_hash_slot_num), _first(entries, defaults.max_index_num))
+    index_paths = [path for path in index_paths if not is_unfilled(path, env)]
     if not index_paths:
         return default, []
     if slots is None and entries is None:

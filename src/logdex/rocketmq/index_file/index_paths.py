@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logdex.errors import UnusableFileError, VanishedError
+from logdex.errors import UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import Env
+from logdex.layout.rocketmq import INDEX_HEADER
 
 NAME_DIGITS = 17
 
@@ -17,6 +18,16 @@ def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[s
     if not env.is_dir(directory):
         return []
     return [path for path in _named(directory, env) if env.is_file(path) and (empty or _size_or_zero(path, env))]
+
+
+def is_unfilled(path: str, env: Env) -> bool:
+    """Whether an IndexFile has an empty header, as a process leaves it that was killed just after
+    it had made the file. It shows no sizes, and no reader finds anything in it."""
+    try:
+        with env.open_read(path) as file:
+            return file.read_at(0, INDEX_HEADER.size_bytes) == bytes(INDEX_HEADER.size_bytes)
+    except (UnreadableError, VanishedError):
+        return False
 
 
 def no_index_files(directory: str, env: Env) -> list[UnusableFileError]:

@@ -22,7 +22,7 @@ from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.index_file.derive import index_file_name
 from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile
 from logdex.rocketmq.index_file.index_keys import Keys, hash_keys, key_hash_of, key_prefix, message_key_hashes
-from logdex.rocketmq.index_file.index_paths import list_index_files
+from logdex.rocketmq.index_file.index_paths import is_unfilled, list_index_files
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -109,7 +109,8 @@ class IndexService:
                 file = IndexFile(path, self.config, env=self._env, writable=self._writable, open_files=lent)
                 self.files.append(file)
             except GeometryError as error:
-                self.unusable.append(error)
+                if not is_unfilled(path, self._env):
+                    self.unusable.append(error)
         if self.unusable and (self._writable or not self.files):
             raise self.unusable[0]
         self.files.sort(key=lambda file: file.path)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.errors import CorruptError, MissingFileError, UnsupportedLayoutError, UsageError
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.read.results import GetMessageStatus
+from logdex.rocketmq.verify import verify
 from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import SIZES, crash, open_store, require_sound
 from tests.unit.rocketmq.small_stores import CONFIG, build, message
@@ -332,3 +334,27 @@ def test_a_newer_version_is_an_upgrade_and_an_older_one_is_refused(tmp_path: Pat
     require_sound(tmp_path)
     with pytest.raises(UsageError, match=r"rocketmq-version 4\.9\.7: the IndexFile holds tags"):
         open_store(tmp_path, rocketmq_version="4.9.7")
+
+
+@pytest.mark.parametrize("slots_and_entries", [(5_000_000, 20_000_000), (500, 2_000)], ids=["default", "small"])
+def test_killed_between_making_its_first_index_file_and_filling_it(
+    slots_and_entries: tuple[int, int], tmp_path: Path
+) -> None:
+    """The file shows no sizes, and nobody has stated them since."""
+    root = tmp_path / "store"
+    make(root, ends="killed")
+    shutil.rmtree(root / "index")
+    (root / "index").mkdir()
+    with (root / "index" / "20260101000000000").open("wb") as file:
+        file.truncate(40 + 4 * slots_and_entries[0] + 20 * slots_and_entries[1])
+    with logdex.open_store(root) as snapshot:
+        found = snapshot.query_message("orders", "k7")
+        assert not found.complete
+        assert len(snapshot.query_message("orders", "k7", scan_missing=True).messages) == 1
+    assert [finding.message for finding in verify(str(root), snapshot.config).findings] == []
+    with MessageStore.open(root) as store:
+        assert store.load_report.index_from == 0
+        store.wait_dispatched()
+        assert all(len(store.query_message("orders", f"k{turn}").messages) == 1 for turn in range(COUNT))
+    with logdex.open_store(root) as snapshot:
+        assert verify(str(root), snapshot.config).is_sound

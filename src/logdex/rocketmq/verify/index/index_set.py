@@ -15,6 +15,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
+from logdex.rocketmq.index_file.index_paths import is_unfilled
 from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -106,8 +107,9 @@ class IndexSet:
         except UnreadableError as error:
             self._leave(error)
             return
-        if not size and self._is_unclean and self._place == len(self._paths) - 1:
-            return  # a broker makes it just now
+        is_new = self._is_unclean and self._place == len(self._paths) - 1
+        if is_new and (not size or is_unfilled(path, self._env)):
+            return  # a broker makes it just now, or was killed when it did
         self._out.find(
             "index-file-size",
             path,
