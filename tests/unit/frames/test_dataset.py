@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from logdex.errors import StoreError, UsageError
 from logdex.frames.conditions import GREATER, Condition, Conditions
 from logdex.frames.dataset import LogDataset
 from logdex.frames.tables import Rows, TimedTable
+from tests.conftest import GoldenStore
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("at_timestamp_ms", pa.int64())])
 
@@ -26,10 +29,13 @@ class Source:
     def __init__(self, problem: Exception | None = None) -> None:
         self.asked: list[tuple[list[str], Conditions]] = []
         self.problem = problem
+        self.read = 0
+        """How many batches were made."""
 
     def batches(self, columns: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
         self.asked.append((list(columns), conditions))
         for start in range(0, 30, 10):
+            self.read += 1
             rows = [{"n": n, "text": str(n), "at_timestamp_ms": n * 1000} for n in range(start, start + 10)]
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
         if self.problem is not None:
@@ -47,6 +53,27 @@ def test_only_what_is_needed_is_asked_for(source: Source) -> None:
     rows = dataset.to_table(columns=["text"], filter=pc.field("n") > 27)
     assert rows.to_pylist() == [{"text": "28"}, {"text": "29"}]
     assert source.asked == [(["n", "text"], Conditions((Condition("n", GREATER, 27),)))]
+
+
+def test_nothing_is_read_ahead(source: Source) -> None:
+    """Arrow's scanner does so in a thread of its own, which goes on when a process ends."""
+    dataset = LogDataset(TimedTable(source))
+    assert dataset.head(3, columns=["n"]).num_rows == 3
+    assert source.read == 1
+    reader = dataset.scanner(["n"], pc.field("n") > 2).to_reader()
+    assert reader.read_next_batch().num_rows == 7
+    assert source.read == 2
+    assert dataset.head(12).num_rows == 12
+    assert source.read == 4
+
+
+@pytest.mark.slow
+def test_a_process_ends_whose_query_stopped_early(golden_store: GoldenStore) -> None:
+    store = str(golden_store("tiny-5.5.0"))
+    program = f"import logdex\nwith logdex.open({store!r}) as s: print(s.scan().to_dataset().head(3).num_rows)"
+    query = ["-m", "logdex", "sql", store, "SELECT topic FROM messages LIMIT 3"]
+    for arguments in [["-c", program], query] * 4:
+        subprocess.run([sys.executable, *arguments], check=True, timeout=60, stdout=subprocess.DEVNULL)
 
 
 def test_ways_to_read(source: Source) -> None:

@@ -49,7 +49,8 @@ def completion(
         script = scripts.get_completion_script(  # type: ignore[attr-defined]
             prog_name="logdex", complete_var=COMPLETE_VARIABLE, shell=name
         )
-        emit(script.strip())
+        for line in script.strip().splitlines():
+            emit(line)
 
 
 def _running_shell() -> str:
