@@ -30,7 +30,7 @@ def check(root: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
 def rows_of(snapshot: Any) -> tuple[list[dict[str, Any]], str]:
     """The rows up to the first error, and the error without the path."""
     try:
-        return snapshot.scan().to_arrow().read_all().to_pylist(), ""
+        return snapshot.scan().arrow_reader().read_all().to_pylist(), ""
     except CorruptError as error:
         return [], error.description
 

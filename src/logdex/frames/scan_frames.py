@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from logdex.errors import IncompleteReadWarning
@@ -36,8 +36,21 @@ class ScanFrames(ABC):
         """The schema of all columns."""
 
     @abstractmethod
+    def arrow_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Returns what `to_arrow` does, without a warning: for who looks at `losses`."""
+
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Returns some columns (None: all) as Arrow batches."""
+        """Returns some columns (None: all) as Arrow batches, in the given order, of which DuckDB
+        and Polars read the reader as it is. Memory does not depend on the size of the log.
+
+        What is not needed for the columns is not read: without the body column, no body, and then
+        its CRC is not checked. As all that reads a scan to its end, it warns there with
+        `IncompleteReadWarning` of what could not be read (`losses`).
+        """
+        import pyarrow as pa
+
+        reader = self.arrow_reader(columns)
+        return pa.RecordBatchReader.from_batches(reader.schema, _telling(reader, [self]))
 
     @abstractmethod
     def narrowed(self, conditions: Conditions) -> Self | None:
@@ -60,12 +73,9 @@ class ScanFrames(ABC):
         it could not read."""
         import pyarrow as pa
 
-        from logdex.frames.tables import TimedTable
-
-        source = ScanSource(self)
-        table = TimedTable(source)
-        reader = pa.RecordBatchReader.from_batches(table.schema, _telling(table, source))
-        return reader.__arrow_c_stream__(requested_schema)
+        table = self._table()
+        batches = table.read(table.schema.names, Conditions())
+        return pa.RecordBatchReader.from_batches(table.schema, batches).__arrow_c_stream__(requested_schema)
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
         """Returns some columns (None: all) as a `pandas.DataFrame`. Raises `EnvironmentProblem`
@@ -95,17 +105,35 @@ class ScanFrames(ABC):
 
         return lazy_frame(self._table())
 
-    def _table(self) -> TimedTable:
-        from logdex.frames.tables import TimedTable
-
-        return TimedTable(ScanSource(self))
+    def _table(self) -> _TellingTable:
+        return _TellingTable(self)
 
 
-def _telling(table: TimedTable, source: ScanSource) -> Iterator[pa.RecordBatch]:
-    yield from table.read(table.schema.names, Conditions())
-    for scan in source.scans:
+def _telling(batches: Iterable[pa.RecordBatch], scans: Sequence[ScanFrames]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches, and warns behind them of what the scans could not read."""
+    yield from batches
+    for scan in scans:
         for loss in scan.losses:
             warnings.warn(loss, IncompleteReadWarning, stacklevel=2)
+
+
+class _TellingTable:
+    """The table of a scan, which warns of what could not be read."""
+
+    def __init__(self, scan: ScanFrames) -> None:
+        self._scan = scan
+        self.schema = self._of(ScanSource(scan)).schema
+
+    def read(self, columns: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
+        """Yields batches."""
+        source = ScanSource(self._scan)
+        return _telling(self._of(source).read(columns, conditions), source.scans)
+
+    @staticmethod
+    def _of(source: ScanSource) -> TimedTable:
+        from logdex.frames.tables import TimedTable
+
+        return TimedTable(source)
 
 
 class ScanSource:
@@ -122,4 +150,4 @@ class ScanSource:
         narrower = self._scan.narrowed(conditions)
         if narrower is not None:
             self.scans.append(narrower)
-            yield from narrower.to_arrow(list(columns) or [self._scan.COUNTED_BY])
+            yield from narrower.arrow_reader(list(columns) or [self._scan.COUNTED_BY])

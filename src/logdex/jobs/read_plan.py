@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from logdex.primitives.shown import counted
-
 
 class Split(Protocol):
     """A part of a plan that can be read by itself."""
@@ -45,7 +43,7 @@ class ReadPlanBase(Generic[AnySplit]):
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({counted(len(self.splits), 'split')} of {self.size_bytes} bytes; "
+            f"{type(self).__name__}({len(self.splits)} splits of {self.size_bytes} bytes; "
             f"pruned: {self.pruned_files} of {self.total_files} files, "
             f"{self.pruned_bytes} of {self.total_bytes} bytes)"
         )

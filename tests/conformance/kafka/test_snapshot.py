@@ -124,7 +124,7 @@ def test_the_batches_that_are_passed_over_are_told(case: Case) -> None:
 
 def test_arrow_batches_say_the_same(case: Case) -> None:
     _, _, snapshot = case
-    table = snapshot.scan(control=True).to_arrow(["partition", "offset", "topic", "value"]).read_all()
+    table = snapshot.scan(control=True).arrow_reader(["partition", "offset", "topic", "value"]).read_all()
     assert table.schema.names == ["partition", "offset", "topic", "value"]
     rows = [
         (one.partition, record.offset, one.topic, record.value) for one, record in snapshot.scan(control=True).items()

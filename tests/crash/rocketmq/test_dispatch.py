@@ -121,5 +121,5 @@ def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     require_rebuilt(store, output, tmp_path / "rebuilt")
     offsets = pq.read_table(lake, columns=["physicalOffset"])["physicalOffset"].to_pylist()
     with logdex.open(store, **SIZES) as snapshot:
-        expected = snapshot.scan().to_arrow().read_all()["physical_offset"].to_pylist()
+        expected = snapshot.scan().arrow_reader().read_all()["physical_offset"].to_pylist()
     assert sorted(offsets) == expected, "each message once"

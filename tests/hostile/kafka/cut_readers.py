@@ -77,7 +77,7 @@ def scan_records(root: Path, env: Env) -> Iterator[Any]:
 
 def scan_arrow(root: Path, env: Env) -> Iterator[Any]:
     with partition(root, env) as log:
-        batches = [*log.scan().to_arrow()]
+        batches = [*log.scan().arrow_reader()]
     for batch in batches:
         yield from batch.to_pylist()
 

@@ -68,7 +68,7 @@ def every_way(root: Path, topic: str = "events") -> dict[str, Ended]:
         found = {name: command(*words) for name, words in ways.items()}
         try:
             with open_kafka(str(root)) as snapshot:
-                snapshot.scan(control=True).to_arrow().read_all().validate(full=True)
+                snapshot.scan(control=True).arrow_reader().read_all().validate(full=True)
         except LogdexError:
             pass  # told
         assert tree_hash(root) == before

@@ -20,7 +20,7 @@ import logdex
 with logdex.open(sys.argv[1]) as snapshot:
     found = [each.offset_for_timestamp(1001).offset for each in snapshot.partitions.values()]
     again = [each.offset_for_timestamp(1000 + 2).offset for each in snapshot.partitions.values()]
-    rows = sum(batch.num_rows for batch in snapshot.scan().to_arrow())
+    rows = sum(batch.num_rows for batch in snapshot.scan().arrow_reader())
 print(json.dumps([found, again, rows]))
 """
 

@@ -59,7 +59,7 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 def offsets_of(home: Path, env: Env | None = None) -> list[int]:
     with PartitionSnapshot(home / "events-0", env=env) as snapshot:
-        offsets: list[int] = snapshot.scan().to_arrow(["offset"]).read_all().column("offset").to_pylist()
+        offsets: list[int] = snapshot.scan().arrow_reader(["offset"]).read_all().column("offset").to_pylist()
     return offsets
 
 

@@ -70,14 +70,14 @@ def scan_some(root: Path, env: Env) -> Iterator[Any]:
 
 def arrow(root: Path, env: Env) -> Iterator[Any]:
     with store(root, env) as opened:
-        batches = [*opened.scan().to_arrow()]
+        batches = [*opened.scan().arrow_reader()]
     for batch in batches:
         yield from batch.to_pylist()
 
 
 def arrow_one_by_one(root: Path, env: Env) -> Iterator[Any]:
     with store(root, env) as opened:
-        for batch in opened.scan(topic="TopicB").to_arrow():
+        for batch in opened.scan(topic="TopicB").arrow_reader():
             rows = batch.to_pylist()
             yield from rows
             assert batch.to_pylist() == rows

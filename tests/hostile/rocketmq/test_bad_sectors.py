@@ -50,7 +50,7 @@ def test_a_scan_yields_what_lies_before_and_says_where(root: Path) -> None:
 def test_arrow_batches_end_before_it(root: Path) -> None:
     _, env = bad_env(root)
     with store(root, env) as opened:
-        batches = opened.scan().to_arrow()
+        batches = opened.scan().arrow_reader()
         offsets, _ = until_error(offset for batch in batches for offset in batch.column("physical_offset").to_pylist())
     assert offsets == [message.physical_offset for message in sound(root) if before_it(message)]
 

@@ -204,7 +204,7 @@ def test_splits_give_the_rows_of_the_filter(harm: str, seed: int) -> None:
                 check_plan(plan, snapshot)
                 expected = model(rows, wanted, snapshot)
                 assert of_plan(plan) == placed(expected), (wanted, split_bytes)
-                assert rows_of(iter(KafkaScan([snapshot], wanted).to_arrow())) == placed(expected)
+                assert rows_of(iter(KafkaScan([snapshot], wanted).arrow_reader())) == placed(expected)
                 names = chance.sample(SCAN_SCHEMA.names, 3)
                 few = snapshot.plan_read(wanted, columns=names, split_bytes=split_bytes)
                 assert of_plan(few) == [{name: row[name] for name in names} for row in placed(expected)]
@@ -221,7 +221,7 @@ def test_splits_of_a_damaged_log_give_the_rows_of_a_scan(seed: int) -> None:
         with PartitionSnapshot(str(path)) as snapshot:
             for _ in range(6):
                 wanted = random_filter(chance, snapshot.log_end_offset)
-                scanned = rows_of(iter(KafkaScan([snapshot], wanted).to_arrow()))
+                scanned = rows_of(iter(KafkaScan([snapshot], wanted).arrow_reader()))
                 plan = snapshot.plan_read(wanted, split_bytes=chance.choice((1, 100, 700, 5000)))
                 assert of_plan(plan) == scanned, (wanted, seed)
                 if wanted.isolation != "read_committed":

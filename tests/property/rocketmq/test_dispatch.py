@@ -54,7 +54,7 @@ class History:
         """As after a crash of the broker: the log ends at an earlier message. Then it may go on
         with others."""
         with logdex.open(self.store, **SIZES) as snapshot:
-            offsets = snapshot.scan().to_arrow().read_all()["physical_offset"].to_pylist()
+            offsets = snapshot.scan().arrow_reader().read_all()["physical_offset"].to_pylist()
         at = self.chance.choice([offset for offset in offsets[1:] if offset > self.begin] or [0])
         if not at:
             return

@@ -252,7 +252,7 @@ def test_scans_give_the_rows_and_the_end_of_a_full_scan(
             assert full.end is not None
             assert (scan.end.offset, scan.end.kind) == (full.end.offset, full.end.kind)
             columns = data.draw(st.sampled_from([None, ["physical_offset"], ["tags", "body"], ["msg_id", "keys"]]))
-            check_rows(scan.to_arrow(columns).read_all(), expected, columns)
+            check_rows(scan.arrow_reader(columns).read_all(), expected, columns)
             some = LogScan(store.plan_source(wanted), wanted, limit or None)
             assert list(some.items()) == expected[: limit or None]
 

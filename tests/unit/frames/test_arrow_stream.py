@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,16 @@ def test_others_read_a_scan_as_it_is(snapshot: Any) -> None:
     assert set(pl.DataFrame(one)["topic"]) == {topic}
 
 
+WAYS: tuple[Callable[[Any], Any], ...] = (
+    pa.table,
+    lambda scan: scan.to_arrow().read_all(),
+    lambda scan: scan.to_pandas(),
+    lambda scan: scan.to_polars(),
+    lambda scan: scan.to_dataset().to_table(),
+    lambda scan: scan.to_lazy_polars().collect(),
+)
+
+
 def test_what_could_not_be_read_is_a_warning(golden_store: Any, golden_log_copy: Any, tmp_path: Path) -> None:
     log = golden_log_copy("tiny-broker") / "orders-0"
     file = sorted(log.glob("*.log"))[0]
@@ -63,9 +73,12 @@ def test_what_could_not_be_read_is_a_warning(golden_store: Any, golden_log_copy:
     for path in (log, store):
         with logdex.open(path) as opened:
             scan = opened.scan()
-            with pytest.warns(IncompleteReadWarning, match=str(path)):
-                count = len(pa.table(scan))
-            assert 0 < count == len(opened.scan().to_arrow().read_all())
+            count = sum(1 for _ in scan)
+            assert count > 0
+            assert scan.losses
+            for read in WAYS:
+                with pytest.warns(IncompleteReadWarning, match=str(path)):
+                    assert len(read(opened.scan())) == count
 
 
 def _flip(file: Path, position: int) -> None:

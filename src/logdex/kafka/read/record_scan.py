@@ -144,9 +144,8 @@ class KafkaScan(ScanFrames, Generic[Partition]):
         partition. None is empty."""
         return self._batches(RECORD_SCHEMA.names)
 
-    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
-        """Returns the records as Arrow batches with the given columns of `SCAN_SCHEMA`, in the
-        given order."""
+    def arrow_reader(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        """Returns the records with the given columns of `SCAN_SCHEMA`, as `to_arrow` does."""
         schema = schema_of(columns)
         batches = (
             with_place(batch, schema, partition.topic, partition.partition)

@@ -121,10 +121,8 @@ class LogScan(ScanFrames):
         scan._start_offset = self._start_offset
         return scan
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Returns the messages as a `pyarrow.RecordBatchReader`, which DuckDB and Polars can read.
-        Memory does not depend on the size of the log. `columns` selects columns and their order.
-        Without the body column, no body is read and no body CRC is checked."""
+    def arrow_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Returns the messages as a `pyarrow.RecordBatchReader`, as `to_arrow` does."""
         from logdex.rocketmq.columns.message_columns import to_record_batches
 
         reader = self._reader(columns)

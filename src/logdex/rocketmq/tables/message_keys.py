@@ -32,7 +32,7 @@ class MessageKeys:
             return
         self.scans.append(narrower)
         reads = [name for name in dict.fromkeys((*columns, *_NEEDED)) if name != KEY]
-        for batch in narrower.to_arrow(reads):
+        for batch in narrower.arrow_reader(reads):
             rows, keys = _keys_of(batch)
             taken = batch.take(rows)
             yield pa.RecordBatch.from_arrays([keys, *taken.columns], names=[KEY, *reads])

@@ -54,7 +54,7 @@ def test_what_is_no_store_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_geometry_that_cannot_be_told_stops_only_the_index(root: Path) -> None:
     for path in (root / "index").iterdir():
-        path.write_bytes(bytes(400))
+        path.write_bytes(b"\1" * 400)
     with logdex.open(str(root)) as store:
         assert isinstance(store, StoreSnapshot)
         assert len(store.get_message(b"TopicA", 0, 0, 100).messages) == 40

@@ -106,7 +106,7 @@ class StoreDestination:
         found = 0
         if begin < self._store.core.log.end_offset:
             with StoreSnapshot(self._store.path, config=self._store.core.config, env=self._env) as snapshot:
-                for batch in snapshot.scan(start_offset=begin).to_arrow(["unique_key"]):
+                for batch in snapshot.scan(start_offset=begin).arrow_reader(["unique_key"]):
                     for key in batch.column("unique_key").to_pylist():
                         found += found < len(wanted) and key == wanted[found]
         return rows.slice(found)
