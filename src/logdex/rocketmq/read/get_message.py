@@ -165,12 +165,14 @@ def _read_entries(
     is_missing, rows = gaps.tolist(), entries.tolist()
     for place in _wanted(entries, gaps, tags, batch):
         phy_offset, size, _ = rows[place]
-        if is_missing[place] or not log.min_offset <= phy_offset < view.log_end_offset:
+        if is_missing[place] or 0 <= phy_offset < log.min_offset:
             batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
             continue
         if not batch.has_room(size):
             return place
         try:
+            if not 0 <= phy_offset < view.log_end_offset:
+                raise _points_nowhere(view, log, first + place, phy_offset)
             message = _read_if_there(log, phy_offset, size)
             if message is None:
                 batch.note(GetMessageStatus.MESSAGE_WAS_REMOVING)
@@ -221,7 +223,16 @@ def fills_gap(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[n
     is_repeated = np.empty(len(offsets), np.bool_)
     np.equal(offsets[:-1], offsets[1:], out=is_repeated[:-1])
     is_repeated[-1:] = offsets[-1:] == following
-    return is_blank | is_repeated
+    return is_blank | (is_repeated & ~_is_wiped(view, first, entries))
+
+
+def _is_wiped(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[np.bool_]:
+    """Which of the entries hold nothing although the queue has an entry before them. Where it
+    begins, a broker leaves such entries for messages that have expired."""
+    is_written: npt.NDArray[np.bool_] = entries["size"] > 0
+    if first > view.queue.start_offset and view.queue.entry(first - 1).is_written:
+        return ~is_written
+    return np.logical_or.accumulate(is_written) & ~is_written
 
 
 def _read_if_there(log: CommitLog, phy_offset: int, size: int) -> StoredMessage | None:
@@ -237,6 +248,20 @@ def _read_if_there(log: CommitLog, phy_offset: int, size: int) -> StoredMessage 
         if not log.was_trimmed(phy_offset):
             raise
         return None
+
+
+def _points_nowhere(view: QueueView, log: CommitLog, queue_offset: int, phy_offset: int) -> CorruptError:
+    """The error of an entry that points behind the log, before others that point into it."""
+    file, position = view.queue.place_of(queue_offset)
+    return CorruptError(
+        "the entry points behind the log",
+        path=file.path,
+        position=position + CONSUME_QUEUE_ENTRY.offset_of("physical_offset"),
+        field="physical_offset",
+        expected=f"{log.min_offset} to {view.log_end_offset}",
+        found=phy_offset,
+        hint="logdex rebuild derives the queue anew",
+    )
 
 
 def _check_entry(queue: ConsumeQueue, queue_offset: int, size: int, message: StoredMessage) -> None:

@@ -145,6 +145,29 @@ def test_a_part_of_the_log_that_is_missing_is_told_and_not_skipped(root: Path, n
         assert len(tail.problems) == 1 + bool(size)
 
 
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_damaged_entry_is_told_and_not_skipped(root: Path, wiped: bool) -> None:
+    path = sorted((root / "consumequeue" / "TopicA" / "0").iterdir())[0]
+    data = bytearray(path.read_bytes())
+    if wiped:
+        data[20 * 8 : 20 * 10] = bytes(40)
+    else:
+        data[20 * 8] ^= 0x40
+    path.write_bytes(data)
+    with opened(root) as store:
+        found = store.get_message("TopicA", 0, 5, 100)
+        assert (numbers(found.messages), found.next_begin_offset) == ([5, 6, 7], 8)
+        assert found.problem is not None
+        for read in (store.get_message, store.get_columns):
+            with pytest.raises(CorruptError, match="rebuild derives"):
+                read("TopicA", 0, 8, 100)
+        behind = 10 if wiped else 9
+        assert numbers(store.get_message("TopicA", 0, behind, 100).messages)[:1] == [behind]
+        tail = store.get_tail("TopicA", 0, 40)
+        assert numbers(message for _, message in tail.messages) == [*range(8), *range(behind, 40)]
+        assert len(tail.problems) == behind - 8
+
+
 def test_bounded_by_its_arguments_alone(store: StoreSnapshot) -> None:
     assert numbers(store.get_message("TopicA", 0, 0, 1000).messages) == list(range(40))
     result = store.get_message("TopicA", 0, 10, 5)
